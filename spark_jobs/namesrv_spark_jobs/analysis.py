@@ -13,9 +13,10 @@ from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Lines, Tables, handed_over, made, read, walked
+from namesrv_spark_jobs.pipeline import Lines, Tables, counted, handed_over, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
+from namesrv_spark_jobs.transforms.extract import BEAT_PART, LEFT_OUT_PART
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -91,21 +92,25 @@ def analyse(
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     with written_in(engine):
-        lines = read(engine, files, options)
+        parsed = read(engine, files, options)
+    # a small log is soon done with, of a large one what is left of its lines
+    engine, parsed = handed_over(engine, parsed)
+    with written_in(engine):
+        lines = counted(engine, parsed)
         _require_lines(engine, lines)
         walk = walked(engine, lines, options, progress)
-    finisher, walk = handed_over(engine, walk)
-    with written_in(finisher):
-        tables = made(finisher, walk, options, progress)
+    engine, walk = handed_over(engine, walk, without=(BEAT_PART, LEFT_OUT_PART))
+    with written_in(engine):
+        tables = made(engine, walk, options, progress)
         progress("summing up")
-        return _summed_up(finisher, tables, options, list(taken_in or files), cut)
+        return _summed_up(engine, tables, options, list(taken_in or files), cut)
 
 
 def _require_lines(engine: Engine, lines: Lines) -> None:
-    counted = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
+    tallied = lines.tallied.groupBy((F.col("part") == extract.BAD_PART).alias("is_bad")).agg(
         F.sum("lines").alias("lines")
     )
-    numbers = {row["is_bad"]: row["lines"] for row in engine.collected({"counted": counted})["counted"]}
+    numbers = {row["is_bad"]: row["lines"] for row in engine.collected({"counted": tallied})["counted"]}
     if False not in numbers:
         raise NothingToReadError(numbers.get(True, 0))
 
@@ -128,7 +133,7 @@ def _summed_up(
         replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
         metrics=output_rows.metric_rows(told["distributions"]),
         charts=charts(told, summed),
-        bad=extract.bad_lines(tables.lines.bad, tables.lines.files, options),
+        bad=extract.bad_lines(tables.bad, tables.files, options),
     )
 
 
@@ -145,9 +150,9 @@ def _told(
         near_misses=near_misses.withColumn("broker", label()),
     )
     values, named, near = stored["values"], stored["named_lives"], stored["near_misses"]
-    count, lines = F.count(F.lit(1)), tables.lines
+    count = F.count(F.lit(1))
     anchors = tables.moments.filter(F.col("event").isin(*ANCHORS))
-    steps = boots.clock_steps(anchors).join(F.broadcast(lines.files), on="file", how="left").drop("file")
+    steps = boots.clock_steps(anchors).join(F.broadcast(tables.files), on="file", how="left").drop("file")
     evicted = tables.intervals.select("key", "evict_seq", *_NAMES)
     pulls = tables.pulls.join(evicted, on=["key", "evict_seq"], how="inner")
     logged = tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
@@ -164,9 +169,9 @@ def _told(
     )
     over_bound = F.count(F.when(F.col("is_over_bound"), 1)).alias("over_bound")
     asked = {
-        "files": extract.by_file(lines.tallied),
+        "files": extract.by_file(tables.tallied),
         "clock_steps": steps.groupBy(F.col("name").alias("file")).agg(count.alias("clock_steps")),
-        "events": extract.by_event(lines.tallied).orderBy("event"),
+        "events": extract.by_event(tables.tallied).orderBy("event"),
         "distributions": output_rows.distributions(values),
         "over_bound": tables.intervals.agg(over_bound),
         "unknown_revisions": tables.unknown_revisions.agg(count.alias("unknown_revisions")),

@@ -1,15 +1,15 @@
 """From lines to tables: each step is stored once; later steps read only the columns that they need."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from namesrv_spark_jobs.engines.engine import Engine, Rows
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 # how finely the time between `late` lines is cut, and into how many slices at most
@@ -18,13 +18,19 @@ _MOST_SLICES: Final = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lines:
-    """What was read: tables that are stored, and what is seen of them."""
+class Parsed:
+    """What was read; stored, as all that the next steps add to it."""
 
     # see `extract.file_names`
     files: DataFrame
     # see `extract.events`, or `extract.numbered`
     events: DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Parsed):
+    """Lines that were told apart and counted."""
+
     # see `extract.tally`
     tallied: DataFrame
 
@@ -59,15 +65,17 @@ def _once(events: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
-    """What is left when all lines have been walked through, all of it stored; the beats are in `points` now."""
+class Walk(Lines):
+    """What is there when all lines have been walked through; the beats are in `points` now."""
 
-    lines: Lines
     # the events that decide something, in liveness time
     moments: DataFrame
     boots: DataFrame
     boot_rows: Rows
     points: DataFrame
+
+
+_Stored = TypeVar("_Stored", Parsed, Walk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +92,32 @@ class Tables(Walk):
     as_logged: DataFrame
 
 
-def read(engine: Engine, files: Sequence[str], options: Options) -> Lines:
-    """Parse every line once, tell apart what was met before, and count."""
-    events, found = engine.lines_stored(files, partial(extract.events, options=options), sparse=extract.SPARSE)
-    names = engine.stored(extract.file_names(found), "files")
+def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
+    """Parse every line once."""
+    events, names = engine.lines_stored(files, partial(extract.events, options=options), sparse=extract.SPARSE)
+    return Parsed(files=engine.stored(extract.file_names(names), "files"), events=events)
+
+
+def counted(engine: Engine, parsed: Parsed) -> Lines:
+    """Tell apart what was met before, and count."""
+    events, files = parsed.events, parsed.files
     is_event = F.col("part").isin(BEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))
     if not suspects.isEmpty():
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
-        told_apart = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), names)
+        told_apart = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), files)
         events = engine.stored(told_apart.unionByName(others), "numbered", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
-    return Lines(files=names, events=events, tallied=engine.stored(extract.tally(numbered, names), "tally"))
+    return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files), "tally"))
+
+
+def handed_over(engine: Engine, found: _Stored, without: Sequence[str] = ()) -> tuple[Engine, _Stored]:
+    """The engine that does the rest, and what it does that with; lines of the parts `without` are not needed again."""
+    stored = {name: table for name, table in vars(found).items() if name != "boot_rows"}
+    finisher, tables = engine.handed_over(stored, without=without)
+    # each is what it was before, of another engine
+    theirs: dict[str, Any] = {**tables}
+    return finisher, replace(found, **theirs)
 
 
 def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Walk:
@@ -111,36 +133,21 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
     live = _live_beats(engine, lines, beats, moments, boot_rows)
     rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
     of_beats = taken.filter(F.col("part") == BEAT_PART).agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("count"))
-    (counted,) = engine.collected({"beats": of_beats})["beats"]
-    sequence = silences.followed(engine.spread(rows, "key", counted["count"]))
+    (beat_count,) = engine.collected({"beats": of_beats})["beats"]
+    sequence = silences.followed(engine.spread(rows, "key", beat_count["count"]))
     points = engine.stored(silences.points(sequence, boot_table, options.what_if), "points")
-    return Walk(lines=lines, moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
-
-
-def handed_over(engine: Engine, walk: Walk) -> tuple[Engine, Walk]:
-    """The engine that does the rest, and what it does that with."""
-    lines = walk.lines
-    stored = {"files": lines.files, "events": lines.events, "tallied": lines.tallied}
-    stored |= {"moments": walk.moments, "boots": walk.boots, "points": walk.points}
-    finisher, tables = engine.handed_over(stored, without=(BEAT_PART, LEFT_OUT_PART))
-    return finisher, Walk(
-        lines=Lines(**{name: tables[name] for name in ("files", "events", "tallied")}),
-        moments=tables["moments"],
-        boots=tables["boots"],
-        boot_rows=walk.boot_rows,
-        points=tables["points"],
-    )
+    return Walk(**vars(lines), moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
 
 
 def made(engine: Engine, walk: Walk, options: Options, progress: Callable[[str], None]) -> Tables:
     """Everything that is computed from what is left of the lines."""
     progress("lives")
-    rest, points, boot_table = walk.lines.rest, walk.points, walk.boots
+    rest, points, boot_table = walk.rest, walk.points, walk.boots
     first = engine.all_stored(
         lives=lives.lives(points, rest.filter(F.col("event") == "evict")),
         beginnings=lives.beginnings(points),
         routes=clients.routes(rest, options.topics),
-        brokers=extract.brokers(walk.lines.taken),
+        brokers=extract.brokers(walk.taken),
     )
     life_table, begun, routes = first["lives"], first["beginnings"], first["routes"]
     progress("clients")

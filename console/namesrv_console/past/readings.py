@@ -201,7 +201,7 @@ class Readings:
             folder = kept.enter_context(TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True))
             engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
             with written_in(engine):
-                lines = pipeline.read(engine, files, options)
+                lines = pipeline.counted(engine, pipeline.read(engine, files, options))
                 is_bad = (F.col("part") == BAD_PART).alias("is_bad")
                 tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
                 counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
@@ -362,7 +362,7 @@ def _strip(read: _Read, question: StripQuestion) -> Strip:
     clocks = tables.boots.select("boot", "nameserver", "offset_ms")
     named = tables.brokers.filter(of_name)
     before = W.partitionBy("key").orderBy("mono", "seq")
-    beats = tables.lines.beats.select("key", "who", "boot", "mono", "seq", "expiry")
+    beats = tables.beats.select("key", "who", "boot", "mono", "seq", "expiry")
     # of few brokers: the sort is short
     heard = beats.join(named.select("key").distinct(), on="key", how="left_semi")
     known = heard.withColumn("gap", F.col("mono") - F.lag("mono").over(before)).join(clocks, on="boot", how="inner")
@@ -443,7 +443,7 @@ def _up_at(read: _Read, at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
 
 def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict[int, Change]]:
     """The changes of a topic's route by boot and revision, in their order, each with the route after it."""
-    rest = read.tables.lines.rest
+    rest = read.tables.rest
     lines = rest.filter(F.col("event") == "route").groupBy("boot", "revision").agg(F.min("mono").alias("mono"))
     found: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
@@ -482,7 +482,7 @@ def _told(
     current: Mapping[int, Change],
 ) -> list[Told]:
     """What each connection that was still there had been given last, those with an old route first."""
-    rest, at = read.tables.lines.rest, question.span.to_ms * 1000
+    rest, at = read.tables.rest, question.span.to_ms * 1000
     clocks = read.tables.boots.filter(F.col("boot").isin(*up)).select("boot", "offset_ms") if up else None
     if clocks is None:
         return []
