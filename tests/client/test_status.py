@@ -1,6 +1,7 @@
 """What a client says of itself, as a value and through the metrics libraries that applications have."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import passing, until
 from tests.support.route_clients import BROKER_A, RouteScene, route_scene
 
+MANUAL = Path(__file__).parents[2] / "client" / "README.md"
 START = 1_700_000_060.0
 
 
@@ -126,6 +128,9 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
             'namesrv_client_watches{client="default"} 0.0',
         ]
         assert sorted(expected) == scraped(registry) == telemetry.collected()
+        assert {line.partition("{")[0] for line in expected} == set(
+            re.findall(r"`(namesrv_client_\w+)", MANUAL.read_text())
+        )
         # each reading is a new one
         scene.clock.stall(1.0)
         age = 'namesrv_client_oldest_route_age_seconds{client="default"} 3.5'

@@ -8,20 +8,18 @@ _WORDS: Final = ("connected", "disconnected", "ready", "servers_changed")
 
 
 class Told:
-    """Callbacks that remember what they were told, and then fail if they are to."""
+    """Callbacks that remember what they were told, and then fail."""
 
-    def __init__(self, *, failing: bool = False) -> None:
+    def __init__(self) -> None:
         self.what: list[tuple[str, ...]] = []
         self.threads: set[str] = set()
-        self._is_failing = failing
         self.callbacks = {f"on_{word}": self._callback(word) for word in _WORDS}
 
     def _callback(self, word: str) -> Callable[..., None]:
         def told(*arguments: object) -> None:
             self.what.append((word, *map(str, arguments)))
             self.threads.add(threading.current_thread().name)
-            if self._is_failing:
-                raise RuntimeError(word)
+            raise RuntimeError(word)
 
         return told
 

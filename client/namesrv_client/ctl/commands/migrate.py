@@ -172,8 +172,8 @@ def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
     counts = next(iter(seen.values())).counts
     known = f"{counts['brokers']:,} brokers, {counts['topics']:,} topics"
     if matter:
-        return Text(f"{matter} differences that matter", style="red")
-    harmless = f", but for {len(verdicts)} differences that nobody notices" if verdicts else ""
+        return Text("1 difference matters" if matter == 1 else f"{matter} differences matter", style="red")
+    harmless = f"; {len(verdicts)} kinds of difference that nobody notices" if verdicts else ""
     return Text(f"{len(seen)} servers agree: {known}{harmless}")
 
 
