@@ -63,6 +63,10 @@ format: setup ## rewrite the sources as `make check` wants them
 	$(PY) -m ruff check --fix-only
 	$(PY) -m ruff format
 
+.PHONY: durability
+durability: setup ## kill a hundred servers on a disk that fails now and then: whatever was confirmed has to be there (needs cc)
+	@NAMESRV_KILLS=100 $(PY) -m pytest -n0 -q tests/journeys/test_disk.py -k confirmed $(ARGS)
+
 .PHONY: setup-interop
 setup-interop: setup
 	@sh tests/interop/setup.sh

@@ -24,6 +24,7 @@ from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.write_state import WriteState
 
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
@@ -98,6 +99,12 @@ class Namesrv:
     def may_be_administered(self) -> bool:
         """Whether settings may be changed over the wire by those whose request got this far."""
         return self.settings.admin_enabled or (self.guard is not None and self.guard.enforces)
+
+    def writes(self) -> dict[str, WriteState]:
+        """How writing each file goes; serving depends on none of them."""
+        writes = {"snapshot": self.counters.snapshot_writes, "kv": self.kv.writes}
+        logs = {"heartbeat_log": self.heartbeat_log, "audit": self.audit}
+        return writes | {name: log.writes for name, log in logs.items() if log is not None}
 
     def effective_settings(self) -> dict[str, Any]:
         """All settings as they are now: some may have been changed over the wire."""

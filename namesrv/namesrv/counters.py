@@ -14,6 +14,7 @@ from namesrv.routeinfo.records import (
     Registered,
     TakeoverAttempted,
 )
+from namesrv_runtime.write_state import WriteState
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")
 # The first is what comes in time.
@@ -54,6 +55,7 @@ class Counters:
         self.last_tick: float | None = None
         self.snapshot_current_at: float | None = None
         self.snapshot_bytes = 0
+        self.snapshot_writes = WriteState()
         # (path, status) of what was asked over HTTP
         self.http: Counter[tuple[str, int | str]] = Counter()
 

@@ -18,6 +18,7 @@ import msgspec
 
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
 from namesrv_runtime.log import event
+from namesrv_runtime.write_state import WriteState
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class KVConfig:
     def __init__(self, path: Path, limits: KVLimits, tables: Tables, file_bytes: int, on_change: Changed) -> None:
         self._path = path
         self._on_change = on_change
+        self.writes = WriteState()
         # for what is put from now on
         self.limits = limits
         # what the file holds, and how large it is
@@ -139,7 +141,7 @@ class KVConfig:
 
     async def _write(self, namespace: str, table: Mapping[str, str], key: str) -> None:
         tables, value, most_bytes = {**self._tables, namespace: table}, table.get(key), self._most_bytes
-        write = asyncio.get_running_loop().run_in_executor(None, write_file, self._path, tables, most_bytes)
+        write = asyncio.get_running_loop().run_in_executor(None, self._write_file, tables, most_bytes)
         is_cancelled = False
         while not write.done():
             try:
@@ -161,6 +163,10 @@ class KVConfig:
         self._on_change(namespace, key, before, value)
         if is_cancelled:
             raise asyncio.CancelledError
+
+    def _write_file(self, tables: Tables, most_bytes: int) -> int:
+        with self.writes.writing():
+            return write_file(self._path, tables, most_bytes)
 
     def __repr__(self) -> str:
         keys = sum(map(len, self._tables.values()))

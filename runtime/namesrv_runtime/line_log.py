@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from namesrv_runtime.line_files import LineFiles, Retention, compress, hour_of
+from namesrv_runtime.write_state import WriteState
 
 T = TypeVar("T")
 
@@ -100,6 +101,7 @@ class LineLog:
         # lines that were lost, since the start
         self.dropped = 0
         self.retention = retention
+        self.writes = WriteState()
         self._files = files
         self._encoder = encoder
         # tells of trouble: level, event (which begins with the log's name), fields
@@ -245,7 +247,8 @@ class LineLog:
         """Have the disk do it, however long that takes; False when the end came first."""
         while True:
             try:
-                action(what)
+                with self.writes.writing():
+                    action(what)
             except OSError as error:
                 if not self._is_failing:
                     self._is_failing = True

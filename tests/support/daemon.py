@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -31,6 +31,7 @@ class Daemon(Process):
         loop: LoopName = "auto",
         missing_packages: tuple[str, ...] = (),
         program: Path | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
         # every line that was logged so far
@@ -39,7 +40,8 @@ class Daemon(Process):
         place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
         python = (sys.executable, *_python(*_MISSING[loop], *missing_packages))
         super().__init__(
-            [*(python if program is None else (program,)), *place, "--drain-seconds=0", "--log-format=json", *flags]
+            [*(python if program is None else (program,)), *place, "--drain-seconds=0", "--log-format=json", *flags],
+            environ=environ,
         )
 
     def _note(self, line: str) -> None:

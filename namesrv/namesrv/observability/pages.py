@@ -109,6 +109,7 @@ def readiness(namesrv: Namesrv) -> list[Check]:
         *_held(namesrv),
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
         *_certificate(namesrv),
+        _disk(namesrv),
         _housekeeping(namesrv),
     ]
 
@@ -121,6 +122,12 @@ def _held(namesrv: Namesrv) -> list[Check]:
     held = manager.holds.current(manager.tables.broker_live_table)
     found = "none" if not held else f"{held} brokers fell silent together: check the network to them"
     return [Check("held evictions", True, found)]  # noqa: FBT003
+
+
+def _disk(namesrv: Namesrv) -> Check:
+    """Not a reason to send anybody away: routes are in memory."""
+    problems = {name: problem for name, state in namesrv.writes().items() if (problem := state.problem())}
+    return Check("disk", True, "; ".join(map(": ".join, problems.items())) or "no problem")  # noqa: FBT003
 
 
 def _certificate(namesrv: Namesrv) -> list[Check]:

@@ -48,6 +48,8 @@ class Housekeeping:
         # refusals since the last tick: logged one by one, and not
         self._logged_refusals = 0
         self._unlogged_refusals = 0
+        # files whose writes were stuck at the last tick
+        self._stuck: set[str] = set()
 
     async def run(self) -> None:
         """Tick until cancelled."""
@@ -69,6 +71,7 @@ class Housekeeping:
         if self._unlogged_refusals:
             event(logger, logging.WARNING, "connections_refused", more=self._unlogged_refusals)
         self._logged_refusals = self._unlogged_refusals = 0
+        self._look_for_stuck_writes()
         if namesrv.audit is not None:
             namesrv.audit.tick()
         if namesrv.heartbeat_log is not None:
@@ -81,6 +84,17 @@ class Housekeeping:
                 await self._drain_sockets()
             await namesrv.manager.evict_silent()
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
+
+    def _look_for_stuck_writes(self) -> None:
+        """A write that fails says so itself."""
+        for name, state in self._namesrv.writes().items():
+            seconds = state.stuck_seconds()
+            if seconds and name not in self._stuck:
+                event(logger, logging.ERROR, "write_stuck", file=name, seconds=round(seconds, 1))
+                self._stuck.add(name)
+            elif not seconds and name in self._stuck:
+                event(logger, logging.INFO, "write_went_on", file=name)
+                self._stuck.discard(name)
 
     async def _drain_sockets(self) -> None:
         """Read what has arrived, so that no broker is evicted whose heartbeat is in a socket."""

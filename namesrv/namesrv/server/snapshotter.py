@@ -44,7 +44,7 @@ class Snapshotter:
             if membership != self._saved:
                 current = self._current()
                 try:
-                    counters.snapshot_bytes = await asyncio.to_thread(snapshot.save, self._path, current)
+                    counters.snapshot_bytes = await asyncio.to_thread(self._save, current)
                 except OSError as error:
                     if not self._failing:
                         event(logger, logging.ERROR, "snapshot_not_written", path=self._path, error=error)
@@ -56,6 +56,10 @@ class Snapshotter:
                 self._saved = membership
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))
             counters.snapshot_current_at = now
+
+    def _save(self, current: Snapshot) -> int:
+        with self._namesrv.counters.snapshot_writes.writing():
+            return snapshot.save(self._path, current)
 
     def _current(self) -> Snapshot:
         """Who is alive, and who was expected and is still waited for."""

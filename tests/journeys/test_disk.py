@@ -1,0 +1,149 @@
+"""A disk that is full, read-only, broken or stuck: serving goes on, and nothing that was confirmed is lost.
+
+`NAMESRV_KILLS=100` (`make durability`) kills more servers.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.support.daemon import Daemon
+from tests.support.disk_faults import FaultyDisk, why_not
+from tests.support.heartbeat_files import of, read_log
+from tests.support.http_peer import Scrape, ask
+from tests.support.peer import Broker, Peer, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(why_not() is not None, reason=str(why_not()))]
+
+PUT, ROUTE, LIST = 100, 105, 219
+FIRST, SECOND = Broker(), Broker(name="broker-b", addr="10.0.0.2:10911")
+# what the server says of each file that it cannot write
+FILES = {
+    "snapshot": "snapshot_not_written",
+    "kv": "kv_write_failed",
+    "heartbeat_log": "heartbeat_log_not_written",
+    "audit": "audit_log_not_written",
+}
+FAULTS = {
+    "full": "no space left on device",
+    "read_only": "read-only file system",
+    "error": "input/output error",
+    "slow": "a write has been stuck for ",
+}
+
+
+@pytest.fixture
+def disk(data_dir: Path, tmp_path: Path) -> FaultyDisk:
+    """The one that the data directory is on."""
+    return FaultyDisk(data_dir, tmp_path)
+
+
+@contextmanager
+def serving(disk: FaultyDisk, data_dir: Path) -> Iterator[tuple[Daemon, Peer]]:
+    """A server, and a connection to it."""
+    with Daemon(data_dir, "--http-listen=127.0.0.1:0", environ=disk.environ) as daemon, Peer(daemon.address) as peer:
+        yield daemon, peer
+
+
+def put(value: str, key: str = "k") -> dict[str, str]:
+    """The fields of a change."""
+    return {"namespace": "NS", "key": key, "value": value}
+
+
+def values(peer: Peer) -> dict[str, str]:
+    """What the namespace holds."""
+    answer = peer.ask(LIST, {"namespace": "NS"})
+    table: dict[str, str] = json.loads(answer.body)["table"] if answer.code == 0 else {}
+    return table
+
+
+def is_written(place: Path) -> bool:
+    """Whether the second broker is in a file, or in one of a folder."""
+    files = [place] if place.is_file() else place.rglob("*.open")
+    return any(b"broker-b" in file.read_bytes() for file in files)
+
+
+def said_of_disk(daemon: Daemon) -> str:
+    """The check of `/readyz?verbose`; the server is ready whatever it says."""
+    page = ask(daemon.http_address, "/readyz?verbose")
+    assert 200 == page.status
+    (line,) = (line for line in page.text.splitlines() if line.startswith("[+] disk: "))
+    return line.removeprefix("[+] disk: ")
+
+
+def failing(daemon: Daemon) -> dict[str, float]:
+    """The same as metrics have it."""
+    scrape = Scrape(ask(daemon.http_address, "/metrics").text)
+    return {file: scrape("nameserver_disk_failing", file=file) for file in FILES}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault: str) -> None:
+    """And with one again, all is written that was not, without a restart."""
+    with serving(disk, data_dir) as (daemon, peer):
+        FIRST.register(peer)
+        assert 0 == peer.ask(PUT, put("before")).code
+        assert "no problem" == said_of_disk(daemon)
+
+        disk.turn(fault)
+        with Peer(daemon.address) as other:
+            SECOND.register(other)
+            if fault == "slow":
+                peer.send(PUT, put("meanwhile"))
+            else:
+                assert 1 == peer.ask(PUT, put("meanwhile")).code
+            for file, said in FILES.items():
+                found = daemon.wait_for("write_stuck", file=file) if fault == "slow" else daemon.wait_for(said)
+                assert "error" == found["level"]
+            assert all(f"{file}: {FAULTS[fault]}" in said_of_disk(daemon) for file in FILES)
+            until(lambda: dict.fromkeys(FILES, 1.0) == failing(daemon))
+            assert 0 == other.ask(ROUTE, {"topic": "orders"}).code
+            assert "before" == values(other)["k"]
+
+            disk.turn("ok")
+            answer = peer.receive() if fault == "slow" else peer.ask(PUT, put("meanwhile"))
+            assert 0 == answer.code
+            until(lambda: all(is_written(data_dir / folder) for folder in ("heartbeats", "audit", "snapshot.json")))
+            until(lambda: said_of_disk(daemon) == "no problem")
+            until(lambda: dict.fromkeys(FILES, 0.0) == failing(daemon))
+            daemon.kill()
+
+    for folder in ("heartbeats", "audit"):
+        lines = read_log(data_dir / folder)
+        assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
+        assert [] == of(lines, "dropped")
+    with serving(disk, data_dir) as (daemon, peer):
+        assert "meanwhile" == values(peer)["k"]
+        assert "2 of 2 expected brokers" in daemon.wait_for("waiting")["reason"]
+
+
+def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path) -> None:
+    """Killed between two answers, on a disk that works now and then."""
+    rng, confirmed = Random(1), set[str]()
+    for life in range(int(os.environ.get("NAMESRV_KILLS", "3"))):
+        disk.turn("ok")
+        with serving(disk, data_dir) as (daemon, peer):
+            assert confirmed <= values(peer).keys()
+            # answered one after the other
+            asked = [f"{life}.{number}" for number in range(60)]
+            for key in asked:
+                peer.send(PUT, put("v", key))
+            codes = []
+            for _ in range(rng.randrange(10, 50)):
+                codes.append(peer.receive().code)
+                if not rng.randrange(10):
+                    disk.turn(rng.choice(["ok", "full", "read_only", "error"]))
+            daemon.kill()
+            with suppress(EOFError):
+                while True:
+                    # what was confirmed before, and is read only now
+                    codes.append(peer.receive().code)
+            assert 0 in codes
+            confirmed |= {key for key, code in zip(asked, codes, strict=False) if code == 0}
+    with serving(disk, data_dir) as (_, peer):
+        assert confirmed <= values(peer).keys()
