@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
 from namesrv_remoting.frames import HEAD
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
@@ -82,7 +82,7 @@ def _broker_of(ext: Ext) -> BrokerAddrInfo | None:
 
 
 # none, and that of a master: what nearly all have
-_USUAL_IDS: Final = (None, "0")
+_USUAL_IDS: Final = (None, "0", 0)
 # as peers write them; what else can be read as a Java long is for the ordinary road to say
 _plain_number: Final = re.compile("0|-?[1-9][0-9]{0,17}").fullmatch
 
@@ -109,10 +109,18 @@ MAX_REPEATED: Final = 32_768
 _MISSES_PER_ROOM: Final = 10
 OPAQUE: Final = b'"opaque":'
 _LARGEST_OPAQUE: Final = b"2147483647"
+# How a native route question begins (an array of six, the code in one byte, the opaque's kind), and where the opaque
+# behind that ends. Smaller numbers than these are a kind themselves.
+NATIVE_OPAQUE_AT: Final = 11
+NATIVE_OPAQUE_ENDS: Final = {
+    b"\x96\x69" + kind: NATIVE_OPAQUE_AT + size
+    for kind, size in ((b"\xcc", 1), (b"\xcd", 2), (b"\xce", 4), (b"\xd2", 4))
+}
+_LARGEST_BYTES: Final = b"\x7f\xff\xff\xff"
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
-    """What a read asks whatever the number that its opaque is, in as many digits."""
+    """What a read asks whatever the number that its opaque is, in as many digits, or bytes."""
 
     # how many there are, and between which numbers they are an opaque
     digits: int
@@ -131,7 +139,7 @@ _UNUSUAL: Final = Repeated(0, b"", b"")
 
 
 class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
-    """What reads ask, by what comes before the opaque's digits and what comes behind the comma after them.
+    """What reads ask, by what comes before the opaque and what comes behind it; in JSON behind the comma after it.
 
     A dict itself: the fast lane looks into it with every read.
     """
@@ -146,9 +154,16 @@ class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
 
     def learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
         """Remember what a read asks, or that it is nothing plain."""
+        is_json = data[4] == SerializeType.JSON
+        if is_json and not opaque.isdigit():
+            # The opaque is somewhere else, perhaps in what would be remembered: each question would be another one.
+            return
         if len(self) < self._room:
-            asked = _read(data, before, opaque, after)
-            self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
+            if is_json:
+                asked = _read(data, before, opaque, after)
+                self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
+            else:
+                self[before, after] = _repeated_native(data, len(opaque))
             return
         self._missed += 1
         if self._missed > self._room * _MISSES_PER_ROOM:
@@ -190,3 +205,18 @@ def _repeated(asked: JsonHeader, body: bytes) -> Repeated:
     if asked.code == DATA_VERSION and (key := sender_of_version(asked.flag, ext)) is not None:
         return Repeated(*of_opaque, key=key, is_oneway=is_oneway, version=body)
     return _UNUSUAL
+
+
+def _repeated_native(data: bytes, opaque_bytes: int) -> Repeated:
+    size, body_at = len(data), _body_at(data)
+    if HEAD.unpack_from(data) != (size - 4, SerializeType.MSGPACK << 24 | body_at - 8) or body_at > size:
+        return _UNUSUAL
+    try:
+        asked = decode_native(data[8:body_at])
+    except UNREADABLE:
+        return _UNUSUAL
+    ext = asked.ext
+    if asked.flag or ext is None or ext.topic is None or ext.zone_mode is not None:
+        return _UNUSUAL
+    most = _LARGEST_BYTES if opaque_bytes == len(_LARGEST_BYTES) else b"\xff" * opaque_bytes
+    return Repeated(opaque_bytes, bytes(opaque_bytes), most, topic=ext.topic)
