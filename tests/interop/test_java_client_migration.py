@@ -24,6 +24,7 @@ from tests.interop.peers.driver import Application
 from tests.interop.peers.restarts import STREAM, TOPICS, make_topics
 from tests.interop.peers.route import brokers_of
 from tests.interop.peers.waiting import GUARD_SECONDS
+from tests.support.ctl import COMMAND
 from tests.support.daemon import Daemon
 from tests.support.pages import example
 from tests.support.peer import Peer
@@ -32,7 +33,7 @@ from tests.support.peer import Peer
 WAIT_SECONDS: Final = 20
 
 
-def _example(name: str, places: Mapping[str, Path]) -> str:
+def _example(name: str, places: Mapping[str, Path | str]) -> str:
     """The commands of an example of the page, with the places that this test has for those of an operator."""
     commands = example("docs/migrating.md", name)
     for place, here in places.items():
@@ -87,6 +88,15 @@ class Move:
         self.daemons.append(self._stack.enter_context(Daemon(data_dir, *flags)))
         return self.daemons[-1].listening()
 
+    def compare(self, number: int) -> str:
+        """Ours with the other server, which is one of Apache's the first time; what the check says in the end."""
+        command = _example("compare", {"ns1:9876": self.addresses[number], "ns2:9876": self.addresses[1 - number]})
+        program, *words = shlex.split(command)
+        assert "namesrvctl" == program
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
+        assert (0, "") == (done.returncode, done.stderr), done
+        return done.stdout
+
     def answer(self, number: int) -> int:
         with Peer(parse_address(self.addresses[number])) as peer:
             return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code
@@ -112,6 +122,7 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
         # the other one serves meanwhile
         assert ResponseCode.SYSTEM_ERROR == move.answer(number)
         clients.send_to_new_topics()
+        assert "2 servers agree: 1 brokers, " in move.compare(number)
         daemon.wait_for("ready")
         assert ResponseCode.SUCCESS == move.answer(number)
         clients.send_to_new_topics()
