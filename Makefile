@@ -110,6 +110,10 @@ demo: setup ## a cluster on this machine: brokers die, hang and leave; who notic
 docker-check: setup ## check docker/: lint, build, run as four hosts, systemd units (needs root on Debian 12, and Go)
 	@sh docker/check/all.sh
 
+.PHONY: pin-bases
+pin-bases: ## write into docker/ the digests that the images it is based on have in their registries now (needs docker)
+	@sh docker/pin.sh
+
 .PHONY: deb
 deb: setup ## make the package for Debian 12 in dist/: server, agent, namesrvctl, console (needs dpkg-deb)
 	@$(PY) -m tools.debian_package $(ARGS)

@@ -1,7 +1,6 @@
 # The broker agent as a side-car, and the example broker with its producer and consumer.
 # From the top of the repository: docker build --file docker/broker-agent.Dockerfile --tag namesrv-broker-agent .
-# The base may be any Debian-like image with python3 3.11 or newer and its venv module; pin yours by digest:
-#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:...
+# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` pins it by digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
@@ -23,13 +22,16 @@ LABEL org.opencontainers.image.title="namesrv-broker-agent" \
     org.opencontainers.image.description="Keeps a broker registered with every NameServer" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}"
+    org.opencontainers.image.revision="${REVISION}" \
+    namesrv.sbom="/opt/namesrv/sbom.cdx.json"
+COPY --from=build /opt/namesrv /opt/namesrv
+COPY docker/sbom.py /opt/namesrv/
+COPY demo/memory_broker.py /opt/namesrv/examples/memory_broker.py
 # what installs software is of no use here but to somebody who broke in; the state is the user's who runs
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
-    && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv-broker-agent
-COPY --from=build /opt/namesrv /opt/namesrv
-COPY demo/memory_broker.py /opt/namesrv/examples/memory_broker.py
+    && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv-broker-agent \
+    && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
 ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

@@ -1,6 +1,5 @@
 # The daemon. From the top of the repository: docker build --file docker/namesrv.Dockerfile --tag namesrv .
-# The base may be any Debian-like image with python3 3.11 or newer and its venv module; pin yours by digest:
-#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:...
+# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` pins it by digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
@@ -13,7 +12,7 @@ COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
     && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
     && python3 -m venv --without-pip /opt/namesrv \
-    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[server]'
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[server,ctl]'
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0
@@ -22,13 +21,15 @@ LABEL org.opencontainers.image.title="namesrv" \
     org.opencontainers.image.description="A NameServer for message brokers, a drop-in for Apache RocketMQ's" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}"
+    org.opencontainers.image.revision="${REVISION}" \
+    namesrv.sbom="/opt/namesrv/sbom.cdx.json"
+COPY --from=build /opt/namesrv /opt/namesrv
+COPY docker/healthcheck.py docker/sbom.py /opt/namesrv/
 # what installs software is of no use here but to somebody who broke in; the state is the user's who runs
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
-    && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv
-COPY --from=build /opt/namesrv /opt/namesrv
-COPY docker/healthcheck.py /opt/namesrv/healthcheck.py
+    && install -d -o 10001 -g 10001 -m 0750 /var/lib/namesrv \
+    && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
 ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

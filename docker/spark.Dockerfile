@@ -1,7 +1,6 @@
 # The staleness report, and the Spark master and workers it can run on.
 # From the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
-# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); pin yours by digest:
-#   --build-arg BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:...
+# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); `make pin-bases` pins it by digest.
 ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
@@ -25,16 +24,19 @@ LABEL org.opencontainers.image.title="namesrv-staleness" \
     org.opencontainers.image.description="Says from NameServers' heartbeat logs how long stale routes lasted" \
     org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.version="${VERSION}" \
-    org.opencontainers.image.revision="${REVISION}"
+    org.opencontainers.image.revision="${REVISION}" \
+    namesrv.sbom="/opt/namesrv/sbom.cdx.json"
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
+COPY --from=build /opt/namesrv /opt/namesrv
+COPY docker/sbom.py /opt/namesrv/
 # what installs software is of no use here but to somebody who broke in; the report is the user's who runs
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
     && install -d -o 10001 -g 10001 -m 0750 /report /logs \
-    && printf 'spark:x:10001:10001::/tmp:/usr/sbin/nologin\n' >>/etc/passwd
-COPY --from=build /opt/namesrv /opt/namesrv
+    && printf 'spark:x:10001:10001::/tmp:/usr/sbin/nologin\n' >>/etc/passwd \
+    && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
 ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

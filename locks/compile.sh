@@ -25,7 +25,8 @@ compile() { # output, further options
 # run.txt is a part of dev.txt, to the version: `make test` must not change what `make run` installed
 compile locks/dev.txt --extra server --extra ctl --extra console --extra spark --group dev "$@"
 compile locks/run.txt --extra server --extra ctl --extra console --group build --constraints locks/dev.txt "$@"
-# what the image of the report is built from
+# what the images of the report are built from: without Java, and with Spark
+compile locks/report.txt --extra report --group build --constraints locks/dev.txt "$@"
 compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt "$@"
 # what `make mutation` adds to dev.txt
 compile locks/mutation.txt --group mutation --constraints locks/dev.txt "$@"

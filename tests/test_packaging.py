@@ -141,7 +141,7 @@ def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
     } <= names
 
 
-@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "spark.txt"])
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "report.txt", "spark.txt"])
 def test_locks_pin_every_package_by_hash(lock: str) -> None:
     """Whatever index serves them, the bytes are the ones that were locked, and tested: all are part of dev.txt."""
     found = pinned(LOCKS / lock)
@@ -177,6 +177,6 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
         "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
         "abuse", "durability", "mutation", "simulate", "lint", "chart-check", "console", "docs", "screenshots", "dist",
         "release-check",
-        "deb", "deb-check", "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip",
+        "deb", "deb-check", "pin-bases", "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip",
         "spark-data",
     } == targets  # fmt: skip

@@ -166,8 +166,8 @@ leaves() {
     dpkg_ --force-confdef --install "/deb/$(basename "$package")"
     inside systemctl --quiet is-active namesrv.service || fail "the server does not run after it was installed again"
     dpkg_ --purge namesrv
-    left=$(find "$top/etc" "$top/usr" "$top/var/lib" -path '*namesrv*' ! -path "$top/etc/namesrv" 2>/dev/null || true)
-    [ "$left" = "$top/etc/namesrv/agent.toml" ] || fail "left behind by purge: $left"
+    left=$(cd "$top" && find etc usr var/lib -path '*namesrv*' ! -path etc/namesrv)
+    [ "$left" = etc/namesrv/agent.toml ] || fail "left behind by purge: $left"
     inside id namesrv >/dev/null || fail "purge removed the user"
     echo "removed: stopped, settings and data kept; purged: nothing left but what the administrator wrote, and the user"
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the images of docker/ for real, without an engine: buildah in a chroot, on a base that debootstrap makes.
-# Usage: images.sh WORK_DIR. Leaves localhost/namesrv and localhost/namesrv-broker-agent in WORK_DIR/storage.
+# Usage: images.sh WORK_DIR. Leaves localhost/namesrv:check and the others in WORK_DIR/storage.
 set -eu
 work=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -11,10 +11,17 @@ base=localhost/base:check
 # shellcheck source=docker/check/debian.sh
 . "$root/docker/check/debian.sh"
 
+# Without what Debian's own image for this purpose (bookworm-slim) lacks, too: sizes are to mean something.
 make_base() {
-    [ -n "${DOCKER_CHECK_BASE-}" ] || debian "$work/base" python3,python3-venv
+    base_dir=${DOCKER_CHECK_BASE-}
+    if [ -z "$base_dir" ]; then
+        base_dir=$work/base
+        debian "$base_dir" python3,python3-venv
+        rm -rf "$base_dir"/var/cache/apt/* "$base_dir"/var/lib/apt/lists/* "$base_dir"/usr/share/doc/* \
+            "$base_dir"/usr/share/man/* "$base_dir"/usr/share/locale/* "$base_dir"/usr/share/info/*
+    fi
     from=$(buildah_ from scratch)
-    buildah_ add --quiet "$from" "${DOCKER_CHECK_BASE:-$work/base}" / >/dev/null
+    buildah_ add --quiet "$from" "$base_dir" / >/dev/null
     buildah_ commit --quiet --rm "$from" "$base" >/dev/null
     rm -rf --one-file-system "$work/base"
 }
@@ -22,8 +29,10 @@ make_base() {
 # The build is without a network of its own trust: wheels are fetched here, with this machine's settings, and the
 # build checks their hashes again.
 fetch_wheels() {
-    timeout 300 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --only-binary :all: --python-version 3.11 \
-        --requirement "$root/locks/run.txt" --dest "$work/wheelhouse"
+    for lock in run report; do
+        timeout 300 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --only-binary :all: \
+            --python-version 3.11 --requirement "$root/locks/$lock.txt" --dest "$work/wheelhouse"
+    done
     printf '[global]\nno-index = true\nfind-links = /wheelhouse\n' >"$work/pip.conf"
 }
 
@@ -39,7 +48,54 @@ build() { # image
     echo "built $1"
 }
 
+megabytes() { # file or directory
+    du --summarize --block-size 1 --apparent-size "$1" | awk '{ printf "%d", ($1 + 999999) / 1000000 }'
+}
+
+# As a registry holds it and as a node unpacks it; the base, made here, stands for the one that the Dockerfile names.
+is_small() { # image, most megabytes compressed
+    buildah_ push --quiet "localhost/$1:check" "oci:$work/pushed-$1" >/dev/null
+    container=$(buildah_ from --pull-never "localhost/$1:check")
+    compressed=$(megabytes "$work/pushed-$1")
+    echo "$1: $compressed MB compressed, $(megabytes "$(buildah_ mount "$container")") MB unpacked"
+    buildah_ rm "$container" >/dev/null
+    rm -rf "$work/pushed-$1"
+    [ "$compressed" -lt "$2" ] || {
+        echo "images.sh: $1 has $compressed MB, and $2 are too many" >&2
+        return 1
+    }
+}
+
+# Its programs start, and it says what it is made of.
+works() { # image, program...
+    image=$1
+    shift
+    container=$(buildah_ from --pull-never "localhost/$image:check")
+    for program in "$@"; do
+        buildah_ run --isolation chroot "$container" -- "$program" --help >"$work/help.log" 2>&1 || {
+            cat "$work/help.log" >&2
+            return 1
+        }
+    done
+    "$root/.venv/bin/python" -c '
+import json, sys
+kinds = {component["purl"].split("/")[0] for component in json.load(open(sys.argv[1]))["components"]}
+assert kinds == {"pkg:pypi", "pkg:generic", "pkg:deb"}, kinds
+' "$(buildah_ mount "$container")/opt/namesrv/sbom.cdx.json"
+    buildah_ rm "$container" >/dev/null
+}
+
 make_base
 fetch_wheels
-build namesrv
-build broker-agent
+for image in namesrv broker-agent console report; do
+    build "$image"
+done
+is_small namesrv 80
+is_small broker-agent 80
+is_small console 80
+# DuckDB, and what draws the charts
+is_small report 130
+works namesrv namesrv namesrvctl
+works broker-agent namesrv-broker-agent
+works console namesrv-console
+works report namesrv-staleness

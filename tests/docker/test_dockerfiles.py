@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -29,9 +32,36 @@ def last_stage(path: Path) -> dict[str, str]:
     return dict(found[start:])
 
 
-def test_there_are_three() -> None:
-    """The daemon, the agent, the report."""
-    assert ["broker-agent.Dockerfile", "namesrv.Dockerfile", "spark.Dockerfile"] == [path.name for path in FILES]
+def test_there_are_five() -> None:
+    """The daemon, the agent, the console, the report, and the report with Spark."""
+    assert ["broker-agent", "console", "namesrv", "report", "spark"] == [path.stem for path in FILES]
+
+
+def test_the_chart_names_images_that_there_are() -> None:
+    """By the title that each has."""
+    titles = {str(re.search(r'image.title="([^"]+)"', last_stage(path)["LABEL"])[1]) for path in FILES}  # type: ignore[index]
+    values = (ROOT / "deploy/helm/namesrv/values.yaml").read_text(encoding="utf-8")
+
+    assert {"namesrv", "namesrv-console", "namesrv-report"} == set(re.findall(r"repository: (\S+)", values)) & titles
+
+
+def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
+    """Each image of a registry gets its digest, once; a registry's own command says which."""
+    for path in (*FILES, DOCKER / "compose.yml", DOCKER / "pin.sh"):
+        shutil.copy(path, tmp_path)
+    for digest in ("a" * 64, "b" * 64):
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n[ $1 = buildx ] && echo sha256:{digest}\n")
+        (tmp_path / "docker").chmod(0o755)
+
+        environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        done = subprocess.run(["sh", tmp_path / "pin.sh"], env=environ, check=True, capture_output=True, text=True)
+
+        assert ["grafana/grafana:", "library/python:", "prom/prometheus:"] == re.findall(
+            r"docker.io/(\S+?:)", done.stdout
+        )
+        texts = [path.read_text() for path in (*tmp_path.glob("*.Dockerfile"), tmp_path / "compose.yml")]
+        assert 7 == sum(text.count(f"@sha256:{digest}") for text in texts)
+        assert 7 == sum(text.count("@sha256:") for text in texts)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -44,7 +74,7 @@ def test_an_image_keeps_the_rules(path: Path) -> None:
     found, image = instructions(path), last_stage(path)
 
     assert found[0][0] == "ARG"
-    assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-\S+", found[0][1])
+    assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-[^@\s]+(@sha256:[0-9a-f]{64})?", found[0][1])
     assert ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"] == [value for word, value in found if word == "FROM"]
     for call in re.findall(r"-m pip (.*?)(?:&&|$)", " ".join(value for word, value in found if word == "RUN")):
         assert "--require-hashes --requirement locks/" in call or "--no-index" in call, call
@@ -53,16 +83,31 @@ def test_an_image_keeps_the_rules(path: Path) -> None:
     assert re.search(r"CMD\s+\[", image["HEALTHCHECK"]) or image["HEALTHCHECK"] == "NONE"
     for label in ("title", "description", "licenses", "version", "revision"):
         assert f"org.opencontainers.image.{label}=" in image["LABEL"]
+    assert 'namesrv.sbom="/opt/namesrv/sbom.cdx.json"' in image["LABEL"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_copied_is_there_and_not_ignored(path: Path) -> None:
     """.dockerignore lets through what the images are built from."""
     let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    sources = {value.split()[0] for word, value in instructions(path) if word == "COPY"}
+    sources = {source for word, value in instructions(path) if word == "COPY" for source in value.split()[:-1]}
+    sources -= {"/opt/namesrv"}
     for source in sources - {"--from=build", "."}:
         assert (ROOT / source).exists(), source
         assert any(f"!{part}" in let_through for part in (source, *map(str, Path(source).parents))), source
+
+
+def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
+    """Every package by its purl, with the version that is installed; the file is valid JSON of CycloneDX."""
+    done = run(str(DOCKER / "sbom.py"), str(tmp_path / "sbom.json"))
+    bill = json.loads((tmp_path / "sbom.json").read_text())
+
+    assert (0, "") == (done.returncode, done.stderr)
+    assert ("CycloneDX", "1.6") == (bill["bomFormat"], bill["specVersion"])
+    found = {component["purl"]: component for component in bill["components"]}
+    assert len(found) == len(bill["components"])
+    msgspec = found[f"pkg:pypi/msgspec@{metadata.version('msgspec')}"]
+    assert "msgspec" == msgspec["name"]
 
 
 def well(*path: str, **environ: str) -> tuple[int, str]:

@@ -1,0 +1,45 @@
+# The staleness report, without Java; spark.Dockerfile has it with Spark.
+# From the top of the repository: docker build --file docker/report.Dockerfile --tag namesrv-report .
+# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` pins it by digest.
+ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
+
+FROM ${BASE_IMAGE} AS build
+WORKDIR /src
+RUN python3 -m venv /build
+COPY locks/report.txt locks/
+# everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
+RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/report.txt --wheel-dir /wheels
+COPY . .
+RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
+    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && python3 -m venv --without-pip /opt/namesrv \
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[report]'
+
+FROM ${BASE_IMAGE}
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="namesrv-report" \
+    org.opencontainers.image.description="Says from NameServers' heartbeat logs how long stale routes lasted" \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}" \
+    namesrv.sbom="/opt/namesrv/sbom.cdx.json"
+COPY --from=build /opt/namesrv /opt/namesrv
+COPY docker/sbom.py /opt/namesrv/
+# what installs software is of no use here but to somebody who broke in; the state is the user's who runs
+RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
+        -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
+    && install -d -o 10001 -g 10001 -m 0750 /report \
+    && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
+ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+# DuckDB puts what does not fit into memory beside where it runs: give it a tmpfs when the root is read-only
+WORKDIR /tmp
+USER 10001:10001
+VOLUME ["/report"]
+STOPSIGNAL SIGTERM
+# a batch job is well as long as it runs
+HEALTHCHECK NONE
+ENTRYPOINT ["/opt/namesrv/bin/namesrv-staleness"]
+CMD ["--help"]
