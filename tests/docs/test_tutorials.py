@@ -1,72 +1,21 @@
-"""The tutorials do what they say: their commands are run, and what they print has the form that the page shows."""
+"""The tutorials do what they say: their commands are run, and what they print has the form that the page shows.
 
-import os
+That of Apache's NameServers is run by tests/interop/test_replacing_one.py.
+"""
+
 import re
 import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from tests.support.daemon import Daemon
-from tests.support.pages import example
 from tests.support.talking_process import PatternProcess
+from tests.support.tutorial import BIN, Reader, free_port
 
-BIN: Final = Path(sys.executable).parent
 DEAD_BROKER: Final = "docs/tutorials/dead-broker.md"
 EMBED_AGENT: Final = "docs/tutorials/embed-agent.md"
-
-
-def form(text: str) -> str:
-    """What a program printed, whatever the time, the host and the figures are."""
-    text = text.replace(socket.gethostname(), "ns1")
-    text = re.sub(r"\b\d+(\.\d+)? m?s\b|\b\d+ [hm]( \d+ [ms])?\b", "TIME", text)
-    return re.sub(r"[\s-]+", " ", re.sub(r"\d+", "0", text)).strip()
-
-
-class Reader:
-    """Who follows a tutorial, in a directory of its own and with a port of its own."""
-
-    def __init__(self, directory: Path, page: str, stand_ins: dict[str, str]) -> None:
-        self.directory = directory
-        self._page = page
-        self._stand_ins = stand_ins
-        self.environ = {"PATH": os.pathsep.join((str(BIN), os.environ["PATH"])), "COLUMNS": "200"}
-
-    def text(self, name: str) -> str:
-        """A block of the page."""
-        text = example(self._page, name)
-        for written, meant in self._stand_ins.items():
-            text = text.replace(written, meant)
-        return text
-
-    def does(self, name: str) -> str:
-        """Run the commands of a block; what they printed, which has the form that the page shows, if it shows any."""
-        done = subprocess.run(
-            ["sh", "-euc", self.text(name)],
-            cwd=self.directory,
-            env={**os.environ, **self.environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert 0 == done.returncode, done.stdout + done.stderr
-        return done.stdout
-
-    def sees(self, name: str) -> str:
-        """Run a block; what it prints holds the block `NAME.output`, but for figures."""
-        printed = self.does(name)
-        assert form(self.text(f"{name}.output")) in form(printed), printed
-        return printed
-
-
-def free_port() -> str:
-    """One that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -1,0 +1,63 @@
+"""Follows a tutorial of ours: runs what it says, and compares what it shows."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.support.pages import example
+
+BIN: Final = Path(sys.executable).parent
+
+
+def form(text: str) -> str:
+    """What a program printed, whatever the time, the host and the figures are."""
+    text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "ns1", text)
+    text = re.sub(r"\b\d+(\.\d+)? m?s\b|\b\d+ [hm]( \d+ [ms])?\b", "TIME", text)
+    return re.sub(r"[\s-]+", " ", re.sub(r"\d+", "0", text)).strip()
+
+
+class Reader:
+    """Who follows a tutorial, in a directory of its own and with a port of its own."""
+
+    def __init__(self, directory: Path, page: str, stand_ins: Mapping[str, str]) -> None:
+        self.directory = directory
+        self._page = page
+        self._stand_ins = stand_ins
+        self.environ = {"PATH": os.pathsep.join((str(BIN), os.environ["PATH"])), "COLUMNS": "200"}
+
+    def text(self, name: str) -> str:
+        """A block of the page."""
+        text = example(self._page, name)
+        for written, meant in self._stand_ins.items():
+            text = text.replace(written, meant)
+        return text
+
+    def does(self, name: str, *, code: int = 0) -> str:
+        """Run the commands of a block, which have to end so; what they printed."""
+        done = subprocess.run(
+            ["sh", "-euc", self.text(name)],
+            cwd=self.directory,
+            env={**os.environ, **self.environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert code == done.returncode, done.stdout + done.stderr
+        return done.stdout
+
+    def sees(self, name: str, *, code: int = 0) -> str:
+        """Run a block; what it prints holds the block `NAME.output`, but for figures."""
+        printed = self.does(name, code=code)
+        assert form(self.text(f"{name}.output")) in form(printed), printed
+        return printed
+
+
+def free_port() -> str:
+    """One that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return str(taken.getsockname()[1])
