@@ -2,9 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import RenderableType
@@ -222,14 +222,13 @@ async def _settings(server: NameServer) -> Mapping[str, str]:
         return {}
 
 
-async def _shown(asking: Any, what: str, hidden: list[str]) -> Mapping[str, str]:
+async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[str]) -> Mapping[str, str]:
     """What is to be seen; an account may not be allowed to."""
     try:
-        found: Mapping[str, str] = await asking
+        return await asking
     except ResponseError as error:
         hidden.append(f"{what} not compared: {reason(error)}")
         return {}
-    return found
 
 
 async def _topic_differences(
