@@ -101,12 +101,17 @@ async def _look_up(address: str) -> tuple[str, ...]:
 
 def _fetch(url: str) -> str:
     request = urllib.request.Request(url, headers={"Accept": "text/plain"})  # noqa: S310 - http or https, see above
-    with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
-        data = answer.read(_MAX_LIST_BYTES + 1)
-        # what is left of the announced length; half a list may end in half an address
-        if len(data) <= _MAX_LIST_BYTES and answer.length:
-            raise ValueError(f"response truncated, {answer.length} bytes missing")
-        return _text(data)
+    try:
+        with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            data = answer.read(_MAX_LIST_BYTES + 1)
+            # what is left of the announced length; half a list may end in half an address
+            if len(data) <= _MAX_LIST_BYTES and answer.length:
+                raise ValueError(f"response truncated, {answer.length} bytes missing")
+            return _text(data)
+    except urllib.error.HTTPError as error:
+        # it is an answer, too, and keeps its socket
+        error.close()
+        raise
 
 
 def _text(data: bytes) -> str:

@@ -16,9 +16,10 @@ async def loop_module() -> str:
 def test_runs_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And on asyncio's own where it is not; the global policy is left alone."""
     pytest.importorskip("uvloop")
-    before = asyncio.get_event_loop_policy()
+    # what get_event_loop_policy() gives, which is deprecated
+    before = asyncio.events._event_loop_policy  # type: ignore[attr-defined]  # private
 
     assert "uvloop" == run(loop_module)
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert "asyncio" == run(loop_module)
-    assert before is asyncio.get_event_loop_policy()
+    assert before is asyncio.events._event_loop_policy  # type: ignore[attr-defined]

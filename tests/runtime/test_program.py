@@ -1,6 +1,5 @@
 """Our commands among others in a shell: closed and full outputs, readers that leave, Ctrl-C."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -81,20 +80,38 @@ def test_daemon_without_standard_streams(tmp_path: Path) -> None:
             assert 0 == process.wait(120)
 
 
+# begins a command that, when it imports a module, says so and waits
+_WAITS = """
+import sys
+
+class Waits:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            sys.__stdout__.write("importing\\n")
+            sys.__stdout__.flush()
+            sys.stdin.read()
+
+sys.meta_path.insert(0, Waits())
+"""
+
+
 @pytest.mark.parametrize("command", [["namesrv"], ["namesrvctl", "status"], ["namesrv_broker_agent"]])
 def test_interrupt_while_it_imports(command: list[str], tmp_path: Path) -> None:
     """Ctrl-C is an exit code and no traceback, however early."""
-    reading, writing = os.pipe()
-    # Python tells of each import, and has to wait in the middle of them while nobody listens
-    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     environment = os.environ | {"NAMESRV_DATA_DIR": str(tmp_path)}
-    with subprocess.Popen(python(command, "-v"), stderr=writing, env=environment) as process:
-        os.close(writing)
-        with os.fdopen(reading) as said:
-            for line in said:
-                if line.startswith("import 'argparse'" if command == ["namesrv"] else "import 'asyncio'"):
-                    break
-            process.send_signal(signal.SIGINT)
-            rest = said.read()
-    assert 130 == process.returncode
-    assert "Traceback" not in rest
+    interpreter, option, code, *arguments = python(command)
+    waits = _WAITS.format(module="argparse" if command == ["namesrv"] else "asyncio")
+    with subprocess.Popen(
+        [interpreter, option, waits + code, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        assert "importing\n" == process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=GUARD_SECONDS)
+    assert (130, "") == (process.returncode, complaints)

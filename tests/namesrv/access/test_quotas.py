@@ -110,7 +110,7 @@ def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[R
     for rank, seconds, host in steps:
         clock.stall(seconds)
         # one that is admitted takes a token: each is asked of its own copy of that state
-        waits = [copy.deepcopy(limits).draw("10.0.0.0", each)[0] for each in Rank]
+        waits = [copy.deepcopy(limits, {id(clock): clock}).draw("10.0.0.0", each)[0] for each in Rank]
         assert waits == sorted(waits)
         limits.draw(f"10.0.0.{host}", rank)
 

@@ -438,9 +438,10 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
         await until(lambda: served.heard.closed)
 
-        assert ["TLS connection broken: decryption failed or bad record mac"] == [
-            message for _, _, message in served.heard.refused
-        ]
+        [message] = [message for _, _, message in served.heard.refused]
+        # OpenSSL's words, the second since 3.5
+        broken = ("decryption failed or bad record mac", "record layer failure")
+        assert message.removeprefix("TLS connection broken: ") in broken
 
 
 async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:

@@ -51,7 +51,6 @@ def test_json_is_read(body: bytes, expected: Shape) -> None:
         (b'{"table":{"x":"y"}}', "Expected `int`, got `str` - at `key` in `$.table`"),
         (b'{"name":"\xff"}', "invalid utf-8 b'\\xff\"}' at byte 9"),
         (b"[" * 100_000, "Expected `object`, got `array`"),
-        (b'{"a":' * 20_000, "maximum recursion depth exceeded while deserializing an object"),
     ],
 )
 def test_json_that_is_none_is_refused(body: bytes, error: str) -> None:
@@ -59,6 +58,12 @@ def test_json_that_is_none_is_refused(body: bytes, error: str) -> None:
     with pytest.raises(BadRequestError) as caught:
         read_json(JSON, body, "SHAPE")
     assert f"body of SHAPE cannot be read: {error}" == caught.value.remark
+
+
+def test_json_that_is_too_deep_is_refused() -> None:
+    """Python says how deep that is: since 3.14 as deep as the stack is large."""
+    with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: (maximum recursion|Stack overflow)"):
+        read_json(JSON, b'{"a":' * 1_000_000, "SHAPE")
 
 
 def test_large_body_is_read_strictly_only() -> None:
