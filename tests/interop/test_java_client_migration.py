@@ -122,7 +122,7 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
         # the other one serves meanwhile
         assert ResponseCode.SYSTEM_ERROR == move.answer(number)
         clients.send_to_new_topics()
-        assert "2 servers agree: 1 brokers, " in move.compare(number)
+        assert "2 servers agree: 1 broker, " in move.compare(number)
         daemon.wait_for("ready")
         assert ResponseCode.SUCCESS == move.answer(number)
         clients.send_to_new_topics()

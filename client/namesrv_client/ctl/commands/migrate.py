@@ -170,11 +170,15 @@ def _table(verdicts: Sequence[Judged], servers: Sequence[str]) -> list[Renderabl
 def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
     matter = sum(one.matters for one in verdicts)
     counts = next(iter(seen.values())).counts
-    known = f"{counts['brokers']:,} brokers, {counts['topics']:,} topics"
     if matter:
         return Text("1 difference matters" if matter == 1 else f"{matter} differences matter", style="red")
-    harmless = f"; {len(verdicts)} kinds of difference that nobody notices" if verdicts else ""
+    known = f"{_counted(counts['brokers'], 'broker')}, {_counted(counts['topics'], 'topic')}"
+    harmless = f"; {_counted(len(verdicts), 'difference')} that nobody notices" if verdicts else ""
     return Text(f"{len(seen)} servers agree: {known}{harmless}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 async def _overview(server: NameServer) -> _Overview:
