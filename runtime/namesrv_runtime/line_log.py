@@ -138,14 +138,15 @@ class LineLog:
 
     def put(self, item: Item) -> None:
         """Have an item written, unless the queue is full."""
-        if self._put - self._taken + item.weight > self._max_queued:
+        weight = item.weight
+        if self._put - self._taken + weight > self._max_queued:
             self.dropped += 1
             self._untold += 1
             return
         if self._untold:
             self._items.append(Item(item.wall, item.monotonic, _Dropped(self._untold), 0))
             self._untold = 0
-        self._put += item.weight
+        self._put += weight
         self._items.append(item)
 
     def start(self) -> None:

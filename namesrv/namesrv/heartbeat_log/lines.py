@@ -169,16 +169,16 @@ class HeartbeatLines:
 
     def _touched(self, item: Item) -> bytes:
         # of a heartbeat: who, its entry, and the seconds since it was heard before
-        key, live, silent_seconds = item.what
+        wall, monotonic, (key, live, silent_seconds), _ = item
         beating = self._beating.get(key)
         if beating is None or beating.generation != live.generation:
             beating = self._learn(key, live, 0 if beating is None else beating.topics)
         # as `_line` does, with all in it that stays the same
-        self.seq = beating.seq = self.seq + 1
+        self.seq = beating.seq = seq = self.seq + 1
         return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b%.3f}\n' % (
-            self.seq,
-            item.wall * 1000 + 0.5,
-            item.monotonic * 1000,
+            seq,
+            wall * 1000 + 0.5,
+            monotonic * 1000,
             beating.middle,
             silent_seconds * 1000,
         )
