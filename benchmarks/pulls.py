@@ -54,7 +54,7 @@ def _against_limit(name: str, what: str, subject: list[Load], reference: list[Lo
             f"{what}: rate / limit server's",
             "times",
             ratios(loads.rates(subject), loads.rates(reference)),
-            Target(">=", 0.5),
+            Target(">=", 0.6),
             behind=spelt_medians("per_second", loads.rates(subject), loads.rates(reference)),
         ),
         Figure(
@@ -62,7 +62,7 @@ def _against_limit(name: str, what: str, subject: list[Load], reference: list[Lo
             f"{what}: p99 / limit server's",
             "times",
             ratios(loads.p99s(subject), loads.p99s(reference)),
-            Target("<=", 2),
+            Target("<=", 1.8),
             behind=spelt_medians("milliseconds", loads.p99s(subject), loads.p99s(reference)),
         ),
         Figure(

@@ -11,7 +11,7 @@ import pytest
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import FastLane, ServerConnection
+from namesrv_remoting.aio.connection import FastLane, ServerConnection, WholeLane
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
 from namesrv_remoting.aio.tls_server import ServerTls
@@ -97,6 +97,7 @@ def server_of(
     tasks: asyncio.TaskGroup,
     *,
     fast_lane: FastLane = no_fast_lane,
+    whole_lane: WholeLane | None = None,
     budget: MemoryBudget | None = None,
     tls: ServerTls | None = None,
     **limits: Any,
@@ -109,6 +110,7 @@ def server_of(
         tasks=tasks,
         limits=replace(LIMITS, **limits),
         fast_lane=fast_lane,
+        whole_lane=whole_lane,
         connections={},
         budget=budget or MemoryBudget(512 * 1024 * 1024),
         tls=tls or ServerTls(),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
-from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving
+from tests.support.serving import ECHO, FAIL, Feed, Gate, Serving, every_feeding, serving
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, RESPONSE, binary_frame, cut, json_frame, native_frame
 
 SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}
@@ -163,3 +164,38 @@ async def test_fast_lane_answers_first(feed: Feed) -> None:
         assert {b"fast", b"ordinary", b"left", b"fast, too"} == bodies
         assert said == lane.calls
         assert (5, JSON) == ((connection := served.connection_of(peer)).requests, connection.serialize_type)
+
+
+async def test_whole_lane_answers_before_anybody_looks_at_frames() -> None:
+    """It is asked about short reads with nothing before them; what it leaves is read frame by frame."""
+    asked: list[bytes] = []
+
+    def lane(_: ServerConnection, data: bytes) -> bytes | None:
+        asked.append(data)
+        return cut(JSON, b'{"code":0,"opaque":0}', b"whole") if b"known" in data else b"" if b"silent" in data else None
+
+    known, silent, new, long = (
+        SPELLINGS[JSON](ECHO, 1, None, body) for body in (b"known", b"silent", b"new", b"known" * 200)
+    )
+    async with serving(whole_lane=lane) as served:
+        peer = await served.connect()
+
+        async def answer(*pieces: bytes) -> bytes:
+            for piece in pieces:
+                before = served.server.bytes_received
+                peer.send(piece)
+                await until(partial(_is_received, served, before + len(piece)))
+            return (await peer.receive()).body
+
+        assert b"whole" == await answer(known)
+        assert b"new" == await answer(silent, new)
+        assert b"known" * 200 == await answer(long)
+        assert b"known" == await answer(known[:20], known[20:])
+        assert [known, silent, new, known[:20]] == asked
+        connection = served.connection_of(peer)
+        assert (5, JSON) == (connection.requests, connection.serialize_type)
+        assert len(known + silent + new + long + known) == served.server.bytes_received
+
+
+def _is_received(served: Serving, size: int) -> bool:
+    return size == served.server.bytes_received
