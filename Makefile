@@ -79,6 +79,13 @@ interop: setup-interop ## run real RocketMQ brokers, clients and tools against t
 setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
 	@sh spark_jobs/setup_spark.sh
 
+# the oldest and the newest that we run on; the locked one runs with the other tests
+PYSPARKS ?= 3.5.9 4.3.0
+
+.PHONY: spark-versions
+spark-versions: setup-spark ## run what both engines must agree on with the oldest and the newest PySpark (downloads each once)
+	@sh tests/spark_jobs/versions.sh $(PY) $(PYSPARKS)
+
 .PHONY: dist
 dist: setup ## write dist/: the sources, and a wheel of each part with its bill of materials
 	@sh locks/add.sh dist

@@ -31,6 +31,8 @@ _SOON_DONE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "4",
 }
+# what DuckDB may have beside Java
+_FINISHING_MEMORY: Final = "1GB"
 # of the JSON, what the embedded engine may have to put on disk
 _SPILLED: Final = 0.4
 
@@ -106,13 +108,13 @@ def opened(
 
 
 @contextmanager
-def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
+def _embedded(staging: Path, **options: str) -> Iterator["EmbeddedEngine"]:
     import duckdb  # noqa: PLC0415  # not where Spark runs
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
 
     try:
-        with EmbeddedEngine(staging) as engine:
+        with EmbeddedEngine(staging, **options) as engine:
             yield engine
     except RuntimeError as error:
         if str(error) != _INTERRUPTED:
@@ -126,7 +128,7 @@ def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
 @contextmanager
 def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
     # what is too small for Spark is finished by DuckDB, unless that is missing
-    finishing = _embedded(staging) if importlib.util.find_spec("duckdb") else nullcontext()
+    finishing = _embedded(staging, memory=_FINISHING_MEMORY) if importlib.util.find_spec("duckdb") else nullcontext()
     with spark_session(settings.master, conf, debug=settings.debug) as session, finishing as finisher:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415  # not where DuckDB runs
         from pyspark.errors import PySparkException  # noqa: PLC0415  # not where DuckDB runs
