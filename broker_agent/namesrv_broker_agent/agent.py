@@ -285,8 +285,7 @@ class BrokerAgent:
                 await asyncio.gather(*(link.settled.wait() for link in reachable))
 
     def _name_servers_changed(self, addresses: tuple[str, ...]) -> None:
-        if set(addresses) != self._links.keys():
-            self._events.servers_changed(addresses)
+        is_another = set(addresses) != self._links.keys()
         for address in addresses:
             if address not in self._links:
                 link = ServerLink(
@@ -307,6 +306,8 @@ class BrokerAgent:
             self._leaving[link] = leaving
             leaving.add_done_callback(lambda _, link=link: self._leaving.pop(link))  # type: ignore[misc]  # bound now
         self._progress.set()
+        if is_another:
+            self._events.servers_changed(addresses)
         self._look_whether_ready()
 
     def _status_changed(self, link: ServerLink, before: Status) -> None:

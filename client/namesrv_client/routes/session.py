@@ -109,7 +109,6 @@ class ServerSession:
 
     def use(self, addresses: tuple[str, ...]) -> None:
         """Take another list: the chosen server stays if it is in it, the others come in random order."""
-        self._events.servers_changed(addresses)
         chosen, order = self.chosen, list(addresses)
         self._shuffle(order)
         if chosen in order:
@@ -124,6 +123,7 @@ class ServerSession:
         ]
         for server in old.values():
             self._finish(server.close())
+        self._events.servers_changed(addresses)
 
     def socket_descriptors(self) -> list[int]:
         """The file descriptors of all connections."""
