@@ -54,16 +54,17 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     broker_name: Name
     # where producers and consumers reach the broker
     broker_addr: Address
-    # 0 is the master; a NameServer keeps ids as Java's long
+    # 0: the master; a NameServer keeps ids as Java's long
     broker_id: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
     # where slaves replicate from
     ha_server_addr: Address | None = None
+    # where the broker is, for clients that want the brokers of their zone
     zone_name: Name | None = None
     # lets the slave with the smallest id stand in for a dead master
     enable_acting_master: bool = False
-    # see namesrv_remoting.aio.name_servers for the forms
+    # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
-    # auto asks each server; native is quicker and says more
+    # "auto" asks each server; "native" is quicker and says more
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # Heartbeats come every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
     heartbeat_seconds: Seconds = 30.0
@@ -71,6 +72,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     expiry_seconds: Seconds | None = None
     # an answer that takes longer means that the connection is dead
     answer_timeout_seconds: Seconds = 5.0
+    # one attempt to connect
     connect_timeout_seconds: Seconds = 3.0
     # The longest pause between attempts. Below a second, because a server that is back is to know us within one.
     max_backoff_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
@@ -78,6 +80,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     client_poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     # how long stop() may take
     stop_seconds: Seconds = 3.0
+    # how often the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
     # topics and their DataVersion, over restarts of the broker
     state_file: Path | None = None

@@ -24,14 +24,15 @@ def _default_client_name() -> str:
 class ClientSettings(SigningSettings, TlsClientSettings):
     """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
 
-    # see namesrv_runtime.name_servers for the forms; empty is env:NAMESRV_ADDR
+    # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
-    # auto asks each server; rocketmq is for Apache's
+    # "auto" asks each server; "rocketmq" is for Apache's
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
     # how long a server may be silent before the next one is asked as well; sooner when there are many
     attempt_timeout_seconds: Seconds = 1.0
-    # a whole call, over all servers
+    # how long a whole call may take, over all servers
     call_timeout_seconds: Seconds = 3.0
+    # one attempt to connect
     connect_timeout_seconds: Seconds = 1.0
     # how often the routes of the topics in use are asked for; the first time after a random part of it
     poll_seconds: Seconds = 30.0
@@ -49,8 +50,9 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
         default_factory=_default_client_name
     )
-    # of which brokers offer queues for topics that do not exist yet
+    # its brokers take messages for topics that do not exist yet
     default_topic: str = "TBW102"
+    # how many of its queues such a topic has at most
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4
     # a broker whose sends were slow or failed is left out for a while
     fault_tolerance: bool = False
@@ -58,7 +60,9 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     fault_table: Literal["5", "4"] = "5"
     # who finds out whether a broker can be reached again: nobody, this client, or the application, by calling `reached`
     probe: Literal["off", "connect", "own"] = "off"
+    # how often the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
+    # routes have the brokers of this zone, and those without a master; None: all
     zone_name: str | None = None
 
     @classmethod

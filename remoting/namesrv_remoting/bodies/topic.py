@@ -24,9 +24,13 @@ class TopicConfig(msgspec.Struct, frozen=True, gc=False):
     """One topic on one broker: how many queues, a `Permission`, unit flags."""
 
     topic_name: TopicName
+    # queues that consumers read; 16 if nothing is said
     read_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
+    # queues that producers write to; 16 if nothing is said
     write_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
+    # a sum of `Permission`: 6, read and write, if nothing is said
     perm: Int32 = DEFAULT_PERM
+    # 1: a unit topic, 2: one that units subscribe to (TopicSysFlag.java)
     topic_sys_flag: Int32 = 0
 
 
