@@ -128,7 +128,7 @@ def test_who_embeds_a_library_gets_neither_server_nor_report(installed: Install,
     """Nothing but the wire and what that needs, 12 MB at most."""
     environment = installed(library)
 
-    wire = {"namesrv_wire", "msgpack", "msgspec", "pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
+    wire = {"namesrv_wire", "msgspec", "pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
     assert {*wire, "typing_inspection", library.replace("-", "_")} == environment.distributions()
     assert environment.size() <= 12_000_000
 

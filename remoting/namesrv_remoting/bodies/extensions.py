@@ -14,7 +14,7 @@ import msgspec
 from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, check_size, read_msgpack
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.bodies.slices import Member, MsgpackSlices
+from namesrv_remoting.bodies.slices import Member
 from namesrv_remoting.bodies.topic import DataVersion, TopicName
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
@@ -112,6 +112,8 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
         asked = PullRoutesRequest.read(body)
         topics.update(dict.fromkeys(asked.topics))
     else:
+        from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # clients do without msgpack
+
         check_size(body, PullRoutesRequest.code.name, PullRoutesRequest.max_bytes)
         # what is small is read as in a small question
         others: dict[str, Any] = {}

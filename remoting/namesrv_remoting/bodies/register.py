@@ -16,7 +16,7 @@ from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, emptied, inflate, r
 from namesrv_remoting.bodies.compressed import MAX_FILTER_SERVERS_BYTES, read_compressed
 from namesrv_remoting.bodies.dialects import NATIVE, in_java, java
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS, RegistrationLimits, Tally
-from namesrv_remoting.bodies.slices import Group, JsonSlices, Member, MsgpackSlices
+from namesrv_remoting.bodies.slices import Group, JsonSlices, Member
 from namesrv_remoting.bodies.topic import (
     MAX_DATA_VERSION_BYTES,
     DataVersion,
@@ -122,6 +122,8 @@ def decode_native_body(
     """What a native broker registers. Raises BadRequestError for what is no such map, or beyond the limits."""
     if not body:
         return RegisterBrokerBody(data_version=DataVersion(), filter_servers=None)
+    from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # agents do without msgpack
+
     if compressed:
         chunks = inflate(body, max_bytes=limits.max_inflated_bytes, max_ratio=limits.max_inflate_ratio)
         tally = _tally_of_stream(body, limits)

@@ -1,4 +1,4 @@
-"""Large documents, JSON or msgpack, read in slices of which none takes long.
+"""Large documents, JSON here and msgpack in `msgpack_slices`, read in slices of which none takes long.
 
 One call of a parser over 16 MiB would keep an event loop for half a second. Both readers take the members of a document
 that they are told of, and hand over what those hold: a small value whole, a large table or array slice by slice. Each
@@ -6,14 +6,12 @@ slice is a step of a generator; nothing of a document is looked at before what s
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from struct import Struct
-from typing import Any, Final, NoReturn, TypeVar, get_origin
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn, TypeVar
 
-import msgpack
 import msgspec
 
-from namesrv_remoting.bodies.base import CHUNK_BYTES, Steps, read_msgpack, read_strictly
+from namesrv_remoting.bodies.base import Steps, read_strictly
 from namesrv_remoting.errors import BadRequestError
 
 T = TypeVar("T")
@@ -21,8 +19,8 @@ T = TypeVar("T")
 # One topic or mapping, or one value that is parsed whole. A mapping has 10 to 20 bytes per queue of one topic.
 MAX_VALUE_BYTES: Final = 64 * 1024
 # members of a document and their names: a registration has two and five
-_MAX_MEMBERS: Final = 64
-_MAX_NAME_BYTES: Final = 64
+MAX_MEMBERS: Final = 64
+MAX_NAME_BYTES: Final = 64
 # how deep fastjson's objects may be
 _MAX_DEPTH: Final = 64
 # A value that is skipped costs half a microsecond for each bracket that is not the end of a pair without another one in
@@ -96,7 +94,7 @@ class JsonSlices:
         at = self._opened(at)
         if self._data[at : at + 1] == b"}":
             return at + 1
-        for _ in range(_MAX_MEMBERS):
+        for _ in range(MAX_MEMBERS):
             key, at = self._key(at)
             member = members.get(read_strictly(_keys, key, self._what))
             at = yield from self._skip(at) if member is None else self._member(at, member)
@@ -104,7 +102,7 @@ class JsonSlices:
             at, is_last = self._next(at)
             if is_last:
                 return at
-        self._fail(f"more than {_MAX_MEMBERS} members", at)
+        self._fail(f"more than {MAX_MEMBERS} members", at)
 
     def _member(self, at: int, member: Member | Group) -> Steps[int]:
         if member.begin is not None:
@@ -219,118 +217,3 @@ class JsonSlices:
 
     def _fail(self, message: str, at: int) -> NoReturn:
         raise BadRequestError(f"body of {self._what} cannot be read: {message} at byte {at}")
-
-
-_names: Final = msgspec.msgpack.Decoder(str)
-_anything: Final = msgspec.msgpack.Decoder(msgspec.Raw)
-_HEAD: Final = Struct(">BI")
-_ARRAY32: Final = 0xDD
-_MAP32: Final = 0xDF
-
-
-class MsgpackSlices:
-    """A msgpack document that comes in chunks and is never held as a whole.
-
-    `what` names it in errors, and `whole` what it says.
-
-    Its outer maps and arrays are opened by hand, so that their lengths are known before any of their elements is; the
-    elements are only measured, by compiled code, and decoded with the others that are there.
-    """
-
-    def __init__(self, chunks: Iterator[bytes], what: str, whole: str) -> None:
-        self._chunks = chunks
-        self._what = what
-        self._whole = whole
-        self._unpacker = msgpack.Unpacker(read_size=CHUNK_BYTES, max_buffer_size=2 * MAX_VALUE_BYTES)
-        # what came and is not decoded yet, and where it begins in the document
-        self._window = b""
-        self._base = 0
-
-    def read(self, members: Mapping[str, Member]) -> Steps[None]:
-        """Read the document, a map with a few members; others than these are skipped. Raises BadRequestError."""
-        for _ in range((yield from self._opened(_MAP32, "members", _MAX_MEMBERS))):
-            member = members.get((yield from self._value(_names, _MAX_NAME_BYTES)))
-            if member is None:
-                yield from self._value(_anything, MAX_VALUE_BYTES)
-            elif member.begin is not None:
-                member.begin()
-                yield from self._elements(member)
-            else:
-                member.take((yield from self._value(member.decoder, member.max_bytes)))
-        while not self._window:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return
-            self._window = chunk
-            yield
-        self._fail(f"trailing bytes at byte {self._base}")
-
-    def _value(self, decoder: msgspec.msgpack.Decoder[T], max_bytes: int) -> Steps[T]:
-        yield from self._reached(self._unpacker.skip, "expected a value")
-        return read_msgpack(decoder, self._taken(self._unpacker.tell()), self._what, max_bytes=max_bytes)
-
-    def _elements(self, member: Member) -> Steps[None]:
-        # a member of a map is two values
-        kind, parts = (_MAP32, 2) if get_origin(member.decoder.type) is dict else (_ARRAY32, 1)
-        left = parts * (yield from self._opened(kind, member.what, member.most))
-        skip, tell = self._unpacker.skip, self._unpacker.tell
-        while left:
-            # complete elements that are there, and where the last of them ends
-            complete, end = 0, self._base
-            try:
-                while left:
-                    skip()
-                    left -= 1
-                    if left % parts == 0:
-                        complete, end = complete + 1, tell()
-            except msgpack.OutOfData:
-                pass
-            except (ValueError, msgpack.UnpackException):
-                self._fail(f"expected a value at byte {tell()}")
-            if complete:
-                piece = _HEAD.pack(kind, complete) + self._taken(end)
-                member.take(read_msgpack(member.decoder, piece, f"{self._what} ({member.what})"))
-                yield
-            if left:
-                self._feed()
-
-    def _opened(self, kind: int, what: str, limit: int) -> Steps[int]:
-        open_it, expected = (
-            (self._unpacker.read_map_header, "expected a map")
-            if kind == _MAP32
-            else (self._unpacker.read_array_header, "expected an array")
-        )
-        length: int = yield from self._reached(open_it, expected)
-        self._taken(self._unpacker.tell())
-        if length > limit:
-            raise BadRequestError(f"{length} {what} in one {self._whole}, limit {limit}")
-        return length
-
-    def _reached(self, action: Callable[[], T], expected: str) -> Steps[T]:
-        while True:
-            try:
-                return action()
-            except msgpack.OutOfData:
-                self._feed()
-            except (ValueError, msgpack.UnpackException):
-                self._fail(f"{expected} at byte {self._base}")
-            yield
-
-    def _feed(self) -> None:
-        if len(self._window) > MAX_VALUE_BYTES:
-            self._fail(f"value of more than {MAX_VALUE_BYTES} bytes at byte {self._base}")
-        chunk = next(self._chunks, None)
-        if chunk is None:
-            self._fail("unexpected end of data")
-        self._unpacker.feed(chunk)
-        self._window += chunk
-
-    def _taken(self, end: int) -> bytes:
-        """What came up to there; it is not held any longer."""
-        size = end - self._base
-        taken, self._window = self._window[:size], self._window[size:]
-        self._base = end
-        return taken
-
-    def _fail(self, message: str) -> NoReturn:
-        raise BadRequestError(f"body of {self._what} cannot be read: {message}")
