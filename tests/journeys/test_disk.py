@@ -145,5 +145,6 @@ def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path)
                     codes.append(peer.receive().code)
             assert 0 in codes
             confirmed |= {key for key, code in zip(asked, codes, strict=False) if code == 0}
+    disk.turn("ok")
     with serving(disk, data_dir) as (_, peer):
         assert confirmed <= values(peer).keys()
