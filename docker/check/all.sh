@@ -59,7 +59,8 @@ check_compose() {
         return
     fi
     timeout 60 "$@" --file "$root/docker/compose.yml" --profile report config --quiet
-    echo "compose.yml: docker compose config has nothing against it"
+    timeout 60 "$@" --file "$root/docker/compose.yml" --file "$root/docker/compose.secured.yml" --profile '*' config --quiet
+    echo "compose.yml, alone and secured: docker compose config has nothing against it"
 }
 
 check_dockerfiles() {
@@ -78,7 +79,7 @@ check_scripts() {
         missing shellcheck "scripts by shellcheck"
         return
     }
-    (cd "$root" && shellcheck -x docker/check/*.sh)
+    (cd "$root" && shellcheck -x docker/*.sh docker/check/*.sh deploy/debian/check.sh deploy/debian/p*)
     echo "scripts: shellcheck has nothing against them"
 }
 

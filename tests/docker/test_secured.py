@@ -1,0 +1,85 @@
+"""compose.secured.yml: with its certificates and its access file, everybody may do what is theirs, and no more."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from namesrv.settings.model import Settings
+from tests.docker.commands import run
+from tests.support.daemon import Daemon
+from tests.support.talking_process import TalkingProcess
+
+DOCKER = Path(__file__).parents[2] / "docker"
+PLAIN: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text(encoding="utf-8"))
+SECURED: dict[str, Any] = yaml.safe_load((DOCKER / "compose.secured.yml").read_text(encoding="utf-8"))
+SERVICES: dict[str, dict[str, Any]] = SECURED["services"]
+
+
+def test_everybody_who_talks_to_a_server_is_secured() -> None:
+    """The servers, the brokers and the clients of compose.yml, by the same names, all with the certificates."""
+    talking = {name for name, of in PLAIN["services"].items() if "namesrv" in of["image"] and "report" not in name}
+
+    assert {name for name in talking if "spark" not in name} == SERVICES.keys() - {"certificates", "operator"}
+    for name in SERVICES.keys() - {"certificates"}:
+        assert "certificates:/etc/namesrv/tls:ro" in SERVICES[name]["volumes"]
+        assert {"certificates": {"condition": "service_completed_successfully"}} == SERVICES[name]["depends_on"]
+
+
+@pytest.mark.parametrize("name", ["certificates", "operator"])
+def test_what_is_added_is_as_closed_as_the_rest(name: str) -> None:
+    """As compose.yml has its services."""
+    closed = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
+
+    assert closed.items() <= SERVICES[name].items()
+    assert {"mem_limit", "cpus", "pids_limit"} <= SERVICES[name].keys()
+
+
+def test_the_settings_are_settings() -> None:
+    """A misspelt variable would be ignored, and the server open."""
+    names = {name.removeprefix("NAMESRV_").lower() for name in SERVICES["namesrv-1"]["environment"]}
+
+    assert {"tls_mode", "tls_client_auth", "access", "takeover"} <= names <= set(Settings.model_fields)
+
+
+@pytest.mark.slow
+def test_everybody_may_do_what_they_are_there_for(tmp_path: Path) -> None:
+    """The servers take the brokers' registrations, the applications' questions and the operators' changes only."""
+    certificates = tmp_path / "tls"
+    certificates.mkdir()
+    make = (sys.executable, "-I", DOCKER / "secured/certificates.py", certificates)
+    subprocess.run(make, check=True)
+    made = {path.name: path.read_bytes() for path in certificates.iterdir()}
+
+    def environ(service: str) -> dict[str, str]:
+        here = {"/etc/namesrv/tls": str(certificates), "/etc/namesrv": str(DOCKER / "secured")}
+        given: Mapping[str, str] = SERVICES[service]["environment"]
+        for there, place in here.items():
+            given = {name: value.replace(there, place) for name, value in given.items()}
+        return dict(given)
+
+    with Daemon(tmp_path / "data", environ=environ("namesrv-1")) as server:
+
+        def ctl(service: str, *words: str) -> int:
+            return run(
+                "-m", "namesrv_client.ctl", *words, **environ(service) | {"NAMESRV_ADDR": server.where}
+            ).returncode
+
+        example = (sys.executable, str(DOCKER.parent / "demo/memory_broker.py"), "serve", "--cluster", "demo")
+        known = environ("broker-a") | {"NAMESRV_ADDR": server.where}
+        with TalkingProcess(*example, "--name", "broker-a", "--port", "0", "--topic", "orders", **known):
+            server.wait_for("broker_registered")
+
+            assert 0 == ctl("consumer", "route", "orders")
+            assert 0 != ctl("consumer", "kv", "put", "space", "key", "value")
+            assert 0 == ctl("operator", "kv", "put", "space", "key", "value")
+            assert 0 != run("-m", "namesrv_client.ctl", "status", NAMESRV_ADDR=server.where).returncode
+
+    # another start of the demonstration leaves them alone
+    subprocess.run(make, check=True)
+    assert made == {path.name: path.read_bytes() for path in certificates.iterdir()}
+    assert {0o600} == {path.stat().st_mode & 0o777 for path in certificates.glob("*.key")}
