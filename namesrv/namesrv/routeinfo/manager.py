@@ -10,7 +10,8 @@ registration). A removal in the making looks again before it is applied, because
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -112,6 +113,8 @@ class RouteInfoManager:
         self.heartbeats = 0
         self.scans = 0
         self._last_generation = 0
+        # whose removal at their own wish waits for the lock
+        self._leaving: Counter[BrokerAddrInfo] = Counter()
         self._liveness = liveness
         self._sink = sink
         self._is_connected = is_connected
@@ -153,6 +156,25 @@ class RouteInfoManager:
             raise
         for effect in effects:
             self._sink(effect)
+
+    @contextlib.asynccontextmanager
+    async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[list[Effect]]:
+        """A write section for a broker that said it leaves; nothing that it says later comes before this."""
+        with contextlib.ExitStack() as waiting:
+            waiting.enter_context(self._said_to_leave(key))
+            async with self._changing() as effects:
+                waiting.close()
+                yield effects
+
+    @contextlib.contextmanager
+    def _said_to_leave(self, key: BrokerAddrInfo) -> Iterator[None]:
+        self._leaving[key] += 1
+        try:
+            yield
+        finally:
+            self._leaving[key] -= 1
+            if not self._leaving[key]:
+                del self._leaving[key]
 
     async def _prepared(self, changes: Changes) -> Prepared:
         await run_in_steps(self.revisions.settle(self.tables.topic_queue_table))
@@ -285,6 +307,9 @@ class RouteInfoManager:
         if not self._is_connected(connection_id):
             # requested before the connection closed, and handled after that
             return None
+        if key in self._leaving:
+            # it said before that it leaves, which is yet to be done
+            return None
         now = self.now()
         self._last_generation += 1
         refreshed = replace(
@@ -376,7 +401,7 @@ class RouteInfoManager:
         Raises NoPermissionError for whom the broker's own connection stands against, where takeovers are refused.
         """
         takeover, is_out = None, False
-        async with self._changing() as effects:
+        async with self._removing(key) as effects:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
                 return False

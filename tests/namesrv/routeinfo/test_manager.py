@@ -273,6 +273,23 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
 
 
 @pytest.mark.usefixtures("small_chunks")
+async def test_broker_that_left_and_came_back_is_in(scene: RouteScene) -> None:
+    """While its removal waits for the lock, it registers as before, which needs none."""
+    await scene.register(MASTER)
+    busy = await begin(scene.manager.register(OTHER))
+    leaving = await begin(scene.manager.unregister(M, "b1", 1))
+
+    coming_back = scene.manager.register_unchanged(M, b"master", 1, None)
+
+    assert coming_back is None, "it has to wait for its turn"
+    await busy
+    assert await leaving
+    assert {"t1": {"b2": 6}, "t2": {"b2": 6}} == rows(scene.tables)
+    await scene.register(MASTER)
+    assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
+
+
+@pytest.mark.usefixtures("small_chunks")
 async def test_broker_reconnects_while_its_registration_is_worked_out(scene: RouteScene) -> None:
     """It is heard over the new connection first: the end of the old one means nothing, and its state is kept."""
     await scene.register(MASTER)
