@@ -45,7 +45,7 @@ fetch() { # peer
     mvn --batch-mode --quiet --file "$pom" dependency:copy-dependencies \
         -DincludeScope=runtime -DoutputDirectory="$into/$1/lib" >&2
     # read back: a peer without its jar must not look as if it were there
-    ls "$into/$1/lib/"rocketmq-*.jar >/dev/null
+    ls "$into/$1/lib/"*.jar >/dev/null
     state_of "$pom" >"$into/$1/stamp"
 }
 
