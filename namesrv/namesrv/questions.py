@@ -102,13 +102,17 @@ def _is_number(value: str | int) -> bool:
 
 # -- questions that are repeated --------------------------------------------------------------------------------------
 
-# About 20 MB of usual ones, 40 of the longest.
+# 13 MB of usual ones, 35 of the longest.
 MAX_REPEATED: Final = 32_768
 # So often in a row there is no room for another one before all are forgotten: to remember a question costs as much as
 # to read it, which must not be added to every question where there are more than there is room for.
 _MISSES_PER_ROOM: Final = 10
 OPAQUE: Final = b'"opaque":'
-_LARGEST_OPAQUE: Final = b"2147483647"
+# by how many digits an opaque has: that, the least such number and the largest, one object for all questions
+_IN_DIGITS: Final = {
+    **{digits: (digits, b"1".ljust(digits, b"0"), b"9" * digits) for digits in range(1, 10)},
+    10: (10, b"1000000000", b"2147483647"),
+}
 # How a native route question begins (an array of six, the code in one byte, the opaque's kind), and where the opaque
 # behind that ends. Smaller numbers than these are a kind themselves.
 NATIVE_OPAQUE_AT: Final = 11
@@ -116,7 +120,11 @@ NATIVE_OPAQUE_ENDS: Final = {
     b"\x96\x69" + kind: NATIVE_OPAQUE_AT + size
     for kind, size in ((b"\xcc", 1), (b"\xcd", 2), (b"\xce", 4), (b"\xd2", 4))
 }
-_LARGEST_BYTES: Final = b"\x7f\xff\xff\xff"
+_IN_BYTES: Final = {
+    1: (1, b"\0", b"\xff"),
+    2: (2, b"\0\0", b"\xff\xff"),
+    4: (4, b"\0\0\0\0", b"\x7f\xff\xff\xff"),
+}
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
@@ -144,13 +152,15 @@ class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
     A dict itself: the fast lane looks into it with every read.
     """
 
-    __slots__ = ("_missed", "_room")
+    __slots__ = ("_last_after", "_missed", "_room")
 
     def __init__(self, room: int = MAX_REPEATED) -> None:
         super().__init__()
         self._room = room
         # questions since there was any left
         self._missed = 0
+        # what came behind the last opaque: one object for all questions of a kind of client
+        self._last_after = b""
 
     def learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
         """Remember what a read asks, or that it is nothing plain."""
@@ -159,6 +169,7 @@ class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
             # The opaque is somewhere else, perhaps in what would be remembered: each question would be another one.
             return
         if len(self) < self._room:
+            after = self._last_after = self._last_after if after == self._last_after else after
             if is_json:
                 asked = _read(data, before, opaque, after)
                 self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
@@ -191,12 +202,11 @@ def _read(data: bytes, before: bytes, opaque: bytes, after: bytes) -> JsonHeader
 
 
 def _repeated(asked: JsonHeader, body: bytes) -> Repeated:
-    ext, digits = asked.ext, len(b"%d" % asked.opaque)
+    ext = asked.ext
     # a number below 1 is too rare to be worth a further look at all others
     if ext is None or asked.opaque < 1:
         return _UNUSUAL
-    most = _LARGEST_OPAQUE if digits == len(_LARGEST_OPAQUE) else b"9" * digits
-    of_opaque = digits, b"1".ljust(digits, b"0"), most
+    of_opaque = _IN_DIGITS[len(b"%d" % asked.opaque)]
     is_oneway = bool(asked.flag & FLAG_ONEWAY)
     if asked.code == PULL and not asked.flag and ext.topic is not None and ext.zone_mode is None:
         return Repeated(*of_opaque, topic=ext.topic)
@@ -218,5 +228,4 @@ def _repeated_native(data: bytes, opaque_bytes: int) -> Repeated:
     ext = asked.ext
     if asked.flag or ext is None or ext.topic is None or ext.zone_mode is not None:
         return _UNUSUAL
-    most = _LARGEST_BYTES if opaque_bytes == len(_LARGEST_BYTES) else b"\xff" * opaque_bytes
-    return Repeated(opaque_bytes, bytes(opaque_bytes), most, topic=ext.topic)
+    return Repeated(*_IN_BYTES[opaque_bytes], topic=ext.topic)
