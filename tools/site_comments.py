@@ -26,10 +26,10 @@ class Comments(griffe.Extension):
         attr.labels -= {"class-attribute", "instance-attribute", "module-attribute"}
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Leave out what Python calls, unless its docstring says something."""
-        for name, member in cls.members.items():
-            if name.startswith("__") and not member.is_alias and member.docstring is None:
-                member.public = False
+        """Leave out what Python calls, unless its docstring says something; `__init__` is shown with its class."""
+        unsaid = [name for name, member in cls.members.items() if name.startswith("__") and not member.has_docstring]
+        for name in {*unsaid} - {"__init__"}:
+            cls.del_member(name)
 
 
 def _comment_above(attr: griffe.Attribute) -> str:
