@@ -150,7 +150,7 @@ class Checks:
             if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
                 silent = self._world.now - at
                 self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
-        elif effect.reason == "unregistered" and broker.is_running and not broker.is_leaving:
+        elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:

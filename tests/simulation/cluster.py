@@ -204,6 +204,11 @@ class BrokerNode(Node):
         if self.machine.loop is not None:
             self.machine.loop.call_soon(self._leaves.set)
 
+    @property
+    def agent_id(self) -> str | None:
+        """What tells the agent of this life from those before it."""
+        return None if self.agent is None else self.agent._identity.agent_id
+
     def change_topic(self, topic: str, queues: int | None) -> None:
         """Have the broker create, change or (None) delete a topic."""
         if self.machine.loop is None or self.agent is None or self.is_leaving:

@@ -1,0 +1,310 @@
+"""Bugs planted into our code, one at a time, each of which the simulation has to find.
+
+A mutation is one place of one module, spelt differently, in a process of its own: the module is changed while it is
+imported, and no file is. `python -m tests.simulation.mutations --write docs/simulation.md` tries all of them.
+"""
+
+import argparse
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+MOST_SEEDS: Final = 1_000
+_BEGIN, _END = "<!-- planted bugs -->", "<!-- end of planted bugs -->"
+_WORKERS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A bug: what it is, the module, and what stands there now and with the bug."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+
+
+MUTATIONS: Final = (
+    Mutation(
+        "a broker is silent after half its expiry",
+        "namesrv.routeinfo.records",
+        "return self.last_update + self.expiry_seconds",
+        "return self.last_update + self.expiry_seconds / 4",
+    ),
+    Mutation(
+        "a broker may be silent for 5 s longer",
+        "namesrv.routeinfo.eviction",
+        "if live.expires_at() < now]",
+        "if live.expires_at() + 5 < now]",
+    ),
+    Mutation(
+        "liveness runs on the wall clock",
+        "namesrv.server.controller",
+        "LivenessClock(clock.monotonic,",
+        "LivenessClock(clock.wall,",
+    ),
+    Mutation(
+        "sockets are not read before brokers are judged",
+        "namesrv.server.housekeeping",
+        "                await self._drain_sockets()\n            await namesrv.manager.evict_silent()",
+        "                pass\n            await namesrv.manager.evict_silent()",
+    ),
+    Mutation(
+        "new connections are not read before a closed one is believed",
+        "namesrv.server.housekeeping",
+        "            await self._drain_sockets()\n        await self._namesrv",
+        "            pass\n        await self._namesrv",
+    ),
+    Mutation(
+        "lateness is forgotten",
+        "namesrv.server.housekeeping",
+        "namesrv.manager.was_stopped(stopped_seconds(lateness_seconds, self._busy_seconds - before))",
+        "0.0",
+    ),
+    Mutation(
+        "every second counts as lateness",
+        "namesrv.routeinfo.liveness",
+        "return max(0.0, lateness_seconds - busy_seconds)",
+        "return 0.3",
+    ),
+    Mutation(
+        "the scan stops after a late tick",
+        "namesrv.server.housekeeping",
+        "        if now + self._tick_seconds / 2 >= self._next_scan:",
+        "        if now + self._tick_seconds / 2 >= self._next_scan and self._late_until < 0:",
+    ),
+    Mutation(
+        "a leave is not fenced",
+        "namesrv.routeinfo.manager",
+        "            if is_stale:\n                effects.append(Fenced",
+        "            if False:\n                effects.append(Fenced",
+    ),
+    Mutation(
+        "a broker moves back to an older connection",
+        "namesrv.routeinfo.manager",
+        "if before is not None and before.connection_id > on and self._is_connected(before.connection_id):",
+        "if False:",
+    ),
+    Mutation(
+        "a boot id is used again",
+        "namesrv.server.controller",
+        "boot_id = secrets.token_hex(8)",
+        "boot_id = settings.nameserver_name.encode().hex()",
+    ),
+    Mutation(
+        "a changed key is acknowledged before it is synced",
+        "namesrv_runtime.durable_file",
+        "            rest = rest[os.write(file, rest) :]\n        os.fsync(file)",
+        "            rest = rest[os.write(file, rest) :]",
+    ),
+    Mutation(
+        "a new name is not synced",
+        "namesrv_runtime.durable_file",
+        "        yield directory\n        try:\n            os.fsync(directory)",
+        "        yield directory\n        try:\n            pass",
+    ),
+    Mutation(
+        "a file is written in place",
+        "namesrv_runtime.durable_file",
+        "    with _synced_directory(path.parent) as directory:\n        temporary",
+        "    if path.exists():\n        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n"
+        "        _write_and_close(file, data)\n        return\n"
+        "    with _synced_directory(path.parent) as directory:\n        temporary",
+    ),
+    Mutation(
+        "a key that could not be written is acknowledged",
+        "namesrv.kv",
+        'raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error',
+        "size = 0",
+    ),
+    Mutation(
+        "two changes of keys are written at the same time",
+        "namesrv.kv",
+        "        async with self._writing:\n            table = self._tables.get(namespace, {})\n            if table",
+        "        if True:\n            table = self._tables.get(namespace, {})\n            if table",
+    ),
+    Mutation(
+        "a watch misses the change right after the one that it knows",
+        "namesrv.routeinfo.revisions",
+        "return [topic for topic in topics if last(topic) > since]",
+        "return [topic for topic in topics if last(topic) > since + 1]",
+    ),
+    Mutation(
+        "a watch tells the last change once more",
+        "namesrv.routeinfo.revisions",
+        "return [topic for topic in topics if last(topic) > since]",
+        "return [topic for topic in topics if last(topic) >= since]",
+    ),
+    Mutation(
+        "answers are kept when routes change",
+        "namesrv.routeinfo.route_cache",
+        "                deque(map(answers.pop, topics, repeat(None)), maxlen=0)",
+        "                pass",
+    ),
+    Mutation(
+        "routes are answered by a server whose brokers are not back, and the client believes it",
+        "namesrv_client.routes.cache",
+        "    if answer.is_warm or old.run == answer.run:\n        return True",
+        "    return True",
+    ),
+    Mutation(
+        "a client skips changes of topics that an answer was not about",
+        "namesrv_client.routes.cache",
+        "self.revision = answer.revision if covers_all else min(self.revision, answer.revision)",
+        "self.revision = answer.revision",
+    ),
+    Mutation(
+        "a client asks another run for changes since its own revision",
+        "namesrv_client.routes.cache",
+        "found[run != self.run or topic not in self.topics].append(topic)",
+        "found[topic not in self.topics].append(topic)",
+    ),
+    Mutation(
+        "a client forgets a route when a server does not know the topic",
+        "namesrv_client.routes.cache",
+        "            self.doubted.discard(topic)\n            if data is not None:",
+        "            self.doubted.discard(topic)\n            if data is None:\n                self.forget(topic)\n"
+        "                continue\n            if data is not None:",
+    ),
+    Mutation(
+        "a client leaves connections open",
+        "namesrv_client.client",
+        "        await self._session.close()",
+        "        pass",
+    ),
+    Mutation(
+        "an agent forgets changes that are made while it registers",
+        "namesrv_broker_agent.link",
+        "            registered = await dialect.register(client, change)\n",
+        "            registered = await dialect.register(client, change)\n            self._pending.clear()\n",
+    ),
+    Mutation(
+        "an agent does not register again when it is told to",
+        "namesrv_broker_agent.link",
+        "        except QueryNotFoundError:\n            self.register_again()\n            return",
+        "        except QueryNotFoundError:\n            return",
+    ),
+    Mutation(
+        "an agent closes its old connection first",
+        "namesrv_broker_agent.link",
+        "        self._former, self._client = self._client, self._new_client()",
+        "        self._former, self._client = self._client, self._new_client()\n        await self._close_former()",
+    ),
+    Mutation(
+        "an agent leaves its old connection open",
+        "namesrv_broker_agent.link",
+        "            await self._former.close()\n            self._former = None",
+        "            self._former = None",
+    ),
+    Mutation(
+        "an agent that gave up does not try again",
+        "namesrv_broker_agent.link",
+        "                self._fails(str(error) or type(error).__name__)\n",
+        "                self._fails(str(error) or type(error).__name__)\n"
+        "                if failures > 3:\n                    return\n",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Which seed found a planted bug, and which invariant it broke; none, and none."""
+
+    mutation: Mutation
+    seed: int | None
+    invariant: str
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads a module with one place of its source spelt differently."""
+
+    def __init__(self, mutation: Mutation, path: str) -> None:
+        super().__init__(mutation.module, path)
+        self._mutation = mutation
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        source = Path(path).read_text(encoding="utf-8")
+        assert 1 == source.count(self._mutation.old), f"{self._mutation.old!r} is not once in {path}"
+        code: CodeType = compile(source.replace(self._mutation.old, self._mutation.new), path, "exec")
+        return code
+
+
+class _Finder:
+    """Finds the mutated module instead of the real one."""
+
+    def __init__(self, mutation: Mutation) -> None:
+        self._mutation = mutation
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        if name != self._mutation.module:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        assert spec is not None
+        assert spec.origin is not None
+        return importlib.util.spec_from_loader(name, _Loader(self._mutation, spec.origin))
+
+
+def hunt(mutation: Mutation, seeds: Iterable[int]) -> Found:
+    """Plant the bug into this process, which has not imported our code yet, and look for it."""
+    sys.meta_path.insert(0, _Finder(mutation))
+    from tests.simulation.simulation import simulate  # noqa: PLC0415 - only now: it imports what is mutated
+
+    for seed in seeds:
+        outcome = simulate(seed)
+        if outcome.invariant:
+            return Found(mutation, seed, outcome.invariant)
+    return Found(mutation, None, "")
+
+
+def hunt_apart(mutation: Mutation, most_seeds: int = MOST_SEEDS) -> Found:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "tests.simulation.mutations", "--plant", mutation.name, "--count", str(most_seeds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ourselves
+    return Found(mutation, *json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(found: Iterable[Found]) -> str:
+    """Markdown."""
+    return "\n".join(["| planted bug | found by seed | invariant |", "|---|---|---|", *map(_row, found)])
+
+
+def _row(found: Found) -> str:
+    return f"| {found.mutation.name} | {'not found' if found.seed is None else found.seed} | {found.invariant} |"
+
+
+def main() -> None:
+    """Look for all planted bugs, or for one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
+    parser.add_argument("--plant", metavar="NAME", help="only this one, in this process")
+    parser.add_argument("--count", type=int, default=MOST_SEEDS, help="look for each in so many seeds")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    options = parser.parse_args()
+    if options.plant is not None:
+        (mutation,) = [each for each in MUTATIONS if each.name == options.plant]
+        found = hunt(mutation, range(options.count))
+        sys.stdout.write(f"{json.dumps([found.seed, found.invariant])}\n")
+        return
+    found = []
+    with ThreadPoolExecutor(_WORKERS) as workers:
+        for each in workers.map(lambda each: hunt_apart(each, options.count), MUTATIONS):
+            found.append(each)
+            sys.stdout.write(f"{_row(each)}\n")
+            sys.stdout.flush()
+    text = table(found)
+    if options.write is not None:
+        page = options.write.read_text(encoding="utf-8")
+        before, _, rest = page.partition(_BEGIN)
+        options.write.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
