@@ -222,7 +222,8 @@ class Checks:
         # asked while it is stopped it could not say anything; a moment later it has to have caught up
         if not server.is_running or controller is None or not controller.listening.is_set() or machine.pass_seconds:
             return
-        if machine.freezes and now < machine.freezes[-1][1] + _TICK_SECONDS + _SLACK_SECONDS:
+        stopped = max((end for _, end in (*machine.freezes[-1:], *machine.hogs[-1:])), default=0.0)
+        if now < stopped + self._times.scan + _TICK_SECONDS + _SLACK_SECONDS:
             return
         self._check_kv(server)
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():

@@ -54,6 +54,7 @@ _KINDS: Final[dict[str, int]] = {
     "crumbs": 3,
     "slow way": 2,
     "busy": 2,
+    "hog": 2,
     "clock": 3,
     "topic": 6,
     "disk full": 2,
@@ -63,6 +64,21 @@ _KINDS: Final[dict[str, int]] = {
 }
 # those that happen on the way from one machine to another
 _WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way"})
+_ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk slow", "torn"})
+# nothing that could be over
+_INSTANT: Final = frozenset({"clock", "topic"})
+# how bad it is
+_VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
+    "crumbs": lambda chosen: chosen.choice([1, 2, 7, 100]),
+    "slow way": lambda chosen: round(chosen.uniform(0.02, 0.6), 3),
+    "busy": lambda chosen: round(chosen.uniform(0.01, 0.4), 3),
+    "clock": lambda chosen: round(chosen.choice([-1, 1]) * chosen.uniform(1, 100_000), 3),
+    "topic": lambda chosen: (chosen.choice([*TOPICS, "news"]), chosen.choice([None, 2, 4, 8])),
+    "disk full": lambda _: errno.ENOSPC,
+    "disk fails": lambda _: errno.EIO,
+    "disk slow": lambda chosen: round(chosen.uniform(0.05, 5.0), 3),
+    "torn": lambda chosen: chosen.randint(0, 12),
+}
 
 
 def plan(chosen: random.Random, *, begin: float, end: float, most: int) -> list[Fault]:
@@ -81,28 +97,15 @@ def _fault(chosen: random.Random, kind: str, begin: float, end: float) -> Fault:
     way = (chosen.choice(AGENTS * 2 + CLIENTS), chosen.choice(SERVERS))
     if chosen.random() < 0.5:
         way = way[::-1]
-    where: tuple[str, ...] = way if kind in _WAYS else (anybody,)
-    value: Any = None
-    match kind:
-        case "crumbs":
-            value = chosen.choice([1, 2, 7, 100])
-        case "slow way":
-            value = round(chosen.uniform(0.02, 0.6), 3)
-        case "disk full" | "disk fails":
-            where = (chosen.choice(SERVERS),)
-            value = errno.ENOSPC if kind == "disk full" else errno.EIO
-        case "disk slow":
-            where, value = (chosen.choice(SERVERS),), round(chosen.uniform(0.05, 5.0), 3)
-        case "torn":
-            where, value = (chosen.choice(SERVERS),), chosen.randint(0, 12)
-        case "busy":
-            where, value = (chosen.choice(SERVERS),), round(chosen.uniform(0.01, 0.4), 3)
-        case "clock":
-            seconds, value = 0.0, round(chosen.choice([-1, 1]) * chosen.uniform(1, 100_000), 3)
-        case "topic":
-            where, seconds = (chosen.choice(AGENTS),), 0.0
-            value = (chosen.choice([*TOPICS, "news"]), chosen.choice([None, 2, 4, 8]))
-    return Fault(at, kind, where, seconds, value)
+    where: tuple[str, ...] = (anybody,)
+    if kind in _WAYS:
+        where = way
+    elif kind in _ON_SERVERS:
+        where = (chosen.choice(SERVERS),)
+    elif kind == "topic":
+        where = (chosen.choice(AGENTS),)
+    value = _VALUES[kind](chosen) if kind in _VALUES else None
+    return Fault(at, kind, where, 0.0 if kind in _INSTANT else seconds, value)
 
 
 class Injector:
@@ -131,6 +134,7 @@ class Injector:
             "crumbs": self._crumbs,
             "slow way": self._slow_way,
             "busy": self._busy,
+            "hog": self._hog,
             "clock": self._clock,
             "topic": self._topic,
             "disk full": self._disk_error,
@@ -163,6 +167,9 @@ class Injector:
 
     def _freeze(self, fault: Fault) -> None:
         self._cluster.node(fault.where[0]).machine.freeze(fault.seconds)
+
+    def _hog(self, fault: Fault) -> None:
+        self._cluster.node(fault.where[0]).machine.hog(fault.seconds)
 
     def _cut(self, fault: Fault) -> Callable[[], None]:
         ways = [fault.where] if fault.kind == "cut" else [fault.where, fault.where[::-1]]

@@ -66,6 +66,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._numbers = itertools.count()
         self._selector = _NoSelector()
         self._clock_resolution = _RESOLUTION
+        # uvloop's way; asyncio's own loop looks at sockets first
+        self._looks_at_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
         self._delays = machine.world.random(f"threads of {machine.name} {machine.lives}")
         self.main: asyncio.Task[None] | None = None
         self.set_exception_handler(self._complain)
@@ -125,8 +127,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         for handle in self._ready:
             handle.cancel()
 
+    def _put_timers_first(self) -> None:
+        now, due = self.time() + _RESOLUTION, []
+        while self._scheduled and self._scheduled[0]._when < now:
+            handle = heapq.heappop(self._scheduled)
+            handle._scheduled = False
+            due.append(handle)
+        self._ready.extendleft(reversed(due))
+
     def step(self) -> None:
         """Make one pass."""
+        if self._looks_at_timers_first and self._ready:
+            self._put_timers_first()
         asyncio._set_running_loop(self)
         try:
             self._run_once()

@@ -129,6 +129,8 @@ class Machine:
         self.next_at = _NEVER
         # when the process was frozen and for how long: (from, to)
         self.freezes: list[tuple[float, float]] = []
+        # the same for work that took long
+        self.hogs: list[tuple[float, float]] = []
         chosen = world.random(f"clock of {name}")
         # quartz drifts by some 50 in a million; a bad one by a thousand
         self._rate = 1 + chosen.choice([0.0, 1e-5, -1e-5, 1e-3, -1e-3])
@@ -205,6 +207,13 @@ class Machine:
         self.frozen_until = max(self.frozen_until, self.world.now + seconds)
         self.freezes.append((self.world.now, self.frozen_until))
         self.next_at = max(self.next_at, self.frozen_until)
+
+    def hog(self, seconds: float) -> None:
+        """Have the process compute for so long, and do nothing else."""
+        self.hogs.append((self.world.now, self.world.now + seconds))
+        self._free_at = max(self._free_at, self.world.now + seconds)
+        self._busy += seconds
+        self.next_at = max(self.next_at, self._free_at)
 
     def kill(self) -> None:
         """End the process, as SIGKILL does: the kernel closes its connections."""
