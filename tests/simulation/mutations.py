@@ -7,19 +7,22 @@ imported, and no file is. `python -m tests.simulation.mutations --write docs/sim
 import argparse
 import importlib.machinery
 import importlib.util
-import json
-import subprocess
+import multiprocessing
+import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
+# Imported here once, and not by each process anew; nothing of ours is.
+import msgspec  # noqa: F401
+import pydantic  # noqa: F401
+
 MOST_SEEDS: Final = 1_000
 _BEGIN, _END = "<!-- planted bugs -->", "<!-- end of planted bugs -->"
-_WORKERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,23 +250,24 @@ class _Finder:
         return importlib.util.spec_from_loader(name, _Loader(self._mutation, spec.origin))
 
 
-def hunt(mutation: Mutation, seeds: Iterable[int]) -> Found:
-    """Plant the bug into this process, which has not imported our code yet, and look for it."""
+def _hunt(task: tuple[int, int, int]) -> Found:
+    """Plant a bug into this process, which has not imported our code yet, and look for it with some seeds."""
+    number, first, end = task
+    mutation = MUTATIONS[number]
     sys.meta_path.insert(0, _Finder(mutation))
     from tests.simulation.simulation import simulate  # noqa: PLC0415 - only now: it imports what is mutated
 
-    for seed in seeds:
+    for seed in range(first, end):
         outcome = simulate(seed)
         if outcome.invariant:
             return Found(mutation, seed, outcome.invariant)
     return Found(mutation, None, "")
 
 
-def hunt_apart(mutation: Mutation, most_seeds: int = MOST_SEEDS) -> Found:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "tests.simulation.mutations", "--plant", mutation.name, "--count", str(most_seeds)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Found(mutation, *json.loads(done.stdout.splitlines()[-1]))
+def hunted(tasks: Sequence[tuple[int, int, int]]) -> Iterator[Found]:
+    """What becomes of hunts (number of a mutation, first seed, end of seeds), each in a process of its own."""
+    with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
+        yield from pool.imap(_hunt, tasks, chunksize=1)
 
 
 def table(found: Iterable[Found]) -> str:
@@ -275,30 +279,37 @@ def _row(found: Found) -> str:
     return f"| {found.mutation.name} | {'not found' if found.seed is None else found.seed} | {found.invariant} |"
 
 
-def main() -> None:
-    """Look for all planted bugs, or for one."""
+def main() -> int:
+    """Look for all planted bugs; 1 if one was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
-    parser.add_argument("--plant", metavar="NAME", help="only this one, in this process")
+    parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their names")
     parser.add_argument("--count", type=int, default=MOST_SEEDS, help="look for each in so many seeds")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="only the seeds that this page names")
     options = parser.parse_args()
-    if options.plant is not None:
-        (mutation,) = [each for each in MUTATIONS if each.name == options.plant]
-        found = hunt(mutation, range(options.count))
-        sys.stdout.write(f"{json.dumps([found.seed, found.invariant])}\n")
-        return
+    chosen = [number for number, mutation in enumerate(MUTATIONS) if options.only in mutation.name]
+    tasks = [(number, 0, options.count) for number in chosen]
+    if options.replay is not None:
+        seeds = read_seeds(options.replay)
+        tasks = [(number, seeds[MUTATIONS[number].name], seeds[MUTATIONS[number].name] + 1) for number in chosen]
     every: list[Found] = []
-    with ThreadPoolExecutor(_WORKERS) as workers:
-        for each in workers.map(lambda each: hunt_apart(each, options.count), MUTATIONS):
-            every.append(each)
-            sys.stdout.write(f"{_row(each)}\n")
-            sys.stdout.flush()
-    text = table(every)
+    for found in hunted(tasks):
+        every.append(found)
+        sys.stdout.write(f"{_row(found)}\n")
+        sys.stdout.flush()
     if options.write is not None:
         page = options.write.read_text(encoding="utf-8")
         before, _, rest = page.partition(_BEGIN)
-        options.write.write_text(f"{before}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}", encoding="utf-8")
+        text = f"{before}{_BEGIN}\n\n{table(every)}\n\n{_END}{rest.partition(_END)[2]}"
+        options.write.write_text(text, encoding="utf-8")
+    return int(any(found.seed is None for found in every))
+
+
+def read_seeds(page: Path) -> dict[str, int]:
+    """Planted bug -> the seed that found it."""
+    rows = re.findall(r"^\| (.+?) \| (\d+) \| \w+ \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: int(seed) for name, seed in rows}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
