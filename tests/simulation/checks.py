@@ -93,6 +93,8 @@ class Checks:
         self._registered: dict[tuple[str, str], tuple[float, End]] = {}
         # boot id of a server's run -> what its routes were
         self._histories: dict[str, _History] = {}
+        # (client, its life) -> topics of which it had a route
+        self._known: dict[tuple[str, int], set[str]] = {}
         # (client, its life, run, topic) -> the place in the history up to which the client has come
         self._places: dict[tuple[str, int, str, str], int] = {}
         cluster.world.network.on_arrival = self._arrived
@@ -155,6 +157,7 @@ class Checks:
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
         """What a client knows is not lost, and of one run of a server it never goes back."""
+        self._known.setdefault((client.name, client.machine.lives), set()).add(change.topic)
         for name in change.brokers_removed:
             if not self._is_excused(name):
                 self._fail("RoutesNeverLost", f"{client.name} has lost {name} of {change.topic}")
@@ -211,6 +214,11 @@ class Checks:
     def _look(self) -> None:
         for server in self._cluster.servers:
             self._look_at(server)
+        for client in self._cluster.clients:
+            if client.is_running and client.client is not None:
+                for topic in sorted(self._known.get((client.name, client.machine.lives), ())):
+                    if client.client.cached(topic) is None:
+                        self._fail("RoutesNeverLost", f"{client.name} knows nothing of {topic} any more")
         for node in self._cluster.nodes:
             if node.machine.problems:
                 self._fail("NothingCrashes", f"{node.name}: {node.machine.problems[0]}")
@@ -229,7 +237,9 @@ class Checks:
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():
             broker = self._brokers[key.broker_addr]
             heard = max(self._heard.get((broker.name, server.name), 0.0), server.started_at)
-            late = sum(end - max(begin, heard) for begin, end in machine.freezes if end > heard)
+            # what had arrived by then may have been read only after it, and counts from then on
+            stops = (*machine.freezes, *machine.hogs)
+            late = sum(end - max(begin, heard) for begin, end in stops if end > heard)
             allowed = live.expiry_seconds + self._times.scan + _TICK_SECONDS + min(late, _MAX_CREDIT_SECONDS)
             if now - heard > allowed * (1 + _DRIFT) + _SLACK_SECONDS:
                 silent = f"silent for {now - heard:.3f} s, {late:.3f} s of which {server.name} stood still"

@@ -321,7 +321,11 @@ class OperatorNode(Node):
             )
             for server in self._servers
         }
-        works = [self._put(clients, chosen), *(self._watch(server, clients[server], chosen) for server in clients)]
+        works = [
+            self._put(clients, chosen, "a"),
+            self._put(clients, chosen, "b"),
+            *(self._watch(server, clients[server], chosen) for server in clients),
+        ]
         tasks = [asyncio.create_task(work) for work in works]
         await asyncio.wait([*tasks, leaving := asyncio.create_task(self._leaves.wait())], return_when="FIRST_COMPLETED")
         for task in [*tasks, leaving]:
@@ -333,11 +337,11 @@ class OperatorNode(Node):
             if not task.cancelled():
                 task.result()
 
-    async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random) -> None:
+    async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random, who: str) -> None:
         for number in itertools.count():
             await self.machine.sleep(chosen.uniform(0.2, 2.0))
             server = chosen.choice(self._servers)
-            key, value = f"key-{self.machine.lives}-{number}", str(number)
+            key, value = f"{who}-{self.machine.lives}-{number}", str(number)
             fields = {"namespace": "simulation", "key": key, "value": value}
             try:
                 await clients[server].invoke(RequestCode.PUT_KV_CONFIG, ext_fields=fields, timeout_seconds=1.5)

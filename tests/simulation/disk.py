@@ -84,12 +84,9 @@ class Disk:
                 path = Path(folder, name)
                 if path.is_dir():
                     continue
-                data = self._contents.get(inode)
-                if data is None:
-                    if not path.exists():
-                        continue
-                    data = path.read_bytes()
-                    data = data[: self._chosen.randint(0, len(data))]
+                data, newer = self._contents.get(inode), path.read_bytes() if path.exists() else b""
+                if data is None or (data != newer and path.exists() and self._chosen.random() < 0.5):
+                    data = newer[: self._chosen.randint(0, len(newer))]
                 path.write_bytes(data)
                 self._contents[path.stat().st_ino] = data
                 names[name] = path.stat().st_ino

