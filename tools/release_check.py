@@ -18,9 +18,8 @@ _PLACES: Final[Mapping[str, str]] = {
     "CHANGELOG.md": r"^## \[{version}\] - \d{{4}}-\d\d-\d\d$",
     "deploy/helm/namesrv/Chart.yaml": r"^version: {version}\nappVersion: {version}$",
     "docker/README.md": r"/opt/namesrv-{version}$",
-    "docker/broker-agent.Dockerfile": "^ARG VERSION={version}$",
-    "docker/namesrv.Dockerfile": "^ARG VERSION={version}$",
-    "docker/spark.Dockerfile": "^ARG VERSION={version}$",
+    "deploy/debian/README.md": r"\bnamesrv_{version}_",
+    "docker/*.Dockerfile": "^ARG VERSION={version}$",
 }
 _PYTHON: Final = (sys.executable, "-m")
 _COMMANDS: Final = (
@@ -60,9 +59,10 @@ def main() -> int:
 def version_problems(root: Path, version: str) -> list[str]:
     """The files below a directory that do not say that this is the version."""
     return [
-        f"{file}: not of version {version}"
-        for file, pattern in _PLACES.items()
-        if not re.search(pattern.format(version=re.escape(version)), (root / file).read_text(), re.MULTILINE)
+        f"{file.relative_to(root)}: not of version {version}"
+        for files, pattern in _PLACES.items()
+        for file in sorted(root.glob(files))
+        if not re.search(pattern.format(version=re.escape(version)), file.read_text(), re.MULTILINE)
     ]
 
 
