@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.liveness import LATENESS_TOLERANCE_SECONDS, stopped_seconds
+from namesrv.routeinfo.liveness import stopped_seconds
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
@@ -40,9 +40,6 @@ class Housekeeping:
         self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
         self._tick_seconds = interval / self._ticks_per_scan
         self._next_scan = namesrv.clock.monotonic() + interval
-        # when the last tick was, and until when it is not long ago that one was late
-        self._last_tick = namesrv.clock.monotonic()
-        self._late_until = float("-inf")
         # the processor time that was used up to the last tick
         self._busy_seconds = namesrv.clock.busy()
         # refusals since the last tick: logged one by one, and not
@@ -63,9 +60,7 @@ class Housekeeping:
         if lateness_seconds > _LONGEST_TICK_SECONDS:
             seconds, stopped = round(lateness_seconds, 3), round(granted, 3)
             event(logger, logging.WARNING, "loop_was_late", seconds=seconds, stopped=stopped)
-        namesrv.counters.last_tick = self._last_tick = namesrv.clock.monotonic()
-        if lateness_seconds > LATENESS_TOLERANCE_SECONDS:
-            self._late_until = self._last_tick + self._tick_seconds
+        namesrv.counters.last_tick = namesrv.clock.monotonic()
         namesrv.service_manager.alive()
         self.check_readiness()
         if self._unlogged_refusals:
@@ -137,11 +132,10 @@ class Housekeeping:
     async def _leave(self, connection_id: int) -> None:
         """Take out the brokers of a closed connection.
 
-        While we were stopped, agents gave us up and registered over new connections: those are read first, or all of
-        them would be gone until then.
+        If we were stopped, for however short, they may have registered over new connections: those are read first, or
+        brokers would be gone until then.
         """
-        now = self._namesrv.clock.monotonic()
-        if now < self._late_until or now - self._last_tick > self._tick_seconds + LATENESS_TOLERANCE_SECONDS:
+        if connection_id in self._namesrv.manager.tables.brokers_on_connection:
             await self._drain_sockets()
         await self._namesrv.manager.connection_closed(connection_id)
 

@@ -143,14 +143,17 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
             assert [] == alive(server)
 
 
-async def test_stopped_server_reads_everything_before_it_believes_a_closed_connection(server: InProcess) -> None:
+@pytest.mark.parametrize("seconds", [0.5, 10])
+async def test_stopped_server_reads_everything_before_it_believes_a_closed_connection(
+    server: InProcess, seconds: float
+) -> None:
     """An agent that has given the server up meanwhile has registered over another connection, which nobody has read."""
     with socket.create_connection(server.address) as own, socket.socket() as newer:
         await until(lambda: server.namesrv.connections)
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: server.namesrv.manager.tables.broker_live_table)
 
-        server.clock.stall(10)
+        server.clock.stall(seconds)
         own.close()
         newer.connect(server.address)
         newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
