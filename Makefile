@@ -122,11 +122,11 @@ pin-bases: ## write into docker/ the digests that the images it is based on have
 	@sh docker/pin.sh
 
 .PHONY: deb
-deb: setup ## make the package for Debian 12 in dist/: server, agent, namesrvctl, console (needs dpkg-deb)
+deb: setup ## make the packages for Debian 12 in dist/: server, agent, namesrvctl, console, and the report (needs dpkg-deb)
 	@$(PY) -m tools.debian_package $(ARGS)
 
 .PHONY: deb-check
-deb-check: setup ## install, upgrade and purge the Debian package on a Debian 12 that boots in a container (needs root)
+deb-check: setup ## install, upgrade and purge the Debian packages on a Debian 12 that boots in a container (needs root)
 	@sh deploy/debian/check.sh $(ARGS)
 
 .PHONY: chart-check

@@ -1,9 +1,9 @@
-"""The Debian package: the server, the agent, namesrvctl and the console, in a virtual environment of their own.
+"""The Debian packages: server, agent, namesrvctl and console in a virtual environment, and the report in the same one.
 
     python -m tools.debian_package --out dist
 
 It is for Debian 12 and its Python 3.11. dpkg-deb packs it: there is nothing to compile that debhelper would help with,
-and Debian has it, unlike nfpm. What is installed is in locks/run.txt, by version and hash.
+and Debian has it, unlike nfpm. What is installed is in locks/run.txt and locks/report.txt, by version and hash.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 from typing import Final, get_origin
@@ -33,8 +34,7 @@ _PYTHON: Final = (3, 11)
 # the newest glibc that a wheel may want: Debian 12's
 _GLIBC: Final = 36
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-_COMMANDS: Final = ("namesrv", "namesrv-broker-agent", "namesrv-console", "namesrvctl")
-_EXTRAS: Final = "server,ctl,console"
+_SITE: Final = f"{_HOME}/lib/python3.11/site-packages"
 # Debian starts a server when it is installed, before anybody could say who may reach it
 _CHOSEN: Final[Mapping[str, object]] = {"listen_host": "127.0.0.1"}
 # set by the unit, which wins
@@ -42,28 +42,69 @@ _OF_THE_UNIT: Final = frozenset({"data_dir"})
 
 
 class PackageError(Exception):
-    """The package cannot be made here."""
+    """A package cannot be made here."""
 
 
-def build(out: Path) -> Path:
-    """Make the package in a directory, and say where."""
+@dataclass(frozen=True)
+class Package:
+    """What a package has; its control file and its scripts are in a folder of its name."""
+
+    name: str
+    lock: str
+    extras: str
+    # as pyproject.toml has them
+    commands: Mapping[str, str]
+    units: Sequence[str]
+
+
+PACKAGES: Final = (
+    Package(
+        "namesrv",
+        lock="run",
+        extras="server,ctl,console",
+        commands={
+            name: f"namesrv_runtime.program:{name.replace('-', '_')}"
+            for name in ("namesrv", "namesrv-broker-agent", "namesrv-console", "namesrvctl")
+        },
+        units=("namesrv.service", "namesrv-broker-agent.service"),
+    ),
+    Package(
+        "namesrv-staleness",
+        lock="report",
+        extras="report",
+        commands={"namesrv-staleness": "namesrv_spark_jobs.command.cli:main"},
+        units=("namesrv-staleness.service", "namesrv-staleness.timer"),
+    ),
+)
+
+
+def build(out: Path) -> Iterator[Path]:
+    """Make the packages in a directory, and say where."""
     if sys.version_info[:2] != _PYTHON:
         have = ".".join(map(str, sys.version_info[:2]))
-        raise PackageError(f"the package is for Debian 12, and has to be made with Python 3.11, not {have}")
+        raise PackageError(f"the packages are for Debian 12, and have to be made with Python 3.11, not {have}")
     architecture = _run("dpkg", "--print-architecture").strip()
     if architecture not in _MACHINES:
         raise PackageError(f"no wheels for the architecture {architecture}")
-    # the same tree makes the same package
+    # the same tree makes the same packages
     os.environ.setdefault("SOURCE_DATE_EPOCH", _run("git", "-C", str(_ROOT), "log", "-1", "--format=%ct").strip())
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        tree = Path(scratch) / "tree"
-        _fill(tree, Path(scratch) / "wheels", _MACHINES[architecture])
-        _control(tree, architecture)
-        _normalize(tree)
-        package = out / f"namesrv_{debian_version()}_{architecture}.deb"
-        _run("dpkg-deb", "--root-owner-group", "--build", str(tree), str(package))
-    return package
+        main_package, report = (Path(scratch) / package.name for package in PACKAGES)
+        for package, tree in zip(PACKAGES, (main_package, report), strict=True):
+            install(package, tree / _SITE, Path(scratch) / f"{package.name}-wheels", _MACHINES[architecture])
+        _fill_environment(main_package)
+        # the report is installed into the environment of the other, which has some of it already
+        for there in (main_package / _SITE).iterdir():
+            _remove(report / _SITE / there.name)
+        _write(report / "etc/namesrv/staleness.env", (_UNITS / "staleness.env").read_text())
+        for package, tree in zip(PACKAGES, (main_package, report), strict=True):
+            _fill(package, tree)
+            _control(package, tree, architecture)
+            _normalize(tree)
+            file = out / f"{package.name}_{debian_version()}_{architecture}.deb"
+            _run("dpkg-deb", "--root-owner-group", "--build", str(tree), str(file))
+            yield file
 
 
 def debian_version() -> str:
@@ -71,53 +112,50 @@ def debian_version() -> str:
     return re.sub(r"(\.dev|a|b|rc)(?=\d)", lambda found: "~" + found[1].removeprefix("."), version())
 
 
-def _fill(tree: Path, wheels: Path, machine: str) -> None:
-    site = tree / _HOME / "lib/python3.11/site-packages"
-    install(site, wheels, machine)
-    _make_environment(tree / _HOME)
-    for command in _COMMANDS:
-        _link(tree / "usr/bin" / command, f"../lib/namesrv/bin/{command}")
-    for unit in ("namesrv.service", "namesrv-broker-agent.service"):
-        _write(tree / "usr/lib/systemd/system" / unit, _packaged((_UNITS / unit).read_text()))
+def _fill_environment(tree: Path) -> None:
+    """What there is once: Python, the user, the server's settings and its documents."""
+    _link(tree / _HOME / "bin/python3", "../../../bin/python3.11")
+    _write(tree / _HOME / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n")
     _write(tree / "usr/lib/sysusers.d/namesrv.conf", (_UNITS / "namesrv.sysusers").read_text())
     _write(tree / "usr/lib/tmpfiles.d/namesrv.conf", (_UNITS / "namesrv.tmpfiles").read_text())
     _write(tree / "etc/namesrv/namesrv.toml", settings_file())
     documents = tree / "usr/share/doc/namesrv"
-    _write(documents / "copyright", (_DEBIAN / "copyright").read_text())
     _write_gz(documents / "CHANGELOG.md.gz", (_ROOT / "CHANGELOG.md").read_bytes())
-    _write_gz(documents / "changelog.gz", _changelog().encode())
-    _write(tree / "usr/share/lintian/overrides/namesrv", (_DEBIAN / "lintian-overrides").read_text())
     _write(documents / "examples/agent.toml", (_UNITS / "agent.toml").read_text())
-    for program in _COMMANDS:
-        section = man_pages.PAGES[program].section
-        text = man_pages.page(program, man_pages.help_of(program))
-        _write_gz(tree / f"usr/share/man/man{section}/{program}.{section}.gz", text.encode())
 
 
-def install(site: Path, wheels: Path, machine: str) -> None:
-    """Install this tree and what it needs, as the lock says, into a directory that may be elsewhere later."""
+def _fill(package: Package, tree: Path) -> None:
+    for command, place in package.commands.items():
+        module, _, function = place.partition(":")
+        lines = (f"#!/{_HOME}/bin/python3 -I", "import sys", "", f"from {module} import {function}", "")
+        _write(tree / _HOME / "bin" / command, "\n".join([*lines, f"sys.exit({function}())", ""]))
+        _link(tree / "usr/bin" / command, f"../lib/namesrv/bin/{command}")
+        section = man_pages.PAGES[command].section
+        text = man_pages.page(command, man_pages.help_of(command))
+        _write_gz(tree / f"usr/share/man/man{section}/{command}.{section}.gz", text.encode())
+    for unit in package.units:
+        _write(tree / "usr/lib/systemd/system" / unit, _packaged((_UNITS / unit).read_text()))
+    documents = tree / "usr/share/doc" / package.name
+    _write(documents / "copyright", (_DEBIAN / "copyright").read_text())
+    _write_gz(documents / "changelog.gz", _changelog(package).encode())
+    overrides = (_DEBIAN / package.name / "lintian-overrides").read_text()
+    _write(tree / "usr/share/lintian/overrides" / package.name, overrides)
+
+
+def install(package: Package, site: Path, wheels: Path, machine: str) -> None:
+    """Install this tree and what a package needs, as its lock says, into a directory that may be elsewhere later."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 16, -1)]
     chosen = [word for name in (*platforms, f"manylinux2014_{machine}") for word in ("--platform", name)]
     chosen += ["--python-version", "3.11", "--only-binary", ":all:"]
-    lock = ("--require-hashes", "--requirement", str(_ROOT / "locks/run.txt"))
+    lock = ("--require-hashes", "--requirement", str(_ROOT / f"locks/{package.lock}.txt"))
     _run(*pip, "download", *chosen, "--no-deps", *lock, "--dest", str(wheels))
     _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(_ROOT))
-    ours = f"namesrv[{_EXTRAS}]=={version()}"
+    ours = f"namesrv[{package.extras}]=={version()}"
     found = ("--no-index", "--find-links", str(wheels))
     _run(*pip, "install", *chosen, *found, "--no-compile", "--target", str(site), ours, environ={"PIP_FIND_LINKS": ""})
     # commands whose first lines name this machine's Python
     shutil.rmtree(site / "bin")
-
-
-def _make_environment(home: Path) -> None:
-    _link(home / "bin/python3", "../../../bin/python3.11")
-    _write(home / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n")
-    for command in _COMMANDS:
-        function = command.replace("-", "_")
-        lines = (f"#!/{_HOME}/bin/python3 -I", f"from namesrv_runtime.program import {function}", "", f"{function}()")
-        _write(home / "bin" / command, "\n".join(lines) + "\n")
-        (home / "bin" / command).chmod(0o755)
 
 
 def _packaged(unit: str) -> str:
@@ -158,14 +196,15 @@ def _toml(setting: Setting) -> str:
     return json.dumps(setting.default) if is_text else setting.default
 
 
-def _control(tree: Path, architecture: str) -> None:
+def _control(package: Package, tree: Path, architecture: str) -> None:
     kibibytes = sum(path.lstat().st_size for path in tree.rglob("*") if not path.is_dir()) // 1024
     values = {"version": debian_version(), "architecture": architecture, "maintainer": _maintainer()}
-    text = (_DEBIAN / "control").read_text().format(**values, kibibytes=kibibytes)
+    text = (_DEBIAN / package.name / "control").read_text().format(**values, kibibytes=kibibytes)
     _write(tree / "DEBIAN/control", text)
-    _write(tree / "DEBIAN/conffiles", "/etc/namesrv/namesrv.toml\n")
+    settings = "".join(f"/{path.relative_to(tree)}\n" for path in sorted(tree.glob("etc/*/*")))
+    _write(tree / "DEBIAN/conffiles", settings)
     for script in ("postinst", "prerm", "postrm"):
-        _write(tree / "DEBIAN" / script, (_DEBIAN / script).read_text())
+        _write(tree / "DEBIAN" / script, (_DEBIAN / package.name / script).read_text())
         (tree / "DEBIAN" / script).chmod(0o755)
 
 
@@ -175,9 +214,14 @@ def _maintainer() -> str:
     return f"{name} <{mail}>"
 
 
-def _changelog() -> str:
+def _changelog(package: Package) -> str:
     made = formatdate(float(os.environ["SOURCE_DATE_EPOCH"]))
-    lines = (f"namesrv ({debian_version()}) stable; urgency=medium", "", "  * CHANGELOG.md.gz says what is new.", "")
+    lines = (
+        f"{package.name} ({debian_version()}) stable; urgency=medium",
+        "",
+        "  * CHANGELOG.md.gz of namesrv says what is new.",
+        "",
+    )
     return "\n".join([*lines, f" -- {_maintainer()}  {made}", ""])
 
 
@@ -186,6 +230,13 @@ def _normalize(tree: Path) -> None:
     for path in [tree, *tree.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" or path.stat().st_mode & 0o100 else 0o644)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write(path: Path, text: str) -> None:
@@ -214,14 +265,14 @@ def _run(*command: str, environ: Mapping[str, str] | None = None) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
-    parser = argparse.ArgumentParser(prog="make deb", description="Make the Debian package.")
+    parser = argparse.ArgumentParser(prog="make deb", description="Make the Debian packages.")
     parser.add_argument("--out", type=Path, default=_ROOT / "dist", metavar="DIR", help="where to (default: dist)")
     try:
-        package = build(parser.parse_args(argv).out)
+        for package in build(parser.parse_args(argv).out):
+            sys.stdout.write(f"{package}: {package.stat().st_size / 1e6:.1f} MB\n")
     except PackageError as error:
         sys.stderr.write(f"make deb: {error}\n")
         return 1
-    sys.stdout.write(f"{package}: {package.stat().st_size / 1e6:.1f} MB\n")
     return 0
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs the Debian package on a Debian 12 of its own, which systemd-nspawn boots: it serves, it is upgraded with
+# Installs the Debian packages on a Debian 12 of its own, which systemd-nspawn boots: it serves, it is upgraded with
 # settings of the administrator, and it is removed and purged. Needs root; what Debian has is installed if it is missing.
-# Usage: check.sh [PACKAGE]; without one it is made first.
+# Usage: check.sh [NAMESRV-PACKAGE STALENESS-PACKAGE]; without them they are made first.
 # DEB_CHECK_BASE names a Debian 12 with python3, procps and systemd that is there already, and is copied.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -53,7 +53,7 @@ look_over() { # package
         said=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding UTF-8 --local-file "$page" 2>&1 >/dev/null)
         [ -z "$said" ] || fail "$page: $said"
     done
-    echo "lintian and man have nothing against it"
+    echo "lintian and man have nothing against $(basename "$1")"
 }
 
 # The package as its next version, which has another settings file.
@@ -128,6 +128,20 @@ serves() {
     echo "the route of the agent's broker is served"
 }
 
+# Before the upgrade: the two packages of a version belong together.
+reports() {
+    dpkg_ --install "/deb/$(basename "$report")"
+    inside systemctl --quiet is-active namesrv-staleness.timer || fail "the timer of the report does not run"
+    inside namesrv-staleness /var/lib/namesrv/heartbeats --out /srv/report --engine embedded --quiet ||
+        fail "the report cannot be made"
+    [ -s "$top/srv/report/summary.json" ] || fail "the report is empty: $(ls "$top/srv/report")"
+    dpkg_ --purge namesrv-staleness
+    left=$(cd "$top" && find etc usr var/lib -path '*namesrv-staleness*' -o -path '*duckdb*')
+    [ -z "$left" ] || fail "left behind by purge: $left"
+    inside namesrvctl status >/dev/null || fail "the server is not ready without the report's package"
+    echo "the report is made; its package can be purged alone"
+}
+
 upgrades() {
     next_version "$package" 99.1
     sed -i 's/^#drain_seconds = .*/drain_seconds = 2/' "$top/etc/namesrv/namesrv.toml"
@@ -175,16 +189,18 @@ leaves() {
 require
 if [ $# = 0 ]; then
     "$root/.venv/bin/python" -m tools.debian_package --out "$work/dist"
-    set -- "$work"/dist/*.deb
+    set -- "$work"/dist/namesrv_*.deb "$work"/dist/namesrv-staleness_*.deb
 fi
-package=$1
+package=$1 report=$2
 look_over "$package"
+look_over "$report"
 make_root
 mkdir "$top/deb"
-cp "$package" "$top/deb/"
+cp "$package" "$report" "$top/deb/"
 boot
 installs
 serves
+reports
 upgrades
 leaves
 echo "deb-check: all well"
