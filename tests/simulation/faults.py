@@ -159,6 +159,9 @@ class Injector:
         return lambda: self._up(node)
 
     def _up(self, node: Node) -> None:
+        if node.is_wanted:
+            # another fault that was over has brought it up
+            return
         if node.is_running:
             # it is still leaving, or frozen meanwhile: what supervises it waits for its end
             self._world.at(self._world.now + 0.5, lambda: self._up(node))
