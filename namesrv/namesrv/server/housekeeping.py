@@ -133,11 +133,13 @@ class Housekeeping:
         """Take out the brokers of a closed connection.
 
         If we were stopped, for however short, they may have registered over new connections: those are read first, or
-        brokers would be gone until then.
+        brokers would be gone until then. Who is on an older connection as well is there again at once.
         """
-        if connection_id in self._namesrv.manager.tables.brokers_on_connection:
+        manager = self._namesrv.manager
+        manager.leave_connection(connection_id)
+        if connection_id in manager.tables.brokers_on_connection:
             await self._drain_sockets()
-        await self._namesrv.manager.connection_closed(connection_id)
+            await manager.connection_closed(connection_id)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
