@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WINDOW_BYTES: Final = 16 * 1024
 _SEGMENT_BYTES: Final = 1460
 _READ_BYTES: Final = 64 * 1024
+# what nobody has read for so long is all there, however it came
+_GATHERED_SECONDS: Final = 0.05
 _FIRST_RETRY_SECONDS: Final = 0.2
 _MOST_RETRY_SECONDS: Final = 3.0
 _FIRST_DESCRIPTOR: Final = 1_000_000
@@ -221,6 +223,8 @@ class End(asyncio.Transport):
         self._is_lost = False
         # the kernel's side: what is received and not read, what is on its way or not read there
         self._received = bytearray()
+        # when it began to wait for this read
+        self._unread_since = 0.0
         self._has_eof = False
         self._read_planned = False
         self._segments: deque[tuple[bytes | None, list[bytes]]] = deque()
@@ -376,7 +380,9 @@ class End(asyncio.Transport):
         if not self._is_reading or self._is_closing or self._protocol is None:
             return
         if self._received:
-            most = self._network.crumbs.get(self._back, _READ_BYTES)
+            is_gathered = self._world.now - self._unread_since > _GATHERED_SECONDS
+            most = _READ_BYTES if is_gathered else self._network.crumbs.get(self._back, _READ_BYTES)
+            self._unread_since = self._world.now
             data = bytes(self._received[:most])
             del self._received[:most]
             self._protocol.data_received(data)
@@ -483,6 +489,8 @@ class End(asyncio.Transport):
         if data is None:
             peer._has_eof = True
         elif data:
+            if not peer._received:
+                peer._unread_since = self._world.now
             peer._received += data
             for write in writes:
                 self._network.on_arrival(peer, write)
