@@ -57,8 +57,8 @@ MUTATIONS: Final = (
     Mutation(
         "new connections are not read before a closed one is believed",
         "namesrv.server.housekeeping",
-        "            await self._drain_sockets()\n        await self._namesrv",
-        "            pass\n        await self._namesrv",
+        "            await self._drain_sockets()\n            await manager",
+        "            await manager",
     ),
     Mutation(
         "every second counts as lateness",
