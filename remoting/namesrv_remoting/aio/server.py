@@ -1,6 +1,7 @@
 """A server: listens, lets peers in or refuses them, and leaves in good order."""
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -18,6 +19,7 @@ from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic
 
 BACKLOG: Final = 4096
+_TRIES_OF_FREE_PORTS: Final = 16
 _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
 # what a connection that does nothing costs
@@ -73,10 +75,25 @@ class RemotingServer:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-        """Start to accept on every host; the addresses that it listens on. Raises OSError.
+        """Start to accept on every host; the addresses that it listens on. Raises OSError; it then listens on none.
 
         Port 0 takes a free port for the first host and the same one for the others.
         """
+        bound: list[tuple[str, int]] = []
+        tries = 1 if port or len(hosts) == 1 else _TRIES_OF_FREE_PORTS
+        while not bound:
+            tries -= 1
+            try:
+                bound = await self._bind(hosts, port)
+            except OSError as error:
+                self.stop_accepting()
+                # what is free on the first host need not be so on the others
+                if error.errno != errno.EADDRINUSE or not tries:
+                    raise
+        self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
+        return bound
+
+    async def _bind(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
         loop = asyncio.get_running_loop()
         bound: list[tuple[str, int]] = []
         for host in hosts:
@@ -86,7 +103,6 @@ class RemotingServer:
                 name = listening.getsockname()
                 bound.append((str(name[0]), int(name[1])))
             port = port or bound[0][1]
-        self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
         return bound
 
     def _accept(self) -> asyncio.Protocol:

@@ -42,13 +42,19 @@ async def test_several_hosts_share_one_port() -> None:
 
 
 async def test_address_in_use_is_an_error() -> None:
-    """Whoever starts the server has to know."""
-    with socket.socket() as taken:
+    """Whoever starts the server has to know; it then listens nowhere."""
+    with socket.socket() as taken, socket.socket() as other:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
+        port = taken.getsockname()[1]
         server = server_of(Dispatcher({}), Heard(), FakeClock(), asyncio.TaskGroup())
         with pytest.raises(OSError, match="in use"):
-            await server.listen(["127.0.0.1"], taken.getsockname()[1])
+            await server.listen(["127.0.0.2", "127.0.0.1"], port)
+        # uvloop closes in its next turn
+        await asyncio.sleep(0)
+        other.bind(("127.0.0.2", port))
+        with pytest.raises(OSError, match="in use"):
+            await server.listen(["127.0.0.3", "127.0.0.3"], 0)
 
 
 async def test_accepted_sockets_are_set_up() -> None:
