@@ -11,7 +11,7 @@ import pytest
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker
-from tests.interop.peers.route import topics_of
+from tests.interop.peers.route import topics_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.ctl import COMMAND
 from tests.support.daemon import Daemon
@@ -28,6 +28,7 @@ def sides(place: Path, stage: ExitStack) -> tuple[str, str]:
         stage.enter_context(agent(number, name, both)).registered()
     admin = stage.enter_context(MqAdmin(place / "mqadmin", *both))
     admin.succeed("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-1", "-v", "broker-a:4;broker-b:4")
+    until_routed(both, "real")
     until_equal(topics_of(apache.address), lambda: topics_of(ours.where))
     return both
 
