@@ -16,8 +16,6 @@ from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.questions import (
     DATA_VERSION,
     HEARTBEAT,
-    NATIVE_OPAQUE_AT,
-    NATIVE_OPAQUE_ENDS,
     OPAQUE,
     PULL,
     UNREADABLE,
@@ -149,7 +147,7 @@ class FastLane:
         self._late_topics = set() if late is None else late.topics
         self._late_pulls = Counter() if late is None else late.pulls
         self._manager = manager
-        self._json_entries, self._native_entries = answers.json.entries, answers.native.entries
+        self._json_entries = answers.json.entries
         self._repeated = RepeatedQuestions()
         self._caches: dict[int, RouteCache[Any]] = {_JSON: answers.json, _NATIVE: answers.native}
         self._native_no_body = answers.native_answer(b"")
@@ -220,10 +218,10 @@ class FastLane:
             self._late_pulls[topic] += 1
 
     def answer_repeated(self, connection: ServerConnection, data: bytes) -> bytes | None:
-        """The same for a whole read, if it is one question that was asked before, but for its opaque."""
+        """The same for a whole read, if it is one question in JSON that was asked before, but for its opaque."""
         if data[4] != _JSON:
-            end = NATIVE_OPAQUE_ENDS.get(data[8:NATIVE_OPAQUE_AT])
-            return None if end is None else self._repeated_native_pull(connection, data, end)
+            # a native header is decoded as quickly as it is found
+            return None
         before, _, rest = data.partition(OPAQUE)
         opaque, _, after = rest.partition(b",")
         asked = self._repeated.get((before, after))
@@ -246,18 +244,6 @@ class FastLane:
             connection.note_role("client")
         head = answer[2].get(asked.digits)
         return _json_frame(answer, opaque) if head is None else head + opaque + answer[0]
-
-    def _repeated_native_pull(self, connection: ServerConnection, data: bytes, end: int) -> bytes | None:
-        before, opaque, after = data[:NATIVE_OPAQUE_AT], data[NATIVE_OPAQUE_AT:end], data[end:]
-        asked = self._repeated.get((before, after))
-        if asked is None:
-            self._repeated.learn(data, before, opaque, after)
-            return None
-        answer = None if asked.topic is None else self._native_entries.get(asked.topic)
-        if answer is None or asked.topic is None or not self.is_ready or not asked.least <= opaque <= asked.most:
-            return None
-        self._count_pull(connection, asked.topic, answer)
-        return answer[0] + opaque.rjust(4, b"\0") + answer[1]
 
     def _repeated_heartbeat(self, connection: ServerConnection, asked: Repeated, opaque: bytes) -> bytes | None:
         if asked.key is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
 from namesrv_remoting.frames import HEAD
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
@@ -113,22 +113,10 @@ _IN_DIGITS: Final = {
     **{digits: (digits, b"1".ljust(digits, b"0"), b"9" * digits) for digits in range(1, 10)},
     10: (10, b"1000000000", b"2147483647"),
 }
-# How a native route question begins (an array of six, the code in one byte, the opaque's kind), and where the opaque
-# behind that ends. Smaller numbers than these are a kind themselves.
-NATIVE_OPAQUE_AT: Final = 11
-NATIVE_OPAQUE_ENDS: Final = {
-    b"\x96\x69" + kind: NATIVE_OPAQUE_AT + size
-    for kind, size in ((b"\xcc", 1), (b"\xcd", 2), (b"\xce", 4), (b"\xd2", 4))
-}
-_IN_BYTES: Final = {
-    1: (1, b"\0", b"\xff"),
-    2: (2, b"\0\0", b"\xff\xff"),
-    4: (4, b"\0\0\0\0", b"\x7f\xff\xff\xff"),
-}
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
-    """What a read asks whatever the number that its opaque is, in as many digits, or bytes."""
+    """What a read asks whatever the number that its opaque is, in as many digits."""
 
     # how many there are, and between which numbers they are an opaque
     digits: int
@@ -147,7 +135,7 @@ _UNUSUAL: Final = Repeated(0, b"", b"")
 
 
 class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
-    """What reads ask, by what comes before the opaque and what comes behind it; in JSON behind the comma after it.
+    """What reads in JSON ask, by what comes before the opaque and what comes behind the comma after it.
 
     A dict itself: the fast lane looks into it with every read.
     """
@@ -164,17 +152,13 @@ class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
 
     def learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
         """Remember what a read asks, or that it is nothing plain."""
-        is_json = data[4] == SerializeType.JSON
-        if is_json and not opaque.isdigit():
+        if not opaque.isdigit():
             # The opaque is somewhere else, perhaps in what would be remembered: each question would be another one.
             return
         if len(self) < self._room:
             after = self._last_after = self._last_after if after == self._last_after else after
-            if is_json:
-                asked = _read(data, before, opaque, after)
-                self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
-            else:
-                self[before, after] = _repeated_native(data, len(opaque))
+            asked = _read(data, before, opaque, after)
+            self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
             return
         self._missed += 1
         if self._missed > self._room * _MISSES_PER_ROOM:
@@ -215,17 +199,3 @@ def _repeated(asked: JsonHeader, body: bytes) -> Repeated:
     if asked.code == DATA_VERSION and (key := sender_of_version(asked.flag, ext)) is not None:
         return Repeated(*of_opaque, key=key, is_oneway=is_oneway, version=body)
     return _UNUSUAL
-
-
-def _repeated_native(data: bytes, opaque_bytes: int) -> Repeated:
-    size, body_at = len(data), _body_at(data)
-    if HEAD.unpack_from(data) != (size - 4, SerializeType.MSGPACK << 24 | body_at - 8) or body_at > size:
-        return _UNUSUAL
-    try:
-        asked = decode_native(data[8:body_at])
-    except UNREADABLE:
-        return _UNUSUAL
-    ext = asked.ext
-    if asked.flag or ext is None or ext.topic is None or ext.zone_mode is not None:
-        return _UNUSUAL
-    return Repeated(*_IN_BYTES[opaque_bytes], topic=ext.topic)

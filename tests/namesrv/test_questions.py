@@ -5,7 +5,7 @@ import pytest
 from namesrv.questions import OPAQUE, RepeatedQuestions
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import POPULATION, NamesrvPeer, populate
-from tests.support.spelling import JSON, NATIVE, cut
+from tests.support.spelling import JSON, cut
 
 BROKER = POPULATION[0]
 AS_JAVA = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":%b,"version":479}'
@@ -34,36 +34,6 @@ async def test_question_is_recognised_whatever_its_opaque(server: InProcess, pee
             data = cut(JSON, header % opaque)
             expected = lane.answer(connection, JSON, data[8:], data, len(data), len(data))
             assert expected == lane.answer_repeated(connection, data) is not None
-
-
-NATIVE_PULL = b"\x96\x69%b\x00\xcd\x01\xdf\xc0\x81\xa5topic\xa1T"
-
-
-@pytest.mark.parametrize(
-    ("learnt", "later", "strange"),
-    [
-        (b"\xcc\x80", b"\xcc\xff", b"\x7f"),
-        (b"\xcd\x01\x00", b"\xcd\xff\xff", b"\xd1\xff\x00"),
-        (b"\xce\x00\x01\x00\x00", b"\xce\x7f\xff\xff\xff", b"\xce\x80\x00\x00\x00"),
-        (b"\xd2\x00\x01\x00\x00", b"\xd2\x7f\xff\xff\xff", b"\xd2\xff\xff\xff\xff"),
-    ],
-)
-async def test_native_question_is_recognised(
-    server: InProcess, peer: NamesrvPeer, learnt: bytes, later: bytes, strange: bytes
-) -> None:
-    """With every opaque of the same kind that is not negative; the others are read."""
-    await populate(peer)
-    connection, lane = server.connection_of(peer), server.namesrv.fast_lane
-    known, same, other, cut_short = (
-        *(cut(NATIVE, NATIVE_PULL % opaque) for opaque in (learnt, later, strange)),
-        cut(NATIVE, NATIVE_PULL % learnt)[:-1],
-    )
-    assert lane.answer(connection, NATIVE, known[8:], known, len(known), len(known)) is not None
-    assert lane.answer_repeated(connection, known) is None
-    expected = lane.answer(connection, NATIVE, same[8:], same, len(same), len(same))
-    assert expected == lane.answer_repeated(connection, same) is not None
-    for each in (other, cut_short):
-        assert [None, None] == [lane.answer_repeated(connection, each) for _ in range(2)]
 
 
 @pytest.mark.parametrize(
