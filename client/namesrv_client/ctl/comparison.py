@@ -46,12 +46,9 @@ def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
     return {name: values for name, values in found.items() if len(set(values.values())) > 1}
 
 
-def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> View:
-    """Every instance of every group, as `cluster/name/id`, and every topic.
-
-    Addresses are the brokers' facts: a lost slave is no news of each topic.
-    """
-    view: dict[tuple[Kind, str], Facts] = {
+def broker_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
+    """Every instance of every group, as `cluster/name/id`."""
+    return {
         ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
             "address": address,
             "zone": group.zone_name,
@@ -60,6 +57,14 @@ def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> V
         for group in info.broker_addr_table.values()
         for broker_id, address in group.broker_addrs.items()
     }
+
+
+def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> View:
+    """Every broker, and every topic.
+
+    Addresses are the brokers' facts: a lost slave is no news of each topic.
+    """
+    view = broker_facts(info)
     view.update({("topic", topic): route_facts(data) for topic, data in routes.items() if data is not None})
     return view
 

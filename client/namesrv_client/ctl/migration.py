@@ -10,7 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from namesrv_client.ctl.comparison import PRESENT, Difference, Fact, Facts, Kind, disagreements, grouped, perm_text
+from namesrv_client.ctl.comparison import (
+    PRESENT,
+    Difference,
+    Fact,
+    Facts,
+    Kind,
+    broker_facts,
+    disagreements,
+    grouped,
+    perm_text,
+)
 from namesrv_remoting.bodies.base import read_json
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
 
@@ -51,16 +61,8 @@ class TopicAnswers:
 
 
 def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
-    """Every instance of every group, as `cluster/name/id`, and every cluster."""
-    found: dict[tuple[Kind, str], Facts] = {
-        ("broker", f"{group.cluster}/{group.broker_name}/{broker_id}"): {
-            "address": address,
-            "zone": group.zone_name,
-            "acting master": group.enable_acting_master,
-        }
-        for group in info.broker_addr_table.values()
-        for broker_id, address in group.broker_addrs.items()
-    }
+    """Every broker, and every cluster."""
+    found = broker_facts(info)
     for cluster, names in info.cluster_addr_table.items():
         found["cluster", cluster] = {"groups": ", ".join(sorted(names))}
     return found
