@@ -1,7 +1,7 @@
 # The broker agent as a side-car, and the example broker with its producer and consumer.
 # From the top of the repository: docker build --file docker/broker-agent.Dockerfile --tag namesrv-broker-agent .
-# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` pins it by digest.
-ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
+# The base may be any Debian-like image with python3 3.11 or newer and its venv module; `make pin-bases` writes the digest of today.
+ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src

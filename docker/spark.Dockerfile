@@ -1,7 +1,7 @@
 # The staleness report, and the Spark master and workers it can run on.
 # From the top of the repository: docker build --file docker/spark.Dockerfile --tag namesrv-staleness .
-# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); `make pin-bases` pins it by digest.
-ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm
+# The base must be Debian 12 with python3 3.11 to 3.13 and its venv module (Java 17 comes from there); `make pin-bases` writes the digest of today.
+ARG BASE_IMAGE=docker.io/library/python:3.13.16-slim-bookworm@sha256:a1165e272e578941b84abc79e4ab38a0305cd12803a5c4247979ac7655f4d641
 
 FROM ${BASE_IMAGE} AS build
 WORKDIR /src

@@ -64,6 +64,16 @@ def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
         assert 7 == sum(text.count("@sha256:") for text in texts)
 
 
+@pytest.mark.parametrize("path", sorted(DOCKER.glob("compose*.yml")), ids=lambda path: path.stem)
+def test_compose_runs_our_own_images_and_pinned_ones(path: Path) -> None:
+    """What is not built here is the same everywhere, and always."""
+    images = re.findall(r"^ +image: (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    pinned = re.compile(r"namesrv[a-z-]*:local|\$\{[A-Z_]+:-\S+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}\}")
+    assert images
+    assert [] == [image for image in images if not pinned.fullmatch(image)]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_image_keeps_the_rules(path: Path) -> None:
     """Both stages stand on one base, an argument with a full version, so that a virtual environment can be copied.
@@ -74,7 +84,7 @@ def test_an_image_keeps_the_rules(path: Path) -> None:
     found, image = instructions(path), last_stage(path)
 
     assert found[0][0] == "ARG"
-    assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-[^@\s]+(@sha256:[0-9a-f]{64})?", found[0][1])
+    assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-[^@\s]+@sha256:[0-9a-f]{64}", found[0][1])
     assert ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"] == [value for word, value in found if word == "FROM"]
     for call in re.findall(r"-m pip (.*?)(?:&&|$)", " ".join(value for word, value in found if word == "RUN")):
         assert "--require-hashes --requirement locks/" in call or "--no-index" in call, call
