@@ -145,6 +145,10 @@ bench-peers: setup-interop ## measure this NameServer beside Apache's, as ratios
 abuse: setup ## attack this NameServer as a hostile peer would, and say what that cost the others
 	@$(PY) -m benchmarks.abuse $(ARGS)
 
+.PHONY: scoreboard
+scoreboard: setup ## measure what we promise, row by row, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
+	@$(PY) -m tests.scoreboard $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)

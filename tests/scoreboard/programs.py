@@ -1,0 +1,92 @@
+"""Rows whose figures other programs of ours give: `make bench`, `make abuse` and the tests."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from benchmarks.figures import BenchError, Figure, Target
+from tests.scoreboard.results import figure_of
+from tests.scoreboard.row import none_of
+
+ROOT: Final = Path(__file__).parents[2]
+_PATIENCE_SECONDS: Final = 1800
+
+
+def bench(question: str, targets: dict[str, Target | None]) -> Callable[[int], list[Figure]]:
+    """Figures of `make bench` by name, each with the target of this row, or with its own."""
+
+    def measured(rounds: int) -> list[Figure]:
+        quick = ("--quick",) if rounds < 5 else ()
+        said = _said("benchmarks", "--only", question, *quick)
+        found = {figure["name"]: figure_of(figure) for figure in said["figures"]}
+        return [_aimed(found[name], target) for name, target in targets.items()]
+
+    return measured
+
+
+def _aimed(figure: Figure, target: Target | None) -> Figure:
+    return Figure(figure.name, figure.what, figure.unit, figure.values, target or figure.target, figure.behind)
+
+
+def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Callable[[int], list[Figure]]:
+    """What an attack of `make abuse` cost; `figures` reads its line of the JSON."""
+
+    def measured(_: int) -> list[Figure]:
+        said = _said("benchmarks.abuse", "--only", name)["attacks"][0]
+        return [none_of("missed", f"targets of `make abuse` missed by {name}", len(said["missed"])), *figures(said)]
+
+    return measured
+
+
+def _said(module: str, *arguments: str) -> dict[str, Any]:
+    """What a program of ours writes as JSON. Raises BenchError."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+        out = Path(root) / "figures.json"
+        done = _run("-m", module, *arguments, "--json", str(out))
+        if not out.exists():
+            raise BenchError(f"{module} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-1000:]}")
+        said: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        return said
+
+
+def passing(nodes: Sequence[str], options: Sequence[str] = ()) -> Callable[[int], list[Figure]]:
+    """How many of these tests fail, or cannot run, and what they record of themselves."""
+
+    def measured(_: int) -> list[Figure]:
+        with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+            report = Path(root) / "report.xml"
+            done = _run(
+                *("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"), *options, *nodes
+            )
+            if not report.exists():
+                raise BenchError(f"pytest {' '.join(nodes)} ended with {done.returncode}: {done.stdout[-1000:]}")
+            suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314 - pytest has written it
+        assert suite is not None, report
+        count, skipped = int(suite.attrib["tests"]), int(suite.attrib["skipped"])
+        if count == skipped:
+            raise BenchError(f"none of {count} tests can run here: {done.stdout[-1000:]}")
+        failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+        return [
+            none_of("failed", f"failed, of {count - skipped:,} tests", failed, f"{skipped} skipped" if skipped else "")
+        ]
+
+    return measured
+
+
+def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{' '.join(arguments)}: not done after {_PATIENCE_SECONDS} s") from error
