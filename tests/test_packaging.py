@@ -175,8 +175,8 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
     targets = {line.split()[0] for line in listed.splitlines() if not line.startswith("make")}
     assert {
         "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
-        "abuse", "durability", "mutation", "scoreboard", "simulate", "lint", "chart-check", "console", "docs", "screenshots", "dist",
-        "release-check", "spark-versions",
+        "abuse", "durability", "mutation", "simulate", "lint", "chart-check", "console", "docs", "screenshots", "dist",
+        "release-check", "scoreboard", "spark-versions",
         "deb", "deb-check", "pin-bases", "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip",
         "spark-data",
     } == targets  # fmt: skip
