@@ -77,6 +77,12 @@ def route_facts(data: TopicRouteData) -> dict[str, Fact]:
         flags = f", flags {queues.topic_sys_flag}" if queues.topic_sys_flag else ""
         facts[f"queues on {queues.broker_name}"] = counts + flags
     facts["order"] = data.order_topic_conf
+    return facts | static_queue_facts(data)
+
+
+def static_queue_facts(data: TopicRouteData) -> dict[str, Fact]:
+    """Which queue of each broker a static topic's logical queues lead to."""
+    facts: dict[str, Fact] = {}
     for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items()):
         pairs = sorted((info.curr_id_map or {}).items())
         facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)

@@ -20,6 +20,7 @@ from namesrv_client.ctl.comparison import (
     disagreements,
     grouped,
     perm_text,
+    static_queue_facts,
 )
 from namesrv_remoting.bodies.base import read_json
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
@@ -97,9 +98,7 @@ def topic_facts(answers: TopicAnswers, groups: Mapping[str, BrokerData], *, is_l
             facts[f"addresses of {group.broker_name}"] = f"{group.cluster}: {where}"
     facts["order"] = route.order_topic_conf
     facts["filter servers"] = ", ".join(sorted(route.filter_server_table)) or None
-    for name, info in sorted((route.topic_queue_mapping_by_broker or {}).items()):
-        pairs = sorted((info.curr_id_map or {}).items())
-        facts[f"static queues on {name}"] = ", ".join(f"{logical}={physical}" for logical, physical in pairs)
+    facts.update(static_queue_facts(route))
     facts["first broker"] = route.broker_datas[0].broker_name if route.broker_datas else None
     facts["integers as bare keys"] = bool(answers.old and _BARE_KEY.search(answers.old))
     facts["flags as topicSynFlag"] = _OLD_FLAGS in answers.standard

@@ -356,8 +356,8 @@ class NamesrvController:
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
             fast_lane=fast_lane if namesrv.limiter is None else namesrv.limiter.limited(fast_lane),
-            # who counts requests, or asks whose they are, looks at each
-            whole_lane=None if namesrv.guard or namesrv.limiter else namesrv.fast_lane.answer_repeated,
+            # who counts requests looks at each
+            whole_lane=namesrv.fast_lane.answer_repeated if namesrv.limiter is None else None,
             connections=namesrv.connections,
         )
 
