@@ -149,6 +149,11 @@ abuse: setup ## attack this NameServer as a hostile peer would, and say what tha
 scoreboard: setup ## measure what we promise, row by row, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
 	@$(PY) -m tests.scoreboard $(ARGS)
 
+.PHONY: soak
+MINUTES ?= 60
+soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does anything grow, or is anything untrue?
+	@$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)

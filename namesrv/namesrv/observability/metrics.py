@@ -5,6 +5,7 @@ the loop running in between: the numbers of one scrape are not all of one moment
 """
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -100,6 +101,8 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str]) -> Iterator[Metric]
         "Whether it is ready although no broker is registered and there were some before the start.",
         namesrv.is_ready_without_brokers(),
     )
+    yield _gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
+    yield _gauge("allocated_blocks", "Memory blocks of Python's allocator in use.", sys.getallocatedblocks())
     yield _gauge("watchers", "Requests that wait for a route to change.", len(namesrv.watchers))
     current_at = namesrv.started_monotonic if counters.snapshot_current_at is None else counters.snapshot_current_at
     yield _gauge(

@@ -44,6 +44,8 @@ async def test_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -
     for name in ("connections_rejected_total", "evictions_total", "stale_unregister_fenced_total"):
         # there before it happens, so that a rate of the first one is seen
         assert {0} == set(by(metrics, f"nameserver_{name}", "reason").values())
+    assert len(asyncio.all_tasks()) == metrics("nameserver_tasks")
+    assert metrics("nameserver_allocated_blocks") > 100_000
 
     await peer.register(A)
     # T and U, with 8 queues each

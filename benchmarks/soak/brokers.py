@@ -1,0 +1,149 @@
+"""A process of real agents that the soak commands line by line: they change topics, leave and come back.
+
+Standard input has a JSON object a line, {"do": "churn", "seconds": N} or {"do": "settle"}, each answered by one line.
+Settled brokers are all there, and the answer says what each has: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
+"""
+
+import argparse
+import asyncio
+import itertools
+import logging
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.soak.commanded import obey
+from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
+from namesrv_runtime import loops
+
+# shared by all brokers, so that each is on a few of them
+TOPICS: Final = 500
+TOPICS_OF_A_BROKER: Final = 10
+_AT_ONCE: Final = 50
+# brokers that are away at the same time, of all
+_AWAY_SHARE: Final = 0.05
+_CHANGES_A_SECOND: Final = 20
+PATIENCE_SECONDS: Final = 120.0
+
+
+class Brokers:
+    """Agents by the number of their broker, and those that are away."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._random = random.Random(f"{options.seed} {options.first}")
+        # ever new ones: whatever a server keeps of a name that is gone adds up
+        self._names = itertools.count()
+        self._agents: dict[int, BrokerAgent] = {}
+        self._away: set[int] = set()
+
+    def _agent(self, number: int) -> BrokerAgent:
+        settings = AgentSettings(
+            cluster_name="DefaultCluster",
+            broker_name=f"{self._options.name}-{number}-{next(self._names)}",
+            broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
+            name_servers=f"127.0.0.1:{self._options.port}",
+            heartbeat_seconds=self._options.heartbeat_seconds,
+            expiry_seconds=self._options.expiry_seconds,
+        )
+        names = self._random.sample(range(TOPICS), TOPICS_OF_A_BROKER)
+        return BrokerAgent(settings, [TopicConfig(f"topic-{name}", 8, 8) for name in names])
+
+    async def start(self) -> None:
+        """All of them, some at a time."""
+        for first in range(0, self._options.count, _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, self._options.count))
+            await asyncio.gather(*map(self._join, (self._options.first + number for number in some)))
+
+    async def _join(self, number: int) -> None:
+        agent = self._agents[number] = self._agent(number)
+        await agent.__aenter__()
+        await agent.registered(1, PATIENCE_SECONDS)
+
+    async def churn(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Change something, over and over, for so long."""
+        done = Counter[str]()
+        ends_at = time.monotonic() + asked["seconds"]
+        while time.monotonic() < ends_at:
+            done[await self._change()] += 1
+            await asyncio.sleep(1 / _CHANGES_A_SECOND)
+        return dict(done)
+
+    async def _change(self) -> str:
+        number = self._random.choice(list(self._agents))
+        if number in self._away:
+            self._away.remove(number)
+            await self._join(number)
+            return "joined"
+        agent = self._agents[number]
+        if self._random.random() < 0.2 and len(self._away) < _AWAY_SHARE * len(self._agents):
+            self._away.add(number)
+            await agent.stop()
+            return "left"
+        return await self._change_topic(agent)
+
+    async def _change_topic(self, agent: BrokerAgent) -> str:
+        topics = list(agent.topics)
+        if len(topics) > TOPICS_OF_A_BROKER:
+            await agent.delete_topic(self._random.choice(topics))
+            return "deleted"
+        if self._random.random() < 0.3:
+            await agent.create_topic(TopicConfig(f"passing-{agent.settings.broker_name}-{next(self._names)}", 4, 4))
+            return "created"
+        queues = self._random.randrange(1, 17)
+        # one of its own, or another one
+        name = self._random.choice([*topics, f"topic-{self._random.randrange(TOPICS)}"])
+        change = agent.update_topic if name in agent.topics else agent.create_topic
+        await change(TopicConfig(name, queues, queues))
+        return "changed"
+
+    async def settle(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """All are there, and the server knows all that they have."""
+        for number in sorted(self._away):
+            await self._join(number)
+        self._away.clear()
+        for agent in self._agents.values():
+            for name in [name for name in agent.topics if name.startswith("passing-")]:
+                await agent.delete_topic(name)
+        await asyncio.gather(*(agent.registered(1, PATIENCE_SECONDS) for agent in self._agents.values()))
+        return {
+            agent.settings.broker_name: {
+                topic.topic_name: [topic.read_queue_nums, topic.write_queue_nums] for topic in agent.topics.values()
+            }
+            for agent in self._agents.values()
+        }
+
+    async def stop(self) -> None:
+        """Leave, all at once."""
+        await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
+
+
+async def _run(options: argparse.Namespace) -> None:
+    brokers = Brokers(options)
+    await brokers.start()
+    await obey({"churn": brokers.churn, "settle": brokers.settle})
+    await brokers.stop()
+
+
+def main() -> int:
+    """Until standard input ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--first", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--heartbeat-seconds", type=float, required=True)
+    parser.add_argument("--expiry-seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    options = parser.parse_args()
+    # of a broker that was frozen it is no news that it is late
+    logging.disable(logging.WARNING)
+    loops.run(lambda: _run(options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

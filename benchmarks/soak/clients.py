@@ -1,0 +1,129 @@
+"""A process of real clients that the soak commands line by line, as brokers.py: they come, ask, watch and go.
+
+{"do": "settle", "routes": {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}} waits until each knows just these of its
+topics, and answers how many topics are wrong when patience ends: {TOPIC: COUNT}.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.soak.brokers import PATIENCE_SECONDS, TOPICS
+from benchmarks.soak.commanded import obey
+from namesrv_client import ClientSettings, RouteClient, RouteError
+from namesrv_runtime import loops
+
+_TOPICS_OF_A_CLIENT: Final = 3
+_AT_ONCE: Final = 50
+_CHANGES_A_SECOND: Final = 20
+# every tenth is told of changes, the others poll
+_WATCHING: Final = 10
+
+
+class Clients:
+    """All of them, and what each asks for."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._random = random.Random(options.seed)
+        self._clients: list[RouteClient] = []
+        self._topics: dict[RouteClient, list[str]] = {}
+
+    async def start(self) -> None:
+        """Some at a time."""
+        for first in range(0, self._options.count, _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, self._options.count))
+            self._clients += await asyncio.gather(*map(self._started, some))
+
+    async def _started(self, number: int) -> RouteClient:
+        settings = ClientSettings(
+            name_servers=f"127.0.0.1:{self._options.port}",
+            poll_seconds=self._options.poll_seconds,
+            warm_up_seconds=self._options.warm_up_seconds,
+            watch=number % _WATCHING == 0,
+            protocol="rocketmq" if number % _WATCHING == 1 else "native",
+        )
+        client = await RouteClient(settings).__aenter__()
+        self._topics[client] = [f"topic-{topic}" for topic in self._random.sample(range(TOPICS), _TOPICS_OF_A_CLIENT)]
+        await self._ask(client)
+        return client
+
+    async def _ask(self, client: RouteClient) -> None:
+        for topic in self._topics[client]:
+            # nobody has it now, or the server is stopped; the client keeps asking
+            with contextlib.suppress(RouteError):
+                await client.route(topic)
+
+    async def churn(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave and come, over and over, for so long."""
+        done = Counter[str]()
+        ends_at = time.monotonic() + asked["seconds"]
+        while time.monotonic() < ends_at:
+            number = self._random.randrange(len(self._clients))
+            client = self._clients[number]
+            del self._topics[client]
+            await client.__aexit__(None, None, None)
+            self._clients[number] = await self._started(number)
+            done["came"] += 1
+            await asyncio.sleep(1 / _CHANGES_A_SECOND)
+        return dict(done)
+
+    async def settle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Each knows all there is to know of its topics, and nothing else."""
+        ends_at = time.monotonic() + PATIENCE_SECONDS
+        for client in self._clients:
+            await self._ask(client)
+        while wrong := self._wrong(asked["routes"]):
+            if time.monotonic() > ends_at:
+                break
+            await asyncio.sleep(self._options.poll_seconds / 5)
+        return dict(wrong)
+
+    def _wrong(self, routes: Mapping[str, Any]) -> Counter[str]:
+        return Counter(
+            topic
+            for client, topics in self._topics.items()
+            for topic in topics
+            if _known(client, topic) != routes.get(topic, {})
+        )
+
+    async def stop(self) -> None:
+        """Leave, all at once."""
+        await asyncio.gather(*(client.__aexit__(None, None, None) for client in self._clients))
+
+
+def _known(client: RouteClient, topic: str) -> dict[str, list[int]]:
+    route = client.cached(topic)
+    if route is None or route.confirmed_absent_since is not None:
+        return {}
+    return {queue.broker_name: [queue.read_queue_nums, queue.write_queue_nums] for queue in route.data.queue_datas}
+
+
+async def _run(options: argparse.Namespace) -> None:
+    clients = Clients(options)
+    await clients.start()
+    await obey({"churn": clients.churn, "settle": clients.settle})
+    await clients.stop()
+
+
+def main() -> int:
+    """Until standard input ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--poll-seconds", type=float, required=True)
+    parser.add_argument("--warm-up-seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    options = parser.parse_args()
+    loops.run(lambda: _run(options))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

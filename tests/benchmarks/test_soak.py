@@ -1,0 +1,54 @@
+"""The short form of `make soak`, and what it makes of its samples."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.servers import ROOT
+from benchmarks.soak.verdict import Found, Sample
+
+HOUR, MIB = 3600.0, 1024 * 1024
+
+
+@pytest.mark.slow
+def test_nothing_is_left_behind_and_all_is_true() -> None:
+    """Two rounds of churn: the tables and all clients know the truth, and the server has nothing to complain of."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--short", "--minutes=0.3", "--agents=40", "--clients=40"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stderr
+    figures = json.loads(done.stdout)
+    assert 2 <= figures["samples"]
+    assert figures["done"]["joined"] + figures["done"]["came"] + figures["done"]["changed"] > 50
+
+
+def sample(hours: float, *, mib: float = 60.0, descriptors: int = 2020, tasks: int = 200) -> Sample:
+    """A server at rest."""
+    return Sample(hours * HOUR, mib * MIB, 300_000, descriptors, tasks)
+
+
+@pytest.mark.parametrize(
+    ("samples", "missed"),
+    [
+        # what it takes to warm up is no leak; 0.9 MiB/h later on is none yet
+        ([sample(0.0, mib=40), *(sample(0.1 * n, mib=60 + 0.09 * n) for n in range(1, 10))], []),
+        ([sample(0.1 * n, mib=60 + 0.2 * n) for n in range(10)], ["memory grows by more than 1 MiB/h"]),
+        # minutes say nothing about hours
+        ([sample(0.01 * n, mib=60 + n) for n in range(10)], []),
+        ([sample(0.1 * n, descriptors=2020 + 3 * n) for n in range(10)], ["more than 8 descriptors left"]),
+        ([sample(0.1 * n, tasks=200 + 3 * n) for n in range(10)], ["more than 8 tasks left"]),
+        ([], ["no sample"]),
+    ],
+)
+def test_growth_is_told_from_warming_up(samples: list[Sample], missed: list[str]) -> None:
+    """Only what goes on growing is a leak."""
+    assert missed == Found(samples, exit_code=0).missed()
+
+
+def test_what_nothing_explains_is_missed() -> None:
+    """A line in the log, an untrue route, an exit code."""
+    found = Found([sample(1)], untrue=["route of a"], unexpected=["{}"], exit_code=70)
+
+    assert ["unexpected log lines", "the tables are not the truth", "exit code 70"] == found.missed()
