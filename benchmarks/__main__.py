@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
@@ -23,6 +24,7 @@ from benchmarks import (
     heartbeats,
     herd,
     memory,
+    profiles,
     pulls,
     registration,
     registration_cost,
@@ -61,6 +63,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "connections": connections,
     "herd": herd,
     "rolling": rolling,
+    "profiles": profiles,
     "tls": tls,
     "scrapes": scrapes,
     "startup": startup,
@@ -88,7 +91,7 @@ def main(
         return 0
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        bench = _bench(QUICK if options.quick else FULL)
+        bench = _bench(_effort(options))
         if options.write is not None:
             # before minutes are spent: there is a place for what comes out
             report.with_block(options.write.read_text(encoding="utf-8"), "")
@@ -114,6 +117,11 @@ def _run(bench: Bench, options: argparse.Namespace, questions: Mapping[str, Ques
     return 1 if failed else 0
 
 
+def _effort(options: argparse.Namespace) -> Effort:
+    effort = QUICK if options.quick else FULL
+    return replace(effort, profiles=tuple(options.profile)) if options.profile else effort
+
+
 def _bench(effort: Effort) -> Bench:
     cores = Cores.ours()
     programs = program("load"), program("limit")
@@ -132,6 +140,9 @@ def _options(questions: Mapping[str, Question], command: str) -> argparse.Argume
         "--only", nargs="+", choices=list(questions), metavar="NAME", help="these questions (see --list)"
     )
     parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
+    parser.add_argument(
+        "--profile", nargs="+", choices=list(profiles.PROFILES), help="these sizes of `profiles` (all; with --quick S)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure with all of its rounds")
     parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
     parser.add_argument("--list", action="store_true", help="list the questions and end")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = ("limit", "load")
+PROGRAMS: Final = ("crowd", "limit", "load")
 SOURCES: Final = Path(__file__).resolve().parent
 BUILT: Final = SOURCES.parent / "build" / "benchmarks"
 # warnings stay warnings here: a newer compiler's must not keep anybody from measuring

@@ -1,6 +1,8 @@
 /* load: how many requests does a name server answer in a second, and how late?
  *
  * Closed loop: each connection keeps a fixed number of requests in flight and asks again when an answer is complete.
+ * With --rate connections ask in turn, each when its time has come, however late the answers are; one that still waits
+ * is late itself, and its next answer counts from when the question was due.
  * Answers may come in any order; each is matched to its question by its opaque.
  * One thread: pin it to a core of its own.
  */
@@ -39,6 +41,9 @@ static const char usage[] =
     "  --depth N           requests in flight on each connection, default 1\n"
     "  --seconds S         how long is measured, default 3, at most 600\n"
     "  --warmup S          how long is asked before that, default 0\n"
+    "  --rate N            questions a second from all connections together, one in flight on each; default: as many\n"
+    "                      as are answered\n"
+    "  --own               each connection asks the question of its number again and again\n"
     "\n"
     "  --topics N          route: topics asked for in turn, default 1000\n"
     "  --topic PATTERN     their names, %d is the number from 0; default TopicTest%d\n"
@@ -66,8 +71,8 @@ typedef struct {
 } Peer;
 
 static struct {
-    long port, connections, depth, seconds, warmup, idle;
-    bool greet;
+    long port, connections, depth, seconds, warmup, idle, rate;
+    bool greet, own;
 } wanted = {.connections = 200, .depth = 1, .seconds = -1};
 
 /* What is counted while measuring. */
@@ -79,6 +84,7 @@ static struct {
 static Peer *peers;
 static int epoll;
 static bool asking = true; /* again after each answer */
+static long asked;         /* questions, until now */
 
 /* The questions of the current step, sent with one call. */
 static uint8_t *stage;
@@ -89,7 +95,8 @@ static uint64_t read_at_ns;
 /* ------------------------------------------------------------------------------------------- questions and answers */
 
 static void ask(Peer *peer, long slot) {
-    staged += put_question(stage + staged, peer->opaques[slot]);
+    staged += put_question(stage + staged, wanted.own ? peer - peers : asked, peer->opaques[slot]);
+    asked++;
     staged_slots[staged_count++] = slot;
 }
 
@@ -127,6 +134,18 @@ static void step(Peer *peer, uint32_t events) {
     const char *wrong = receive(peer->fd, &peer->in, &tally.bytes, answered, peer);
     if (wrong) quit(1, "one of %ld connections: %s", wanted.connections, wrong);
     if (staged_count) send_stage(peer);
+}
+
+/* Asks what is due, and returns when the next question is. */
+static uint64_t ask_due(uint64_t from, uint64_t now) {
+    for (;;) {
+        uint64_t due = from + (uint64_t)((double)asked * 1e9 / (double)wanted.rate);
+        Peer *peer = &peers[asked % wanted.connections];
+        if (due > now || peer->sent_ns[0]) return due;
+        ask(peer, 0);
+        send_stage(peer);
+        peer->sent_ns[0] = due;
+    }
 }
 
 static void wait_and_step(int timeout_ms) {
@@ -181,15 +200,27 @@ static double oldest_question_us(uint64_t now) {
     return (double)(now - oldest) / 1e3;
 }
 
+/* Goes on until then, and returns when that was; `began` is when the first question was due. */
+static uint64_t ask_until(uint64_t began, uint64_t until) {
+    uint64_t now;
+    while ((now = now_ns()) < until) {
+        uint64_t next = wanted.rate ? ask_due(began, now) : until;
+        /* the last millisecond is not slept through: a question would be late */
+        wait_and_step(next > now ? (int)((next - now) / 1000000) : 0);
+    }
+    return now;
+}
+
 static int measure(void) {
     connect_all();
     uint64_t now = now_ns(), from = now + (uint64_t)wanted.warmup * 1000000000u;
     uint64_t until = from + (uint64_t)wanted.seconds * 1000000000u;
-    ask_everywhere();
-    while ((now = now_ns()) < from) wait_and_step((int)((from - now) / 1000000 + 1));
+    if (wanted.rate) asking = false;
+    else ask_everywhere();
+    ask_until(now, from);
     memset(&tally, 0, sizeof tally);
-    from = now;
-    while ((now = now_ns()) < until) wait_and_step((int)((until - now) / 1000000 + 1));
+    from = now_ns();
+    now = ask_until(now, until);
     const Latencies *latencies = &tally.latencies;
     if (!latencies->count) quit(1, "no answer in %ld s", wanted.seconds);
     double took = (double)(now - from) / 1e9;
@@ -254,6 +285,8 @@ int main(int argc, char **argv) {
                                             {"addr", required_argument, NULL, 'A'},
                                             {"broker-id", required_argument, NULL, 'I'},
                                             {"data-version", required_argument, NULL, 'V'},
+                                            {"rate", required_argument, NULL, 'r'},
+                                            {"own", no_argument, NULL, 'o'},
                                             {"idle", required_argument, NULL, 'i'},
                                             {"greet", no_argument, NULL, 'g'},
                                             {"help", no_argument, NULL, 'h'},
@@ -268,6 +301,8 @@ int main(int argc, char **argv) {
             case 'd': wanted.depth = whole_number("depth", optarg, 1, DEPTH_LIMIT); break;
             case 's': wanted.seconds = whole_number("seconds", optarg, 1, 600); break;
             case 'w': wanted.warmup = whole_number("warmup", optarg, 0, 60); break;
+            case 'r': wanted.rate = whole_number("rate", optarg, 1, 1000000); break;
+            case 'o': wanted.own = true; break;
             case 't': questions.topics = whole_number("topics", optarg, 1, 1000000); break;
             case 'T': questions.topic = pattern("topic", optarg); break;
             case 'b': questions.brokers = whole_number("brokers", optarg, 1, 1000000); break;
@@ -284,6 +319,7 @@ int main(int argc, char **argv) {
     if (optind < argc) quit(2, "%s: not an option; try --help", argv[optind]);
     if (!wanted.port) quit(2, "--port is missing; try --help");
     if (wanted.greet && !wanted.idle) quit(2, "--greet goes with --idle");
+    if (wanted.rate && wanted.depth > 1) quit(2, "--rate and --depth do not go together");
     if (wanted.seconds < 0) wanted.seconds = wanted.idle ? 600 : 3;
 
     signal(SIGALRM, took_too_long);

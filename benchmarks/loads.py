@@ -26,6 +26,7 @@ class Load:
     answers_per_second: float
     p50_us: float
     p99_us: float
+    p999_us: float
     # the longest anybody waited, whether an answer came in the end or not
     longest_us: float
     # answers with another code than 0
@@ -47,6 +48,7 @@ def read_load(line: str, computing_seconds: float) -> Load:
             answers_per_second=float(said["answers_per_second"]),
             p50_us=float(said["p50_us"]),
             p99_us=float(said["p99_us"]),
+            p999_us=float(said["p999_us"]),
             longest_us=max(float(said["max_us"]), float(said["oldest_unanswered_us"])),
             failed=int(said["failed"]),
             computing_us=computing_seconds * 1e6 / int(said["answers"]),

@@ -41,7 +41,7 @@ typedef struct {
 } Question;
 
 static Question *list;
-static long list_size, next_question;
+static long list_size;
 
 /* --------------------------------------------------------------------------------------------------------- options */
 
@@ -226,10 +226,9 @@ static size_t largest_question(void) {
     return largest;
 }
 
-/* Writes the next question, in turn; its size. */
-static size_t put_question(uint8_t *to, uint32_t opaque) {
-    const Question *question = &list[next_question];
-    if (++next_question == list_size) next_question = 0;
+/* Writes a question, by number; its size. */
+static size_t put_question(uint8_t *to, long number, uint32_t opaque) {
+    const Question *question = &list[number % list_size];
     memcpy(to, text + question->at, question->size);
     uint8_t *at = to + question->opaque_at;
     if (questions.native) write_u32(at, opaque);

@@ -17,6 +17,8 @@ class Effort:
     rounds: int
     # of load in each round, for each of the things compared
     seconds: int
+    # the sizes of servers that are measured end to end
+    profiles: tuple[str, ...] = ("S", "M", "L")
 
     @property
     def is_quick(self) -> bool:
@@ -26,7 +28,7 @@ class Effort:
 
 # Five rounds: one that somebody else disturbed, even two, do not move the median.
 FULL = Effort(rounds=5, seconds=2)
-QUICK = Effort(rounds=2, seconds=1)
+QUICK = Effort(rounds=2, seconds=1, profiles=("S",))
 
 
 @dataclass(frozen=True, slots=True)

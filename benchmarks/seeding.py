@@ -40,6 +40,10 @@ class Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
         self._socket.close()
 
     def ask(self, frame: bytes) -> RemotingCommand:
@@ -80,6 +84,8 @@ class Broker:
     topics: Sequence[TopicConfig] = ()
     # of its DataVersion
     counter: int = 1
+    # silence after which it is dead; the server's own when there is none
+    expiry_ms: int | None = None
 
     def changed(self, read_queue_nums: int | None = None) -> "Broker":
         """The same with a newer DataVersion; with other queues, if there is a number of them."""
@@ -115,6 +121,7 @@ class Broker:
             cluster_name=self.cluster,
             broker_id=self.broker_id,
             ha_server_addr=self.addr,
+            heartbeat_timeout_millis=self.expiry_ms,
             enable_acting_master=False,
             compressed=is_compressed,
             # checked by the server, as a Java broker's is

@@ -13,7 +13,8 @@ from benchmarks.servers import ROOT
 QUESTIONS = {
     "benchmarks": [
         *("pulls", "heartbeats", "heartbeat_log", "registration", "registration_cost", "eviction", "memory"),
-        *("connections", "herd", "rolling", "tls", "scrapes", "startup", "agents", "client", "staleness", "console"),
+        *("connections", "herd", "rolling", "profiles", "tls", "scrapes", "startup", "agents", "client"),
+        *("staleness", "console"),
     ],
     "benchmarks.peers": ["pulls", "registration", "memory", "startup"],
     "benchmarks.abuse": list(ATTACKS),

@@ -58,6 +58,7 @@ def test_a_line_of_load_is_read() -> None:
         "answers_per_second": 100_000,
         "p50_us": 900.5,
         "p99_us": 2100,
+        "p999_us": 3000,
         "failed": 3,
     }
     waiting = LINE.replace('"oldest_unanswered_us":12.0', '"oldest_unanswered_us":90000.0')

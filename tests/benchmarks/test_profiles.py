@@ -1,0 +1,41 @@
+"""Servers of three sizes: who has which topics, and what becomes of the smallest, end to end."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.profiles import EXPIRY_SECONDS, PROFILES, brokers_of
+from benchmarks.servers import ROOT
+from tests.benchmarks.test_build import needs_compiler
+
+
+def test_every_topic_is_on_four_brokers() -> None:
+    """Of S, so that one may die; every broker has an address of its own, even of L."""
+    brokers = brokers_of(PROFILES["S"])
+    copies = Counter(topic.topic_name for broker in brokers for topic in broker.topics)
+
+    assert ({4}, 1_000) == (set(copies.values()), len(copies))
+    assert len({broker.addr for broker in brokers_of(PROFILES["L"])}) == 1_000
+
+
+@pytest.mark.slow
+@needs_compiler
+def test_the_smallest_is_measured_from_start_to_death(tmp_path: Path) -> None:
+    """1,000 clients are served, come back after a restart, and all learn of a broker's death.
+
+    A broker that falls silent is not dead before it has been so for as long as it said.
+    """
+    command = [sys.executable, "-m", "benchmarks", "--only", "profiles", "--quick", "--json", str(tmp_path / "json")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    found = {each["name"]: each["value"] for each in json.loads((tmp_path / "json").read_text())["figures"]}
+
+    assert len(found) == 13
+    assert {name.split(".")[1] for name in found} == {"S"}
+    assert found["profiles.S.start"] < found["profiles.S.registered"] < found["profiles.S.served"]
+    assert found["profiles.S.restart.brokers"] <= found["profiles.S.restart.clients"]
+    assert found["profiles.S.death.silent"] > EXPIRY_SECONDS
+    assert 0 < found["profiles.S.pulls.p50"] <= found["profiles.S.pulls.p99"] <= found["profiles.S.pulls.p99.9"]
