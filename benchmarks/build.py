@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-PROGRAMS: Final = ("crowd", "limit", "load")
+PROGRAMS: Final = ("crowd", "limit", "load", "peers/registry")
 SOURCES: Final = Path(__file__).resolve().parent
 BUILT: Final = SOURCES.parent / "build" / "benchmarks"
 # warnings stay warnings here: a newer compiler's must not keep anybody from measuring
@@ -34,8 +34,7 @@ def _is_current(built: Path) -> bool:
     if not built.exists():
         return False
     # which program includes which header is not worth knowing: all of it compiles in a second
-    sources = (path for path in SOURCES.iterdir() if path.suffix in {".c", ".h"})
-    return max(path.stat().st_mtime_ns for path in sources) <= built.stat().st_mtime_ns
+    return max(path.stat().st_mtime_ns for path in SOURCES.rglob("*.[ch]")) <= built.stat().st_mtime_ns
 
 
 def _compile(source: Path, built: Path) -> None:

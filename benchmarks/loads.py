@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from benchmarks.figures import BenchError
@@ -65,16 +66,28 @@ def run(bench: Bench, server: Server, *flags: str, seconds: int | None = None) -
     """
     lasts = bench.effort.seconds if seconds is None else seconds
     command = [str(bench.load_program), "--port", str(server.port), "--seconds", str(lasts), *flags]
+    return run_program(server, command, lasts)
+
+
+def run_program(server: Server, command: Sequence[str], seconds: int, given: bytes = b"") -> Load:
+    """What a load of that many seconds finds, which is given something on standard input; each answer is a good one.
+
+    Raises:
+        BenchError: it failed, or there were other answers.
+    """
+    name = " ".join((Path(command[0]).name, *command[1:]))
     computed = server.cpu_seconds()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=lasts + _PATIENCE_SECONDS)
+        done = subprocess.run(
+            command, input=given, capture_output=True, check=False, timeout=seconds + _PATIENCE_SECONDS
+        )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"load {' '.join(flags)}: not done after {error.timeout:g} s") from error
+        raise BenchError(f"{name}: not done after {error.timeout:g} s") from error
     if done.returncode:
-        raise BenchError(f"load {' '.join(flags)}: {done.stderr.strip()}")
-    load = read_load(done.stdout, server.cpu_seconds() - computed)
+        raise BenchError(f"{name}: {done.stderr.decode(errors='replace').strip()}")
+    load = read_load(done.stdout.decode(), server.cpu_seconds() - computed)
     if load.failed:
-        raise BenchError(f"load {' '.join(flags)}: {load.failed} of {load.answers} answers with another code than 0")
+        raise BenchError(f"{name}: {load.failed} of {load.answers} answers are not good ones")
     return load
 
 

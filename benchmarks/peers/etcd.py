@@ -1,0 +1,231 @@
+"""etcd doing a NameServer's work: a route is a value, a heartbeat keeps a lease alive, a watch tells of a change."""
+
+import base64
+import http.client
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.figures import BenchError
+from benchmarks.heartbeats import BROKERS
+from benchmarks.loads import Load
+from benchmarks.peers.asking import Script, asked, told
+from benchmarks.peers.fetching import go_program
+from benchmarks.peers.starting import Program, answering, data_directory, free_port
+from benchmarks.rounds import Bench
+from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
+from benchmarks.servers import Server
+
+_GO_MOD: Final = Path(__file__).resolve().parent / "etcd" / "go.mod"
+_ROUTE: Final = b"r" * PULLED_BODY_BYTES
+# longer than any run
+_LEASE_SECONDS: Final = 3600
+# operations that etcd takes in one transaction, at most 128
+_AT_ONCE: Final = 100
+_GRANTED_AT_ONCE: Final = 20
+_PATIENCE_SECONDS: Final = 30
+
+# -- HTTP/2 and gRPC, as far as one question a stream needs them ------------------------------------------------------
+
+_DATA, _HEADERS, _SETTINGS, _WINDOW_UPDATE = 0, 1, 4, 8
+_END_STREAM, _END_HEADERS = 1, 4
+# No answer ever waits for a window of ours: a run receives less than 2 GB on a connection.
+_INITIAL_WINDOW_SIZE: Final = 4
+_WINDOW: Final = 2**31 - 1
+_FIRST_WINDOW: Final = 65_535
+# POST and http, which HPACK has numbers for
+_PSEUDO: Final = b"\x83\x86"
+# the four headers behind them once they are in the connection's table: the last one added is number 62
+_REPEATED: Final = _PSEUDO + bytes(0x80 | number for number in (65, 64, 63, 62))
+
+
+def h2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """One frame of HTTP/2."""
+    return len(payload).to_bytes(3) + bytes((kind, flags)) + stream.to_bytes(4) + payload
+
+
+def _headers(path: str) -> bytes:
+    """The first question's; those after it name them by number, as every client's do."""
+    literals = b"".join(
+        # 0x40 and up: keep it in the table; then the number of the name
+        bytes((0x40 | name, len(value))) + value
+        for name, value in ((4, path.encode()), (1, b"127.0.0.1"), (31, b"application/grpc"))
+    )
+    return _PSEUDO + literals + b"\x40\x02te\x08trailers"
+
+
+def _message(payload: bytes) -> bytes:
+    # not compressed
+    return b"\0" + len(payload).to_bytes(4) + payload
+
+
+def _greeting() -> bytes:
+    settings = _INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4)
+    return (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        + h2_frame(_SETTINGS, 0, 0, settings)
+        + h2_frame(_WINDOW_UPDATE, 0, 0, (_WINDOW - _FIRST_WINDOW).to_bytes(4))
+    )
+
+
+def _call(headers: bytes, payload: bytes, stream: int = 1) -> bytes:
+    """A question with one answer."""
+    return h2_frame(_HEADERS, _END_HEADERS, stream, headers) + h2_frame(_DATA, _END_STREAM, stream, _message(payload))
+
+
+def varint(value: int) -> bytes:
+    """A whole number as protobuf writes it."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """A member of a protobuf message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+
+def version() -> str:
+    """Which etcd is built."""
+    found = re.search(
+        r"^require go\.etcd\.io/etcd/server/v3 v(\S+)$", _GO_MOD.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    if found is None:
+        raise BenchError(f"no go.etcd.io/etcd/server/v3 in {_GO_MOD}")
+    return found[1]
+
+
+def program(bench: Bench) -> Path:
+    """The server's.
+
+    Raises:
+        AbsentError: it cannot be had.
+    """
+    return go_program(bench, "etcd", version())
+
+
+@contextmanager
+def etcd(bench: Bench, program: Path) -> "Iterator[Etcd]":
+    """One etcd, a cluster of its own, with an empty directory, until the block ends."""
+    port, peer_port = free_port(), free_port()
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    with data_directory("etcd") as directory:
+        command = [
+            *(str(program), "--data-dir", str(directory / "data"), "--log-level", "error"),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", f"default={peer}"),
+        ]
+        with answering(bench, Program("etcd", command, port, _is_healthy)) as server:
+            yield Etcd(bench, server)
+
+
+def _is_healthy(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_SECONDS)
+    try:
+        connection.request("GET", "/health")
+        return b'"true"' in connection.getresponse().read()
+    except http.client.HTTPException:
+        return False
+    finally:
+        connection.close()
+
+
+class Etcd:
+    """How it is seeded and asked."""
+
+    def __init__(self, bench: Bench, server: Server) -> None:
+        self.server = server
+        self._bench = bench
+        self._is_seeded = False
+
+    def seed(self) -> None:
+        """1,000 routes and, once, as many leases, through its JSON gateway.
+
+        Raises:
+            BenchError: it did not take them.
+        """
+        if self._is_seeded:
+            return
+        self._is_seeded = True
+        for first in range(0, PULLED_TOPICS, _AT_ONCE):
+            numbers = range(first, first + _AT_ONCE)
+            self._gateway(
+                "/v3/kv/txn",
+                {"success": [{"requestPut": {"key": _text(_key(n)), "value": _text(_ROUTE)}} for n in numbers]},
+            )
+        # several at a time, because each waits for the disk
+        with ThreadPoolExecutor(_GRANTED_AT_ONCE) as pool:
+            list(pool.map(self._grant, range(1, BROKERS + 1)))
+        if "TTL" not in self._gateway("/v3/lease/keepalive", {"ID": BROKERS})["result"]:
+            raise BenchError(f"etcd: lease {BROKERS} is not kept alive")
+
+    def pull(self, seconds: int | None = None) -> Load:
+        """Serializable reads: what this server knows, as a NameServer answers, without asking a quorum."""
+        questions = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
+        script = Script(
+            "http2",
+            greeting=_greeting() + _call(_headers("/etcdserverpb.KV/Range"), questions[0]),
+            acks=1,
+            questions=[_call(_REPEATED, question) for question in questions],
+            least_bytes=PULLED_BODY_BYTES,
+        )
+        return asked(self._bench, self.server, script, seconds)
+
+    def beat(self, seconds: int | None = None) -> Load:
+        """Leases kept alive, all of a connection's on one stream."""
+        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
+        questions = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, BROKERS + 1)]
+        return asked(self._bench, self.server, Script("http2", questions, _greeting() + opening), seconds)
+
+    def tell(self) -> Load:
+        """The route itself comes with the news."""
+        watch = field(1, field(1, _key(0)))
+        script = Script(
+            "http2",
+            greeting=_greeting(),
+            # that the watch is there
+            acks=1,
+            questions=[
+                h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
+                + h2_frame(_DATA, 0, 1, _message(watch))
+            ],
+            change=_call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, _ROUTE)),
+            least_bytes=PULLED_BODY_BYTES,
+        )
+        return told(self.server, script)
+
+    def _grant(self, number: int) -> None:
+        self._gateway("/v3/lease/grant", {"ID": number, "TTL": _LEASE_SECONDS})
+
+    def _gateway(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=_PATIENCE_SECONDS)
+        try:
+            connection.request("POST", path, json.dumps(question))
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status != http.HTTPStatus.OK:
+            raise BenchError(f"etcd: {path} answered {answer.status}: {body[:200]!r}")
+        said: dict[str, Any] = json.loads(body)
+        return said
+
+
+def _key(number: int) -> bytes:
+    return b"/topics/TopicTest%d" % number
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode()

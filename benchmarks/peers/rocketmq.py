@@ -1,0 +1,152 @@
+"""NameServers that speak RocketMQ's protocol: ours, Apache's, rocketmq-rust's; how they are seeded and asked."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final, Protocol
+
+from benchmarks import heartbeats, loads
+from benchmarks.loads import Load
+from benchmarks.peers.asking import Script, told
+from benchmarks.rounds import Bench
+from benchmarks.seeding import Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
+from benchmarks.servers import Server, daemon
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.extensions import PullRoutesRequest, read_routes
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.headers import GetRouteInfoRequestHeader
+from namesrv_remoting.serializers import encode_command
+
+_BEATING: Final = [
+    Broker("DefaultCluster", f"broker-{number}", 0, f"127.0.0.1:{number}", counter=1)
+    for number in range(heartbeats.BROKERS)
+]
+_WATCHED: Final = "TopicWatched"
+_WAIT_MS: Final = 30_000
+# longer than any TopicRouteData without the brokers that are watched
+_LEAST_BYTES: Final = 500
+
+
+class Asked(Protocol):
+    """A server that runs, and how it is asked to do a NameServer's work."""
+
+    @property
+    def server(self) -> Server:
+        """The process."""
+        ...
+
+    def seed(self) -> None:
+        """1,000 routes of 1.9 kB, and 1,000 who send heartbeats; again and again, for it may forget those."""
+        ...
+
+    def pull(self, seconds: int | None = None) -> Load:
+        """Routes, asked for on 200 connections."""
+        ...
+
+    def beat(self, seconds: int | None = None) -> Load:
+        """Heartbeats, on 200 connections."""
+        ...
+
+    def tell(self) -> Load | None:
+        """How soon 1,000 watchers know of a change; None where there is no watch, and clients poll."""
+        ...
+
+
+class NameServer:
+    """One that is asked with load.c."""
+
+    def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
+        self.server = server
+        self._bench = bench
+        # of all brokers: as long as it is open they live
+        self._wire = wire
+
+    def seed(self) -> None:
+        """Register everybody, which is unchanged from the second time on."""
+        register(self._wire, pulled_brokers())
+        # refuses answers of another size: it is the same that is compared
+        pulled_body_bytes(self._wire, SerializeType.JSON)
+        register(self._wire, _BEATING)
+
+    def pull(self, seconds: int | None = None) -> Load:
+        """GET_ROUTEINFO_BY_TOPIC, JSON."""
+        return loads.run(self._bench, self.server, seconds=seconds)
+
+    def beat(self, seconds: int | None = None) -> Load:
+        """BROKER_HEARTBEAT of all brokers in turn."""
+        return loads.run(self._bench, self.server, *heartbeats.BEAT, seconds=seconds)
+
+    def tell(self) -> Load | None:
+        """Its clients ask every 30 s."""
+        return None
+
+
+class WatchedNameServer(NameServer):
+    """Ours, whose native clients may leave a question open until there is news."""
+
+    def __init__(self, bench: Bench, server: Server, wire: Wire) -> None:
+        super().__init__(bench, server, wire)
+        # of as many brokers as serve any other topic, so that the answer is as large
+        self._brokers = [
+            replace(
+                broker,
+                name=f"watched-{broker.name}",
+                addr=broker.addr.replace("127.0.0.1", "127.0.0.2"),
+                # a first registration of one topic is refused: it might be a part taken for the whole
+                topics=topics(f"{_WATCHED}%d", 2),
+            )
+            for broker in pulled_brokers()
+        ]
+
+    def tell(self) -> Load:
+        """The first of the topic's brokers registers it with other queues."""
+        register(self._wire, self._brokers)
+        known = read_routes(self._wire.ask_well(_watch(PullRoutesRequest([f"{_WATCHED}0"]))).body)
+        changed = self._brokers[0].changed(read_queue_nums=4)
+        question = PullRoutesRequest([f"{_WATCHED}0"], known.boot_id, known.revision, _WAIT_MS)
+        script = Script("length", [_watch(question)], change=changed.json_frame(), least_bytes=_LEAST_BYTES)
+        return told(self.server, script)
+
+
+def _watch(question: PullRoutesRequest) -> bytes:
+    return encode_command(
+        RemotingCommand(RequestCode.PULL_ROUTES, body=NATIVE.encode(question), serialize_type=SerializeType.MSGPACK)
+    )
+
+
+@contextmanager
+def ours(bench: Bench, *flags: str) -> Iterator[WatchedNameServer]:
+    """Ours, until the block ends."""
+    # the end of a load's connection is not the death of the broker that it spoke for
+    with daemon(bench, *flags, "--no-evict-on-disconnect") as server, Wire(server) as wire:
+        yield WatchedNameServer(bench, answered(server, wire), wire)
+
+
+@contextmanager
+def name_server(bench: Bench, server: Server) -> Iterator[NameServer]:
+    """Somebody else's, until the block ends."""
+    with Wire(server) as wire:
+        yield NameServer(bench, answered(server, wire), wire)
+
+
+def answered(server: Server, wire: Wire) -> Server:
+    """The server when it has answered a question: it said that it listens before."""
+    began = time.monotonic()
+    wire.ask(_ROUTE)
+    return replace(server, listening_after_seconds=server.listening_after_seconds + time.monotonic() - began)
+
+
+def is_answering(port: int) -> bool:
+    """Whether somebody answers such a question there."""
+    with Wire(Server(0, port, 0.0)) as wire:
+        wire.ask(_ROUTE)
+    return True
+
+
+_ROUTE: Final = encode_command(
+    RemotingCommand(
+        RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=GetRouteInfoRequestHeader(topic="TopicTest0").to_ext()
+    )
+)
