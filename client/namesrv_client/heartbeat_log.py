@@ -11,7 +11,7 @@ from namesrv_client.routes.cache import SyncPoint
 from namesrv_client.routes.route import RouteChange
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Item, LineLog, encoded
+from namesrv_runtime.line_log import Encoder, Item, LineLog, encoded
 
 logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 
@@ -22,7 +22,7 @@ MAX_BYTES: Final = 256 * 1024 * 1024
 CLOSE_SECONDS: Final = 2.0
 
 
-class ClientLines:
+class ClientLines(Encoder):
     """Makes the lines of one client."""
 
     def __init__(self, boot_id: str) -> None:

@@ -25,8 +25,8 @@ CLOSED_SUFFIX: Final = ".jsonl.gz"
 COMPACTED_SUFFIX: Final = ".parquet"
 # 64 MiB are a few seconds of compression, and the size of a Spark task; JSON lines become a tenth of it.
 DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-# The lines of one log are much alike: more than this takes time and gains little.
-_GZIP_LEVEL: Final = 4
+# The lines of one log are much alike: level 4 takes up to twice the time, and saves 3 to 10%.
+_GZIP_LEVEL: Final = 3
 _SECONDS_PER_HOUR: Final = 3600
 _SECONDS_PER_DAY: Final = 86_400
 # by which a wall clock may be corrected between two files
@@ -188,6 +188,12 @@ class LineFiles:
 def hour_of(wall: float) -> int:
     """Which hour since 1970 a moment is in."""
     return int(wall // _SECONDS_PER_HOUR)
+
+
+def moments_of_hour(wall: float) -> tuple[float, float]:
+    """When the hour of a moment begins, and the next one."""
+    begin = hour_of(wall) * _SECONDS_PER_HOUR
+    return begin, begin + _SECONDS_PER_HOUR
 
 
 def compress(path: Path) -> Path:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Item, LineLog
+from namesrv_runtime.line_log import Encoder, Item, LineLog
 from tests.support.fake_clock import GUARD_SECONDS, until
 
 WALL = 1_772_351_990.0
 FOLDER = "dt=2026-03-01/hour=07"
 
 
-class Numbers:
+class Numbers(Encoder):
     """Lines that show in which order they were made; it waits while the test holds the gate."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from namesrv_console.access.users import User
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Item, LineLog, encoded
+from namesrv_runtime.line_log import Encoder, Item, LineLog, encoded
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _SHOWN_CHARACTERS: Final = 1_000
 
 
 @dataclass(slots=True)
-class _Lines:
+class _Lines(Encoder):
     """Makes the lines of one run; the same fields as in a NameServer's trail."""
 
     run_id: str

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, RouteChanged, WriteWiped
 from namesrv.routeinfo.tables import QueueRow, difference
 from namesrv_remoting.access import AccessFile, Account
-from namesrv_runtime.line_log import Item, encoded
+from namesrv_runtime.line_log import Encoder, Item, encoded
 
 # of a line: topics, and queues of a topic
 _NAMED_TOPICS: Final = 20
@@ -72,7 +72,7 @@ class SettingChanged(NamedTuple):
 
 
 @dataclass(slots=True)
-class AuditLines:
+class AuditLines(Encoder):
     """Makes the lines of one boot."""
 
     nameserver: str

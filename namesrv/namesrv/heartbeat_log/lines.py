@@ -6,7 +6,10 @@ the lines too: what the loop hands over are things that happened, in the order i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -21,8 +24,12 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.tables import QueueRow, Rerouted, alike, difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_runtime.line_log import Item
+from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
+
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+# Added to a number and taken off again it leaves an integer: floats of its size have no other.
+_ROUNDING: Final = 1.5 * 2.0**52
 
 
 class Told(NamedTuple):
@@ -30,14 +37,6 @@ class Told(NamedTuple):
 
     event: bytes
     fields: Mapping[str, Any]
-
-
-class Served(NamedTuple):
-    """A client got the route of a topic as of this revision for the first time."""
-
-    client: str
-    topic: str
-    revision: int
 
 
 class RegisteredWith(NamedTuple):
@@ -61,10 +60,34 @@ class _Beating:
     # which registration `middle` is made of
     generation: int
     topics: int
-    # of a heartbeat's line, from the server's name to the last field's
-    middle: bytes
+    # of a heartbeat's line: the server's name, and all that follows but the silence
+    told: Raw
     # of the last beat's line
     seq: int = 0
+
+
+class _BeatLine(msgspec.Struct, gc=False):
+    """A heartbeat, as it is written; `nameserver` stands for all the fields that stay the same, too."""
+
+    v: int
+    seq: int
+    ts_ms: int
+    mono_ms: float
+    nameserver: Raw
+    silent_ms: float
+
+
+class _ServedLine(msgspec.Struct, gc=False):
+    """A client got the route of a topic as of a revision for the first time; likewise."""
+
+    v: int
+    seq: int
+    ts_ms: int
+    mono_ms: float
+    nameserver: Raw
+    client: str | Raw
+    topics: tuple[str | Raw]
+    revisions: tuple[int]
 
 
 class RoutesPublished(NamedTuple):
@@ -78,8 +101,12 @@ class RoutesPublished(NamedTuple):
 
 
 @dataclass
-class HeartbeatLines:
-    """Makes the lines of one boot."""
+class HeartbeatLines(Encoder):
+    """Makes the lines of one boot.
+
+    A heartbeat is a light item: its moments, the broker's key, its entry, and the seconds since it was heard before.
+    So is the first answer with a route: its moments, the connection's name, the topic and the revision.
+    """
 
     nameserver: str
     boot_id: str
@@ -90,20 +117,57 @@ class HeartbeatLines:
     # milliseconds by which the process was late, in all
     _late_ms: float = 0.0
     _beating: dict[BrokerAddrInfo, _Beating] = field(default_factory=dict)
+    # the same by the number of their registration, which is found sooner than a key of two texts
+    _beating_by_generation: dict[int, _Beating] = field(default_factory=dict)
     # topics whose route is known to whoever has read this file so far; never one that has none
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._who = b'"nameserver":%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
+        # between the moments and the event
+        self._who = b'%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
+        self._served = Raw(self._who + b'"served"')
 
-    def line(self, item: Item) -> bytes:
+    def line(self, item: Item | Light) -> bytes:
         """The line of an item, with its end."""
+        return self.lines((item,))
+
+    def lines(self, items: Sequence[Item | Light]) -> bytes:
+        """Their lines."""
+        made: list[_BeatLine | _ServedLine | Raw] = []
+        add, find, seq = made.append, self._beating_by_generation.get, self.seq
+        for item in items:
+            if type(item) is Item:
+                self.seq = seq
+                add(Raw(self._line_of(item)))
+                seq = self.seq
+                continue
+            wall, monotonic, who, what, number = item
+            seq += 1
+            # whole milliseconds, and whole microseconds in milliseconds
+            ts_ms, mono_ms = int(wall * 1000 + 0.5), (monotonic * 1e6 + _ROUNDING - _ROUNDING) / 1000
+            if type(who) is str:
+                add(_ServedLine(2, seq, ts_ms, mono_ms, self._served, who, (what,), (number,)))
+                continue
+            beating = find(what.generation) or self._learn(who, what)
+            beating.seq = seq
+            add(_BeatLine(2, seq, ts_ms, mono_ms, beating.told, (number * 1e6 + _ROUNDING - _ROUNDING) / 1000))
+        self.seq = seq
+        return _in_ascii(made)
+
+    def opened(self, item: Item) -> bytes:
+        """The first line of every file but the first one; the file can be read without those before it."""
+        self._told.clear()
+        fields = _inner({**self.shape, "late_ms": round(self._late_ms, 3)})
+        return self._line(item, b"opened", fields) + b"\n"
+
+    def dropped(self, count: int, item: Item) -> bytes:
+        """The line that says how many are missing; their numbers are missing, too."""
+        self.seq += count
+        self._told.clear()
+        return self._line(item, b"dropped", b'"count":%d' % count) + b"\n"
+
+    def _line_of(self, item: Item) -> bytes:
         what = item.what
-        if type(what) is tuple:
-            return self._touched(item)
-        if type(what) is Served:
-            one = {"client": what.client, "topics": (what.topic,), "revisions": (what.revision,)}
-            return self._line(item, b"served", _inner(one))
         if isinstance(what, RoutesPublished):
             return self._routes(item, what)
         event, fields = self._members(what)
@@ -112,20 +176,9 @@ class HeartbeatLines:
             self._learn(what.effect.key, what.effect.live, what.topics).seq = self.seq
         return line
 
-    def opened(self, item: Item) -> bytes:
-        """The first line of every file but the first one; the file can be read without those before it."""
-        self._told.clear()
-        return self._line(item, b"opened", _inner({**self.shape, "late_ms": round(self._late_ms, 3)}))
-
-    def dropped(self, count: int, item: Item) -> bytes:
-        """The line that says how many are missing; their numbers are missing, too."""
-        self.seq += count
-        self._told.clear()
-        return self._line(item, b"dropped", b'"count":%d' % count)
-
     def _line(self, item: Item, event: bytes, fields: bytes) -> bytes:
         self.seq += 1
-        return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b"%b",%b}\n' % (
+        return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,"nameserver":%b"%b",%b}' % (
             self.seq,
             round(item.wall * 1000),
             item.monotonic * 1000,
@@ -145,7 +198,7 @@ class HeartbeatLines:
                 return b"unregister", {**self._broker(what), "kind": "unregister"}
             case Evicted():
                 fields = {"reason": what.reason, "silent_ms": _ms(what.silent_seconds)}
-                broker, beating = self._broker(what), self._beating.pop(what.key, None)
+                broker, beating = self._broker(what), self._forget(what.key)
                 last_seq = None if beating is None else beating.seq
                 return b"evict", {**broker, **fields, "last_seq": last_seq, "scan": what.scan}
             case Fenced():
@@ -167,26 +220,19 @@ class HeartbeatLines:
             topics = 0 if beating is None else beating.topics
         return _identity(effect.key, effect.live, topics)
 
-    def _touched(self, item: Item) -> bytes:
-        # of a heartbeat: who, its entry, and the seconds since it was heard before
-        wall, monotonic, (key, live, silent_seconds), _ = item
-        beating = self._beating.get(key)
-        if beating is None or beating.generation != live.generation:
-            beating = self._learn(key, live, 0 if beating is None else beating.topics)
-        # as `_line` does, with all in it that stays the same
-        self.seq = beating.seq = seq = self.seq + 1
-        return b'{"v":2,"seq":%d,"ts_ms":%d,"mono_ms":%.3f,%b%.3f}\n' % (
-            seq,
-            wall * 1000 + 0.5,
-            monotonic * 1000,
-            beating.middle,
-            silent_seconds * 1000,
-        )
-
-    def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int) -> _Beating:
+    def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int | None = None) -> _Beating:
+        before = self._forget(key)
+        if topics is None:
+            topics = 0 if before is None else before.topics
         fields = _inner({**_identity(key, live, topics), "kind": "touch"})
-        middle = b'%b"heartbeat",%b,"silent_ms":' % (self._who, fields)
-        beating = self._beating[key] = _Beating(live.generation, topics, middle)
+        beating = _Beating(live.generation, topics, Raw(b'%b"heartbeat",%b' % (self._who, fields)))
+        self._beating[key] = self._beating_by_generation[live.generation] = beating
+        return beating
+
+    def _forget(self, key: BrokerAddrInfo) -> _Beating | None:
+        beating = self._beating.pop(key, None)
+        if beating is not None:
+            del self._beating_by_generation[beating.generation]
         return beating
 
     def _routes(self, item: Item, published: RoutesPublished) -> bytes:
@@ -207,6 +253,19 @@ class HeartbeatLines:
                 told.update(members)
         changes = [b'{"topics":%b%b}' % (_json(topics), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
+
+
+def _in_ascii(made: Sequence[_BeatLine | _ServedLine | Raw]) -> bytes:
+    try:
+        spelt = _encode_lines(made)
+        if spelt.isascii() and b"\x7f" not in spelt:
+            return spelt
+    except UnicodeEncodeError:  # half of a surrogate pair
+        pass
+    for line in made:
+        if type(line) is _ServedLine:
+            line.client, line.topics = Raw(_json(line.client)), (Raw(_json(line.topics[0])),)
+    return _encode_lines(made)
 
 
 def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:

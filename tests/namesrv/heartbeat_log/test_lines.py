@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.heartbeat_log.lines import HeartbeatLines, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered
 from namesrv.routeinfo.tables import Rerouted
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
@@ -119,9 +121,30 @@ def test_topics_with_the_same_difference_stand_together() -> None:
 
 @pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
 def test_names_act_on_nobody(name: str) -> None:
-    """Whatever a peer calls itself: the line is printable ASCII, and says the same."""
-    line = new_lines().line(at(Told(b"client_gone", {"client": name})))
+    """Whatever a peer calls itself: the lines are printable ASCII, and say the same."""
+    served = (1_772_351_990.0, 0.0, name, name, 7)
+    lines = new_lines().lines((at(Told(b"client_gone", {"client": name})), served, served)).splitlines(keepends=True)
 
-    assert line.endswith(b"}\n")
-    assert line[:-1].decode("ascii").isprintable()
-    assert name == json.loads(line)["client"]
+    assert all(line.endswith(b"}\n") and line[:-1].decode("ascii").isprintable() for line in lines)
+    gone, first, second = map(json.loads, lines)
+    assert gone["client"] == name
+    assert ["served", name, [name], [7]] == [first[key] for key in ("event", "client", "topics", "revisions")]
+    assert {**first, "seq": 3} == second
+
+
+def test_heartbeats_are_numbered_among_other_lines() -> None:
+    """Each names its broker as of its registration; moments have three decimals, however long the machine runs."""
+    key = BrokerAddrInfo("cluster-1", "10.0.0.1:10911")
+    live = BrokerLiveInfo("broker-a", 0, 0.0, 120.0, None, 1, None, generation=1)
+    again = msgspec.structs.replace(live, generation=2, broker_id=1)
+    wall, monotonic = 1_772_351_990.0004, 9_999_999.1234567
+    beats = [(wall, monotonic, key, each, 1 / 3) for each in (live, live, again)]
+    registered = at(RegisteredWith(Registered(key, again, "full", topics=5, is_new=False, silent_seconds=0.0), 5))
+    evicted = at(Evicted(key, again, "disconnected", 0.0))
+    lines = [json.loads(line) for line in new_lines().lines((*beats, registered, beats[2], evicted)).splitlines()]
+
+    assert [1, 2, 3, 4, 5, 6] == [line["seq"] for line in lines]
+    assert [(0, 0), (0, 0), (1, 0), (1, 5), (1, 5), (1, 5)] == [(line["broker_id"], line["topics"]) for line in lines]
+    moments = {tuple(line[name] for name in ("ts_ms", "mono_ms", "silent_ms")) for line in (*lines[:3], lines[4])}
+    assert {(1_772_351_990_000, 9_999_999_123.457, 333.333)} == moments
+    assert lines[5]["last_seq"] == 5
