@@ -29,13 +29,16 @@ def read_project() -> dict[str, Any]:
 
 def wheels(pyproject: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The wheels by name, each as the pyproject.toml that would build it alone."""
-    return {name: _wheel(pyproject["project"], name, of) for name, of in pyproject["tool"]["namesrv"]["wheels"].items()}
+    parts = pyproject["tool"]["namesrv"]["wheels"]
+    shipped = [package for of in parts.values() for package in of["packages"]]
+    return {name: _wheel(pyproject["project"], name, of, shipped) for name, of in parts.items()}
 
 
-def build_wheels(to: Path) -> Iterator[Path]:
-    """Build every wheel into a directory."""
-    for config in wheels(read_project()).values():
-        yield from map(Path, WheelBuilder(str(ROOT), config=config).build(directory=str(to)))
+def build_wheels(to: Path, only: Sequence[str] = ()) -> Iterator[Path]:
+    """Build every wheel into a directory, or only some and those of ours that they need."""
+    configs = wheels(read_project())
+    for name in dict.fromkeys(part for one in only or configs for part in needed_wheels(one, configs)):
+        yield from map(Path, WheelBuilder(str(ROOT), config=configs[name]).build(directory=str(to)))
 
 
 def build_sources(to: Path) -> Path:
@@ -80,11 +83,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Build everything, and say what was built."""
     options = argparse.ArgumentParser(prog="python -m tools.dist", description=__doc__)
     options.add_argument("directory", type=Path, help="where to; what stands there under other names is left alone")
-    to: Path = options.parse_args(argv).directory.resolve()
+    options.add_argument("wheel", nargs="*", help="build only these wheels, and those of ours that they need")
+    given = options.parse_args(argv)
+    to: Path = given.directory.resolve()
     # hatchling takes it from there
     os.environ["SOURCE_DATE_EPOCH"] = str(source_date_epoch())
-    built_wheels = list(build_wheels(to))
-    for built in (build_sources(to), *built_wheels, *write_requirements(built_wheels, to)):
+    built_wheels = list(build_wheels(to, given.wheel))
+    others = [] if given.wheel else [build_sources(to), *write_requirements(built_wheels, to)]
+    for built in (*built_wheels, *others):
         print(f"{built.stat().st_size:>9,} {built.name}")  # noqa: T201 - what it is called for
 
 
@@ -100,7 +106,7 @@ def source_date_epoch() -> int:
     return int(done.stdout)
 
 
-def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any]) -> dict[str, Any]:
+def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any], shipped: Sequence[str]) -> dict[str, Any]:
     extras: Mapping[str, list[str]] = project["optional-dependencies"]
 
     ours = [f"{wheel}=={project['version']}" for wheel in of.get("needs", ())]
@@ -114,7 +120,7 @@ def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any]) -> dict
     files = {
         "only-include": of["packages"],
         "sources": sorted({package.split("/")[0] for package in of["packages"]}),
-        "exclude": of.get("without", []),
+        "exclude": [path for path in shipped if any(path.startswith(f"{own}/") for own in of["packages"])],
     }
     return {
         "project": {
