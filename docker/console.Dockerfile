@@ -11,9 +11,9 @@ COPY locks/run.txt locks/
 RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/run.txt --wheel-dir /wheels
 COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
-    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /build/bin/python -m tools.dist /wheels namesrv-console \
     && python3 -m venv --without-pip /opt/namesrv \
-    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[console]'
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels namesrv-console
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0

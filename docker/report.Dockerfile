@@ -11,9 +11,9 @@ COPY locks/report.txt locks/
 RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/report.txt --wheel-dir /wheels
 COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
-    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /build/bin/python -m tools.dist /wheels namesrv-report \
     && python3 -m venv --without-pip /opt/namesrv \
-    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[report]'
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels namesrv-report
 
 FROM ${BASE_IMAGE}
 ARG VERSION=0.1.0

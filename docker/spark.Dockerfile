@@ -12,9 +12,9 @@ RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement
 COPY . .
 # the link is for SPARK_HOME, which must not depend on Python's version
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
-    && /build/bin/python -m pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /build/bin/python -m tools.dist /wheels namesrv-report \
     && python3 -m venv --without-pip /opt/namesrv \
-    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv[spark]' \
+    && /build/bin/python -m pip --python /opt/namesrv/bin/python install --no-index --find-links /wheels 'namesrv-report[spark]' \
     && ln -s "$(/opt/namesrv/bin/python -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')" /opt/namesrv/spark
 
 FROM ${BASE_IMAGE}
