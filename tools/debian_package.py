@@ -24,7 +24,7 @@ from typing import Final, get_origin
 
 from namesrv import version
 from namesrv.settings.catalog import SETTINGS, Setting
-from tools import man_pages
+from tools import dist, man_pages
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _DEBIAN: Final = _ROOT / "deploy/debian"
@@ -51,28 +51,27 @@ class Package:
 
     name: str
     lock: str
-    extras: str
-    # as pyproject.toml has them
-    commands: Mapping[str, str]
+    # as pyproject.toml has them, with their commands
+    wheels: Sequence[str]
     units: Sequence[str]
+
+    def commands(self) -> dict[str, str]:
+        """Where each command is, as module:function."""
+        configs = dist.wheels(dist.read_project())
+        return {name: at for wheel in self.wheels for name, at in configs[wheel]["project"]["scripts"].items()}
 
 
 PACKAGES: Final = (
     Package(
         "namesrv",
         lock="run",
-        extras="server,ctl,console",
-        commands={
-            name: f"namesrv_runtime.program:{name.replace('-', '_')}"
-            for name in ("namesrv", "namesrv-broker-agent", "namesrv-console", "namesrvctl")
-        },
-        units=("namesrv.service", "namesrv-broker-agent.service"),
+        wheels=("namesrv", "namesrv-agent", "namesrv-ctl", "namesrv-console"),
+        units=("namesrv.service", "namesrv-broker-agent.service", "namesrv-console.service"),
     ),
     Package(
         "namesrv-staleness",
         lock="report",
-        extras="report",
-        commands={"namesrv-staleness": "namesrv_spark_jobs.command.cli:main"},
+        wheels=("namesrv-report",),
         units=("namesrv-staleness.service", "namesrv-staleness.timer"),
     ),
 )
@@ -119,13 +118,14 @@ def _fill_environment(tree: Path) -> None:
     _write(tree / "usr/lib/sysusers.d/namesrv.conf", (_UNITS / "namesrv.sysusers").read_text())
     _write(tree / "usr/lib/tmpfiles.d/namesrv.conf", (_UNITS / "namesrv.tmpfiles").read_text())
     _write(tree / "etc/namesrv/namesrv.toml", settings_file())
+    _write(tree / "etc/namesrv/console.env", (_UNITS / "console.env").read_text())
     documents = tree / "usr/share/doc/namesrv"
     _write_gz(documents / "CHANGELOG.md.gz", (_ROOT / "CHANGELOG.md").read_bytes())
     _write(documents / "examples/agent.toml", (_UNITS / "agent.toml").read_text())
 
 
 def _fill(package: Package, tree: Path) -> None:
-    for command, place in package.commands.items():
+    for command, place in package.commands().items():
         module, _, function = place.partition(":")
         lines = (f"#!/{_HOME}/bin/python3 -I", "import sys", "", f"from {module} import {function}", "")
         _write(tree / _HOME / "bin" / command, "\n".join([*lines, f"sys.exit({function}())", ""]))
@@ -143,17 +143,16 @@ def _fill(package: Package, tree: Path) -> None:
 
 
 def install(package: Package, site: Path, wheels: Path, machine: str) -> None:
-    """Install this tree and what a package needs, as its lock says, into a directory that may be elsewhere later."""
+    """Install wheels of this tree and what they need, as the lock says, into a directory that may move later."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 16, -1)]
     chosen = [word for name in (*platforms, f"manylinux2014_{machine}") for word in ("--platform", name)]
     chosen += ["--python-version", "3.11", "--only-binary", ":all:"]
     lock = ("--require-hashes", "--requirement", str(_ROOT / f"locks/{package.lock}.txt"))
     _run(*pip, "download", *chosen, "--no-deps", *lock, "--dest", str(wheels))
-    _run(*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(_ROOT))
-    ours = f"namesrv[{package.extras}]=={version()}"
+    ours = [f"{path.name.split('-')[0]}=={version()}" for path in dist.build_wheels(wheels, package.wheels)]
     found = ("--no-index", "--find-links", str(wheels))
-    _run(*pip, "install", *chosen, *found, "--no-compile", "--target", str(site), ours, environ={"PIP_FIND_LINKS": ""})
+    _run(*pip, "install", *chosen, *found, "--no-compile", "--target", str(site), *ours, environ={"PIP_FIND_LINKS": ""})
     # commands whose first lines name this machine's Python
     shutil.rmtree(site / "bin")
 

@@ -48,7 +48,16 @@ PAGES: Final = {
         "namesrv(8)",
         files=(("/etc/namesrv/agent.toml", "the broker of namesrv-broker-agent.service, and its topics"),),
     ),
-    "namesrv-console": Page(8, "web console of NameServers", "namesrv(8), namesrvctl(1)", commands=("passwd",)),
+    "namesrv-console": Page(
+        8,
+        "web console of NameServers",
+        "namesrv(8), namesrvctl(1)",
+        commands=("passwd",),
+        files=(
+            ("/etc/namesrv/console.env", "servers and options of namesrv-console.service"),
+            ("/var/lib/namesrv-console/audit", "who signed in there and changed what"),
+        ),
+    ),
     "namesrv-staleness": Page(1, "report how long stale routes lasted", "namesrv(8)", commands=("compare", "compact")),
     "namesrvctl": Page(
         1,

@@ -109,7 +109,9 @@ installs() {
     dpkg_ --install "/deb/$(basename "$package")"
     inside systemctl --quiet is-enabled namesrv.service || fail "the server is not enabled"
     inside systemctl --quiet is-active namesrv.service || fail "the server does not run"
-    [ "$(inside systemctl is-enabled namesrv-broker-agent.service)" = disabled ] || fail "the agent is not switched off"
+    for unit in namesrv-broker-agent.service namesrv-console.service; do
+        [ "$(inside systemctl is-enabled $unit)" = disabled ] || fail "$unit is not switched off"
+    done
     user=$(inside stat --format %U "/proc/$(pid)")
     [ "$user" = namesrv ] || fail "the server runs as $user"
     inside namesrvctl status >/dev/null || fail "the server is not ready"
@@ -128,6 +130,28 @@ serves() {
     echo "the route of the agent's broker is served"
 }
 
+page() { # path
+    inside /usr/lib/namesrv/bin/python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen(f"http://127.0.0.1:9878/{sys.argv[1]}").read().decode())' "$1"
+}
+
+shows() { # path, text
+    page "$1" | grep -q "$2"
+}
+
+# As the unit has it, with the past of the server beside it, which its own process reads, and a report drawn of that.
+consoles() {
+    sed -i 's|^CONSOLE_OPTIONS=.*|CONSOLE_OPTIONS=--logs /var/lib/namesrv/heartbeats --audit /var/lib/namesrv|' "$top/etc/namesrv/console.env"
+    inside systemctl enable --now namesrv-console.service 2>/dev/null || fail "the console does not start"
+    until_ok "the broker on the console's page" shows brokers broker-a
+    until_ok "the broker on the page of the past" shows timeline broker-a
+    until_ok "a report of the past" shows "what-if/report.html?wait=1" "<svg"
+    inside systemctl stop namesrv-console.service
+    [ "$(inside systemctl show --property Result --value namesrv-console.service)" = success ] || fail "the console did not end well"
+    inside systemctl start namesrv-console.service
+    echo "the console shows the broker, also in the past"
+}
+
 # Before the upgrade: the two packages of a version belong together.
 reports() {
     dpkg_ --install "/deb/$(basename "$report")"
@@ -135,6 +159,7 @@ reports() {
     inside namesrv-staleness /var/lib/namesrv/heartbeats --out /srv/report --engine embedded --quiet ||
         fail "the report cannot be made"
     [ -s "$top/srv/report/summary.json" ] || fail "the report is empty: $(ls "$top/srv/report")"
+    consoles
     dpkg_ --purge namesrv-staleness
     left=$(cd "$top" && find etc usr var/lib -path '*namesrv-staleness*' -o -path '*duckdb*')
     [ -z "$left" ] || fail "left behind by purge: $left"
@@ -170,7 +195,7 @@ upgrades() {
 
 leaves() {
     dpkg_ --remove namesrv
-    for unit in namesrv.service namesrv-broker-agent.service; do
+    for unit in namesrv.service namesrv-broker-agent.service namesrv-console.service; do
         ! inside systemctl --quiet is-active "$unit" || fail "$unit still runs"
     done
     for kept in etc/namesrv/namesrv.toml var/lib/namesrv; do
@@ -180,7 +205,7 @@ leaves() {
     dpkg_ --force-confdef --install "/deb/$(basename "$package")"
     inside systemctl --quiet is-active namesrv.service || fail "the server does not run after it was installed again"
     dpkg_ --purge namesrv
-    left=$(cd "$top" && find etc usr var/lib -path '*namesrv*' ! -path etc/namesrv)
+    left=$(cd "$top" && find etc usr var/lib var/cache -path '*namesrv*' ! -path etc/namesrv)
     [ "$left" = etc/namesrv/agent.toml ] || fail "left behind by purge: $left"
     inside id namesrv >/dev/null || fail "purge removed the user"
     echo "removed: stopped, settings and data kept; purged: nothing left but what the administrator wrote, and the user"

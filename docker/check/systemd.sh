@@ -12,7 +12,7 @@ cp "$units/namesrv.sysusers" "$top/usr/lib/sysusers.d/namesrv.conf"
 cp "$units/namesrv.tmpfiles" "$top/usr/lib/tmpfiles.d/namesrv.conf"
 # targets that the units refer to, as systemd itself ships them
 cp -r /usr/lib/systemd/system "$top/usr/lib/systemd/"
-for program in opt/namesrv/bin/namesrv opt/namesrv/bin/namesrv-broker-agent opt/namesrv/bin/namesrv-staleness bin/kill; do
+for program in opt/namesrv/bin/namesrv opt/namesrv/bin/namesrv-broker-agent opt/namesrv/bin/namesrv-console opt/namesrv/bin/namesrv-staleness bin/kill; do
     printf '#!/bin/sh\n' >"$top/$program"
     chmod 755 "$top/$program"
 done
@@ -44,6 +44,7 @@ is_closed() { # unit, most exposure in tenths
 
 is_closed namesrv.service 15
 is_closed namesrv-broker-agent.service 15
+is_closed namesrv-console.service 20
 is_closed namesrv-staleness.service 20
 
 timeout 60 systemd-sysusers --root="$top" "$top/usr/lib/sysusers.d/namesrv.conf" >"$work/sysusers.log" 2>&1 || {

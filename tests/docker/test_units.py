@@ -14,6 +14,7 @@ SERVICES = sorted(UNITS.glob("*.service"))
 MODULES = {
     "namesrv": "namesrv",
     "namesrv-broker-agent": "namesrv_broker_agent",
+    "namesrv-console": "namesrv_console",
     "namesrv-staleness": "namesrv_spark_jobs",
 }
 
@@ -52,8 +53,8 @@ def test_a_unit_has_no_rights(path: Path) -> None:
         service["ProtectSystem"],
     )
     assert service["User"] == "namesrv"
-    # Java writes machine code while it runs
-    assert ("MemoryDenyWriteExecute" in service) == (path.stem != "namesrv-staleness")
+    # Java and what draws charts write machine code while they run
+    assert ("MemoryDenyWriteExecute" in service) == (path.stem in {"namesrv", "namesrv-broker-agent"})
 
 
 def test_the_daemon_tells_systemd_and_is_told() -> None:
@@ -79,6 +80,15 @@ def test_the_examples_are_accepted() -> None:
     daemon = run("-m", "namesrv", "--check-config", **settings)
     agent = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
     assert [(0, "")] * 2 == [(done.returncode, done.stderr) for done in (daemon, agent)]
+
+
+def test_the_console_has_what_it_reads_set() -> None:
+    """Nothing is asked of systemd that neither the unit nor its file sets; both agree."""
+    service = unit(UNITS / "namesrv-console.service")["Service"]
+    settings = environment(UNITS / "console.env")
+
+    assert {"NAMESRV_ADDR": "127.0.0.1:9876", "CONSOLE_OPTIONS": ""} == settings
+    assert "$CONSOLE_OPTIONS" in shlex.split(service["ExecStart"])
 
 
 def test_the_report_reads_what_the_daemon_writes() -> None:

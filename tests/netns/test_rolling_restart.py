@@ -70,7 +70,7 @@ def test_upgrade_stops_at_a_version_that_does_not_take_the_settings(deploy: Depl
     for server in SERVERS:
         assert "namesrv-1" == (deployment.directory(server) / "namesrv").readlink().name
     assert (
-        "install -r /srv/namesrv-0.2.0/namesrv.txt\n"
+        "install -r /srv/namesrv-0.2.0/namesrv.txt -r /srv/namesrv-0.2.0/namesrv-ctl.txt\n"
         == (deployment.directory("ns1") / "namesrv-0.2.0" / "bin" / "pip.said").read_text()
     )
 
