@@ -7,6 +7,7 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -37,9 +38,7 @@ _QUESTION: Final = encode_command(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_T
 def measure(bench: Bench) -> list[Figure]:
     """One restart after the other, once: it takes half a minute."""
     bench.progress(f"{CLIENTS} clients on {SERVERS} servers that are restarted")
-    with tempfile.TemporaryDirectory(prefix="namesrv-rolling-") as root, _Fleet(bench, root) as fleet:
-        seen = loops.run(lambda: _measured(fleet))
-    return figures(seen)
+    return figures(restarted(bench))
 
 
 @dataclass(slots=True)
@@ -54,6 +53,15 @@ class Seen:
     incomplete: int = 0
     # second -> clients that connected in it
     connected: Counter[int] = field(default_factory=Counter)
+
+
+def restarted(bench: Bench, before: Mapping[str, str] | None = None, after: Mapping[str, str] | None = None) -> Seen:
+    """What clients see while servers that were started in the one environment are restarted in the other."""
+    with (
+        tempfile.TemporaryDirectory(prefix="namesrv-rolling-") as root,
+        _Fleet(bench, root, before or {}, after or {}) as fleet,
+    ):
+        return loops.run(lambda: _measured(fleet))
 
 
 def figures(seen: Seen) -> list[Figure]:
@@ -83,8 +91,10 @@ def figures(seen: Seen) -> list[Figure]:
 class _Fleet:
     """Servers that can be restarted, each with its port and data."""
 
-    def __init__(self, bench: Bench, root: str) -> None:
+    def __init__(self, bench: Bench, root: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         self._bench = bench
+        self._before = before
+        self._after = after
         self._root = root
         self._stacks: list[ExitStack] = []
         self.servers: list[Server] = []
@@ -92,21 +102,21 @@ class _Fleet:
     def __enter__(self) -> Self:
         for number in range(SERVERS):
             self._stacks.append(ExitStack())
-            self.servers.append(self._start(number, 0))
+            self.servers.append(self._start(number, 0, self._before))
         return self
 
     def __exit__(self, *_: object) -> None:
         for stack in self._stacks:
             stack.close()
 
-    def _start(self, number: int, port: int) -> Server:
+    def _start(self, number: int, port: int, environ: Mapping[str, str]) -> Server:
         place = ("--listen-port", str(port), "--data-dir", f"{self._root}/{number}")
-        return self._stacks[number].enter_context(daemon(self._bench, *_FLAGS, *place))
+        return self._stacks[number].enter_context(daemon(self._bench, *_FLAGS, *place, environ=environ))
 
     def restart(self, number: int) -> None:
         """Stop a server as a service manager does, and start it on its port again."""
         self._stacks[number].close()
-        self.servers[number] = self._start(number, self.servers[number].port)
+        self.servers[number] = self._start(number, self.servers[number].port, self._after)
 
 
 class _Client:

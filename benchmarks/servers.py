@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,12 +81,16 @@ def resident_bytes(status: str) -> int:
 
 
 @contextmanager
-def daemon(bench: Bench, *flags: str, shares: Sequence[str] = WITHOUT_SHARES) -> Iterator[Server]:
+def daemon(
+    bench: Bench, *flags: str, shares: Sequence[str] = WITHOUT_SHARES, environ: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """A NameServer with a fresh data directory, until the block ends."""
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as data_dir:
         command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, *shares, "--data-dir", data_dir, *flags]
         started = time.monotonic()
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(), cwd=data_dir)
+        process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**environment(), **(environ or {})}, cwd=data_dir
+        )
         with watched(bench, "namesrv", process, daemon_port, started) as server:
             yield server
 

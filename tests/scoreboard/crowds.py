@@ -1,0 +1,153 @@
+"""Many brokers that die at once, and one that dies again and again."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from benchmarks.figures import BenchError, Figure, Target
+from benchmarks.repeating import Repeating
+from benchmarks.rounds import QUICK, Bench, Cores
+from benchmarks.seeding import Broker, Wire, topics
+from benchmarks.servers import Server, daemon
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.headers import GetRouteInfoRequestHeader
+from namesrv_remoting.serializers import encode_command
+from tests.scoreboard.row import none_of
+
+_TOPICS: Final = 2
+_PATIENCE_SECONDS: Final = 120.0
+_MOST_EVENTS: Final = 1_000
+# All are registered within one pause between two scans, and expire before the next.
+_SCAN_SECONDS: Final = 30.0
+_EXPIRY_SECONDS: Final = 3.0
+_FLAGS: Final = (
+    *("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(_SCAN_SECONDS)),
+    *("--wait-for-service-seconds", "0"),
+)
+_HOLD: Final = ("--mass-silence-hold-seconds", "3600")
+_BENCH: Final = Bench(QUICK, Cores(None, None), Path(), Path())
+
+
+def _frame(code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"") -> bytes:
+    return encode_command(RemotingCommand(code, ext_fields=ext_fields, body=body, serialize_type=SerializeType.MSGPACK))
+
+
+def _asked(wire: Wire, code: RequestCode, **members: object) -> Any:
+    return msgspec.msgpack.decode(wire.ask_well(_frame(code, None, NATIVE.encode(members))).body)
+
+
+def mass_expiry(count: int) -> list[Figure]:
+    """So many brokers are found silent by one scan; once they are evicted, once held, and half of those come back."""
+    with _silent(count) as (server, wire, _), _Probe(server) as probe, Repeating(probe.ask):
+        _until(lambda: _asked(wire, RequestCode.SERVER_INFO)["brokers"] == 0, "all brokers are evicted")
+    with _silent(count, *_HOLD) as (_, wire, brokers):
+        _until(lambda: _held(wire) == count, "all brokers are held")
+        back = count // 2
+        for number in range(back):
+            brokers.ask_well(_broker(number).native_frame())
+        remaining = _asked(wire, RequestCode.SERVER_INFO)["brokers"]
+        held = _held(wire)
+    return [
+        Figure(
+            "stall",
+            "longest work between two answers",
+            "milliseconds",
+            (probe.longest_cpu_ms,),
+            Target("<=", 20),
+            f"computing time; {probe.longest_ms:.0f} ms on the clock, {probe.answers:,} answers meanwhile",
+        ),
+        none_of("evicted", "evicted although held", count - remaining, f"of {count:,}"),
+        none_of("wrong", "wrongly held after half of them came back", abs(held - (count - back)), f"{held:,} held"),
+    ]
+
+
+@contextmanager
+def _silent(count: int, *flags: str) -> Iterator[tuple[Server, Wire, Wire]]:
+    """A server on which so many brokers have registered that will say nothing more, an operator's wire, and theirs."""
+    began = time.monotonic()
+    with daemon(_BENCH, *_FLAGS, *flags) as server, Wire(server) as wire, Wire(server) as brokers:
+        for number in range(count):
+            brokers.ask_well(_broker(number).native_frame())
+        if time.monotonic() - began > _SCAN_SECONDS - _EXPIRY_SECONDS:
+            raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS - _EXPIRY_SECONDS:g} s")
+        yield server, wire, brokers
+
+
+def _broker(number: int) -> Broker:
+    addr = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"
+    return Broker("DefaultCluster", f"broker-{number}", 0, addr, topics(f"topic-{number}-%d", _TOPICS))
+
+
+def _held(wire: Wire) -> int:
+    brokers = _asked(wire, RequestCode.LIST_BROKERS)["brokers"]
+    return sum(broker["held_seconds"] is not None for broker in brokers)
+
+
+def _until(condition: Any, what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError(f"not {what} after {_PATIENCE_SECONDS:g} s")
+        time.sleep(0.05)
+
+
+class _Probe:
+    """A connection that always waits for one answer."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._wire = Wire(server)
+        self._frame = _frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="nothing").to_ext())
+        self.answers = 0
+        self.longest_ms = 0.0
+        # what the server computed between a question and its answer at most: no other process makes that longer
+        self.longest_cpu_ms = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.__exit__()
+
+    def ask(self) -> None:
+        """Ask once, and note how long that took."""
+        began, cpu = time.monotonic(), self._server.cpu_seconds()
+        self._wire.ask(self._frame)
+        took, computed = time.monotonic() - began, self._server.cpu_seconds() - cpu
+        self.longest_ms = max(self.longest_ms, 1000 * took)
+        self.longest_cpu_ms = max(self.longest_cpu_ms, 1000 * min(took, computed))
+        self.answers += 1
+
+
+def flapping(times: int) -> list[Figure]:
+    """A broker registers and dies, again and again, and is there in the end."""
+    with daemon(_BENCH, "--wait-for-service-seconds", "0") as server, Wire(server) as wire:
+        _flap(server, times // 10)
+        before = server.resident_bytes()
+        _flap(server, times)
+        with Wire(server) as last:
+            last.ask_well(_broker(0).native_frame())
+            _until(lambda: _asked(wire, RequestCode.SERVER_INFO)["connections"] == 2, "the connections are closed")
+            info = _asked(wire, RequestCode.SERVER_INFO)
+            grown = (server.resident_bytes() - before) / 1e6
+            descriptors = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+            events = len(_asked(wire, RequestCode.RECENT_EVENTS, since=0, limit=_MOST_EVENTS)["events"])
+    return [
+        none_of("wrong", "brokers too many or too few in the end", abs(info["brokers"] - 1)),
+        none_of("topics", "topics too many or too few in the end", abs(info["topics"] - _TOPICS)),
+        Figure("events", "events kept", "count", (events,), Target("<=", _MOST_EVENTS)),
+        Figure("grown", "memory grown", "megabytes", (grown,), Target("<=", 4), f"{descriptors} descriptors"),
+    ]
+
+
+def _flap(server: Server, times: int) -> None:
+    frame = _broker(0).native_frame()
+    for _ in range(times):
+        with Wire(server) as wire:
+            wire.ask_well(frame)
