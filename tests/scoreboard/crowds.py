@@ -1,8 +1,10 @@
 """Many brokers that die at once, and one that dies again and again."""
 
+import resource
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -23,6 +25,8 @@ from tests.scoreboard.row import none_of
 _TOPICS: Final = 2
 _PATIENCE_SECONDS: Final = 120.0
 _MOST_EVENTS: Final = 1_000
+# descriptors that a server has left
+_SPARE: Final = 20
 # All are registered within one pause between two scans, and expire before the next.
 _SCAN_SECONDS: Final = 30.0
 _EXPIRY_SECONDS: Final = 3.0
@@ -151,3 +155,38 @@ def _flap(server: Server, times: int) -> None:
     for _ in range(times):
         with Wire(server) as wire:
             wire.ask_well(frame)
+
+
+def no_descriptors(seconds: int) -> list[Figure]:
+    """A server has no descriptor left for so long."""
+    with daemon(_BENCH, "--max-connections", "10000") as server, Wire(server) as wire, ExitStack() as stack:
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        used = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + _SPARE, hard))
+        crowd = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(3 * _SPARE)]
+        began, cpu, asked = time.monotonic(), server.cpu_seconds(), 0
+        while time.monotonic() - began < seconds:
+            _asked(wire, RequestCode.SERVER_INFO)
+            asked += 1
+            time.sleep(0.02)
+        share = (server.cpu_seconds() - cpu) / (time.monotonic() - began)
+        for peer in crowd:
+            peer.close()
+        began = time.monotonic()
+        _until(lambda: _is_served(server), "a newcomer is served")
+        resumed = time.monotonic() - began
+    return [
+        Figure("asked", "questions answered on a connection that was open before", "count", (asked,), Target(">=", 1)),
+        Figure("busy", "of a core used meanwhile", "times", (share,), Target("<=", 0.2)),
+        Figure("resumed", "a newcomer is served after the others left", "seconds", (resumed,), Target("<=", 5)),
+    ]
+
+
+def _is_served(server: Server) -> bool:
+    """Whether a newcomer is; without a descriptor it is let in and turned away at once."""
+    try:
+        with Wire(server) as newcomer:
+            _asked(newcomer, RequestCode.SERVER_INFO)
+    except (BenchError, OSError):
+        return False
+    return True

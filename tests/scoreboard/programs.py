@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree as ET
@@ -17,7 +17,15 @@ ROOT: Final = Path(__file__).parents[2]
 _PATIENCE_SECONDS: Final = 1800
 
 
-def bench(question: str, targets: dict[str, Target | None]) -> Callable[[int], list[Figure]]:
+Measure = Callable[[int], list[Figure]]
+
+
+def together(*measures: Measure) -> Measure:
+    """The figures of several experiments."""
+    return lambda size: [figure for measure in measures for figure in measure(size)]
+
+
+def bench(question: str, targets: Mapping[str, Target | None]) -> Measure:
     """Figures of `make bench` by name, each with the target of this row, or with its own."""
 
     def measured(rounds: int) -> list[Figure]:
@@ -33,14 +41,33 @@ def _aimed(figure: Figure, target: Target | None) -> Figure:
     return Figure(figure.name, figure.what, figure.unit, figure.values, target or figure.target, figure.behind)
 
 
-def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Callable[[int], list[Figure]]:
+def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Measure:
     """What an attack of `make abuse` cost; `figures` reads its line of the JSON."""
 
     def measured(_: int) -> list[Figure]:
         said = _said("benchmarks.abuse", "--only", name)["attacks"][0]
-        return [none_of("missed", f"targets of `make abuse` missed by {name}", len(said["missed"])), *figures(said)]
+        what = f"targets of `make abuse` missed, attack {name}"
+        return [none_of("missed", what, len(said["missed"]), " ".join(said["missed"])), *figures(said)]
 
     return measured
+
+
+def soak(minutes: int) -> list[Figure]:
+    """What `make soak` finds."""
+    said = _said("benchmarks.soak", "--minutes", str(minutes))
+    times = ", ".join(f"{count:,} {name}" for name, count in said["done"].items())
+    return [
+        none_of("missed", "bounds of `make soak` broken", len(said["missed"]), "; ".join(said["missed"])),
+        Figure(
+            "rss",
+            "MB grown per hour",
+            "megabytes",
+            (said["rss_mib_per_hour"],),
+            behind=f"{said['rss_mib']:g} MB at last",
+        ),
+        none_of("untrue", "times the tables were not the truth", said["untrue_tables"], times),
+        none_of("lines", "unexpected log lines", said["unexpected_log_lines"]),
+    ]
 
 
 def _said(module: str, *arguments: str) -> dict[str, Any]:
@@ -54,7 +81,7 @@ def _said(module: str, *arguments: str) -> dict[str, Any]:
         return said
 
 
-def passing(nodes: Sequence[str], options: Sequence[str] = ()) -> Callable[[int], list[Figure]]:
+def passing(nodes: Sequence[str], options: Sequence[str] = ()) -> Measure:
     """How many of these tests fail, or cannot run, and what they record of themselves."""
 
     def measured(_: int) -> list[Figure]:

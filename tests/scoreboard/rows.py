@@ -1,10 +1,11 @@
 """The rows of the scoreboard, by their ids."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from tests.scoreboard import detection, simulated
-from tests.scoreboard.programs import bench, passing
+from benchmarks.figures import Figure, Target
+from tests.scoreboard import crowds, detection, disks, outages, records, restarts, simulated
+from tests.scoreboard.programs import attack, bench, passing, soak, together
 from tests.scoreboard.row import Row
 
 # heading -> ids
@@ -17,6 +18,22 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Soak": ("S1", "S2"),
 }
 
+
+def _beside_an_attack(said: dict[str, Any]) -> list[Figure]:
+    """What `make abuse` says of those who behave."""
+    late = said["p99_seconds"] / said["p99_quiet_seconds"]
+    behind = f"{1000 * said['p99_seconds']:.2f} ms / {1000 * said['p99_quiet_seconds']:.2f} ms"
+    return [
+        Figure("p99", "p99 of a puller during it / before and after", "times", (late,), Target("<=", 2), behind),
+        Figure("peak", "peak memory", "megabytes", (1.048576 * said["peak_mib"],), Target("<=", 67.1)),
+    ]
+
+
+def _each(name: str, said: dict[str, Any], *, peers: int, most: int) -> Figure:
+    what = "peak memory of each peer"
+    return Figure(name, what, "kibibytes", (1024 * said["peak_mib"] / peers,), Target("<=", most))
+
+
 ROWS: Final[Mapping[str, Row]] = {
     "L1": Row(
         "Route questions a second of one process",
@@ -25,6 +42,51 @@ ROWS: Final[Mapping[str, Row]] = {
         bench("pulls", {"pulls.json.rate": None, "pulls.json.p99": None, "pulls.native.rate": None}),
         5,
         is_timed=True,
+    ),
+    "L2": Row(
+        "Memory of an idle connection",
+        "6 KiB",
+        "`make bench`: 10,000 connections (of 15,000) that have asked for one route",
+        bench("connections", {"connections.idle": Target("<=", 6)}),
+        5,
+    ),
+    "L3": Row(
+        "Memory of 40,000 topics, each on 8 brokers, 32 brokers in all",
+        "400 MB",
+        "`make bench`: registered, then each pulled once in JSON",
+        bench("memory", {"memory.shared.registered": Target("<=", 400), "memory.shared.pulled": Target("<=", 400)}),
+        5,
+    ),
+    "L4": Row(
+        "Longest stall while a broker with 10,000 topics registers ten times a second",
+        "20 ms",
+        "`make bench`, {size} rounds: one connection that always waits for one answer",
+        bench("registration", {"registration.fields.stall": None, "registration.version.stall": None}),
+        5,
+        is_timed=True,
+    ),
+    "H2": Row(
+        "Slow peers: a byte now and then",
+        "p99 of others twice what it was, 64 MiB",
+        "`make abuse`: 500 connections from one address, a byte each every 0.2 s",
+        attack("slow-frames", _beside_an_attack),
+        1,
+        is_timed=True,
+    ),
+    "H4": Row(
+        "Memory of a peer before its first whole frame",
+        "64 KiB each",
+        "`make abuse`: 200 peers with 60 KB of a header each",
+        attack("partial-headers", lambda said: [_each("partial", said, peers=200, most=64)]),
+        1,
+    ),
+    "H6": Row(
+        "No descriptor left",
+        "open connections are served, 20 % of a core, newcomers are served within 5 s after there are some again",
+        "a limit of 20 more than are open, 60 connections come, {size} s",
+        crowds.no_descriptors,
+        5,
+        short=1,
     ),
     "D1": Row(
         "A broker's connection ends: it is in no route",
@@ -69,6 +131,30 @@ ROWS: Final[Mapping[str, Row]] = {
         24,
         short=1,
     ),
+    "D5": Row(
+        "The staleness report against the truth of whoever injected the faults",
+        "every percentile within one heartbeat or 1 %",
+        "two servers, brokers that crash, freeze, pause, leave and are cut off, clients; both engines",
+        passing(["tests/spark_jobs/test_truth.py"]),
+        1,
+    ),
+    "F1": Row(
+        "A server with 10,000 topics is killed and starts again",
+        "listens within 1 s, has answered every topic within 1.5 s",
+        "{size} times; its ten brokers come back by themselves; until they are there it sends clients away, who keep "
+        "their routes",
+        restarts.kills,
+        5,
+        is_timed=True,
+    ),
+    "F2": Row(
+        "A snapshot that is lost, torn or damaged",
+        "never believed",
+        "every bit of a small one flipped, every length of it; {size} writers killed",
+        restarts.damaged_snapshots,
+        1_000,
+        short=20,
+    ),
     "F4": Row(
         "A server stands still for 5 min and goes on",
         "no live broker evicted, tables right again",
@@ -85,6 +171,67 @@ ROWS: Final[Mapping[str, Row]] = {
         50,
         short=2,
     ),
+    "F6": Row(
+        "One of three servers is cut off",
+        "no pull fails; the isolated server has dead routes no longer than expiry + scan + 0.2 s",
+        "20 clients that pull ten times a second, 4 brokers, {size} s (of 60); an expiry of 10 s, a scan every second",
+        outages.one_cut_off,
+        30,
+        short=5,
+    ),
+    "F7": Row(
+        "Two of three servers are dead",
+        "no pull fails, ages are reported",
+        "the same, {size} s (of 10 min)",
+        outages.two_dead,
+        60,
+        short=3,
+    ),
+    "F8": Row(
+        "All servers are dead, and an application starts",
+        "it has routes from disk, with their age, and fresh ones within 5 s after a server is back",
+        "{size} times, dead for 5 s (of 10 min)",
+        outages.all_dead,
+        5,
+        is_timed=True,
+    ),
+    "F9": Row(
+        "Rolling restart of three servers",
+        "no failed pull, no incomplete answer, at most 20 % of the clients connect in one second",
+        "`make bench`: 200 clients that pull ten times a second",
+        bench("rolling", {"rolling.failed": None, "rolling.incomplete": None, "rolling.moved": None}),
+        5,
+    ),
+    "F10": Row(
+        "Rolling upgrade of three servers from an older version, and back",
+        "as for a restart",
+        "the same, with the servers of an older commit on the one side",
+        restarts.upgrades,
+        1,
+    ),
+    "F11": Row(
+        "Everybody comes back at once after a restart",
+        "all are served within 10 s",
+        "`make bench`, {size} rounds: 5,000 clients, patient ones and naive ones; 2,000 brokers",
+        bench("herd", {"herd.polite": None, "herd.naive": None, "herd.stall": None}),
+        5,
+        is_timed=True,
+    ),
+    "F12": Row(
+        "Many brokers expire in one scan",
+        "no stall over 20 ms; with mass silence held none goes, and who comes back is free",
+        "{size} brokers",
+        crowds.mass_expiry,
+        5_000,
+    ),
+    "F13": Row(
+        "A broker registers and dies, over and over",
+        "right in the end, nothing left behind",
+        "{size} times (as in a minute of ten a second), as fast as it goes",
+        crowds.flapping,
+        600,
+        short=100,
+    ),
     "F14": Row(
         "Stale removals that meet a newer registration",
         "0",
@@ -92,6 +239,42 @@ ROWS: Final[Mapping[str, Row]] = {
         simulated.removals,
         1_000,
         short=20,
+    ),
+    "F15": Row(
+        "A disk that is full, read-only, broken or stuck",
+        "serving goes on, the state is visible, all is written once the disk is well",
+        "snapshot, KV configuration, heartbeat log and audit trail, each fault; killed servers",
+        passing(["tests/journeys/test_disk.py"]),
+        1,
+    ),
+    "F16": Row(
+        "Writes of the heartbeat log are stuck",
+        "p99 of pulls 1.2 times what it is without",
+        "{size} rounds, in turn; 200 connections, 1,000 topics",
+        disks.stuck_log,
+        5,
+        is_timed=True,
+    ),
+    "F18": Row(
+        "TLS handshakes beside pulls, and another certificate while running",
+        "300 handshakes a second, p99 of pulls twice what it is without; no connection lost by a new certificate",
+        "`make bench`, {size} rounds, and the journey of a certificate that is replaced",
+        together(
+            bench("tls", {"tls.handshakes.rate": Target(">=", 290), "tls.handshakes.p99": None}),
+            passing(["tests/journeys/test_tls.py"], ["-k", "certificate_is_replaced"]),
+        ),
+        5,
+        is_timed=True,
+    ),
+    "M1": Row(
+        "A model of the tables against the tables",
+        "they agree after every step",
+        "Hypothesis: 200 histories of 50 steps (of 20,000), and the oracle of routes",
+        passing(
+            ["tests/namesrv/routeinfo/test_state_machine.py", "tests/namesrv/routeinfo/test_oracle.py"],
+            ["--hypothesis-profile=full"],
+        ),
+        1,
     ),
     "M2": Row(
         "The whole system under random faults",
@@ -115,9 +298,41 @@ ROWS: Final[Mapping[str, Row]] = {
         "the golden recordings of all request codes; real brokers, clients and tools run in `make interop`",
         passing(["tests/golden"]),
         1,
+    ),
+    "M6": Row(
+        "Small changes of tables and wire that their tests notice",
+        "80 %",
+        "`make mutation`: {size} changes of each",
+        records.mutation,
+        20,
+    ),
+    "M7": Row(
+        "Every bug that was ever found has a test that keeps it from coming back",
+        "all",
+        "docs/bugs.md: each row names a test or command that is there",
+        records.track_record,
+        1,
         short=1,
+    ),
+    "S1": Row(
+        "Brokers and clients come and go, and servers and brokers fail",
+        "nothing grows, the tables are the truth",
+        "`make soak`, {size} min (of 8 h): 1,000 agents and 1,000 clients",
+        soak,
+        10,
+    ),
+    "S2": Row(
+        "Random faults of servers and of the ways to them",
+        "all pulls are answered, 99.99 % of them freshly",
+        "three servers, one fault at a time, 20 clients that pull ten times a second; {size} s (of an hour); fresh is "
+        "confirmed within a poll and 6 s",
+        outages.chaos,
+        120,
+        short=10,
     ),
 }
 
 # why there is no row
-UNMEASURED: Final[Mapping[str, str]] = {}
+UNMEASURED: Final[Mapping[str, str]] = {
+    "F17": "a loss of packets needs nftables in a network namespace; the simulation has latency, not loss",
+}
