@@ -23,6 +23,7 @@ from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.steps import Turns
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.write_state import WriteState
 
@@ -59,6 +60,8 @@ class Namesrv:
     guard: AccessGuard | None
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
+    # of requests, and of brokers whose connection has ended
+    turns: Turns
     # what peers may hold of the memory
     budget: MemoryBudget
     # how new connections are met, where TLS is on

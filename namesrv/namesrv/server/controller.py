@@ -47,6 +47,7 @@ from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher, admit_all
 from namesrv_remoting.aio.server import RemotingServer
+from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import log, loops
@@ -297,6 +298,7 @@ class NamesrvController:
             ),
             guard=guard,
             connections=connections,
+            turns=Turns(),
             budget=MemoryBudget(
                 settings.max_memory_bytes,
                 tables.estimated_bytes,
@@ -359,6 +361,7 @@ class NamesrvController:
             # who counts requests looks at each
             whole_lane=namesrv.fast_lane.answer_repeated if namesrv.limiter is None else None,
             connections=namesrv.connections,
+            turns=namesrv.turns,
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:

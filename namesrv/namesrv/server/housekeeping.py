@@ -22,6 +22,8 @@ _LONGEST_TICK_SECONDS: Final = 1.0
 # Passes of the loop before brokers are judged, each of which reads all sockets that can be read: one to accept a
 # connection, two until it is read, one to read it, two for a request that takes the ordinary road, as many to spare.
 _DRAIN_PASSES: Final = 12
+# and of those for a request whose turn comes later
+_CARRYING_OUT_PASSES: Final = 4
 # A loop whose passes take long was busy, not stopped, and has read its sockets all the time: the last few are enough.
 _BUSY_DRAIN_PASSES: Final = 4
 _BUSY_DRAIN_SECONDS: Final = 0.5
@@ -97,8 +99,13 @@ class Housekeeping:
         began = clock.monotonic()
         for number in range(_DRAIN_PASSES):
             if number >= _BUSY_DRAIN_PASSES and clock.monotonic() - began > _BUSY_DRAIN_SECONDS:
-                return
+                break
             await asyncio.sleep(0)
+        if self._namesrv.turns:
+            # what was read has yet to begin, and then to be carried out
+            await self._namesrv.turns.begin()
+            for _ in range(_CARRYING_OUT_PASSES):
+                await asyncio.sleep(0)
 
     def check_readiness(self) -> None:
         """Open the gate for route questions once."""
@@ -139,6 +146,7 @@ class Housekeeping:
         manager.leave_connection(connection_id)
         if connection_id in manager.tables.brokers_on_connection:
             await self._drain_sockets()
+            await self._namesrv.turns.begin()
             await manager.connection_closed(connection_id)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
+from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import RemoteProtocolError
@@ -111,6 +112,8 @@ class ConnectionOwner(Protocol):
     handler: RequestHandler
     # owns the tasks of connections
     tasks: asyncio.TaskGroup
+    # of requests on the ordinary road
+    turns: Turns
     bytes_received: int
     bytes_sent: int
 
@@ -883,6 +886,7 @@ class ServerConnection(asyncio.Protocol):
 
     async def _answer(self, request: Request, charge: int) -> None:
         try:
+            await self._owner.turns.begin()
             answer = await self._owner.handler.answer(request)
         finally:
             self.release(charge)

@@ -13,6 +13,7 @@ from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConn
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.socket_options import set_tcp_options
+from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls_server import ServerTls, TlsDetector
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
@@ -49,6 +50,7 @@ class RemotingServer:
     clock: Clock
     # handlers' tasks belong to it
     tasks: asyncio.TaskGroup
+    turns: Turns = field(default_factory=Turns)
     limits: ServerLimits
     fast_lane: FastLane
     whole_lane: WholeLane | None = None

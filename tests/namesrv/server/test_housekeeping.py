@@ -165,6 +165,22 @@ async def test_stopped_server_reads_everything_before_it_believes_a_closed_conne
         assert ["disconnected"] == [event["reason"] for event in server.events("evict")]
 
 
+async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_closed_later(server: InProcess) -> None:
+    """However many wait before it."""
+    with socket.create_connection(server.address) as own, socket.create_connection(server.address) as newer:
+        own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
+        await until(lambda: len(server.namesrv.connections) == 2 and server.namesrv.manager.tables.broker_live_table)
+
+        crowd = [asyncio.create_task(server.namesrv.turns.begin()) for _ in range(1000)]
+        await asyncio.sleep(0)
+        newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
+        own.close()
+        await until(lambda: len(server.events("register")) == 2 or server.events("evict"))
+
+        assert [] == server.events("evict")
+        await asyncio.gather(*crowd)
+
+
 async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, peer: NamesrvPeer) -> None:
     """One that is read before the tick is as fresh as it is, never younger than now."""
     await peer.register(A)

@@ -1,5 +1,7 @@
 """A peer that asks too much or reads too little hurts only itself."""
 
+import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -89,6 +91,31 @@ async def test_decoding_leaves_the_loop_to_others() -> None:
         assert 0 < connection.requests < 50
 
         assert [7] * 50 == [(await peer.receive()).opaque for _ in range(50)]
+
+
+async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
+    """Read in one pass of the loop, they begin in order, and no more than a few dozen in each of the next ones."""
+    passes, begun = 0, []
+
+    def note_pass() -> None:
+        nonlocal passes
+        passes += 1
+        loop.call_soon(note_pass)
+
+    async def note(request: Request) -> Reply:
+        begun.append((passes, request.command.opaque))
+        return Reply()
+
+    loop = asyncio.get_running_loop()
+    async with serving({LARGE: note}) as served:
+        peers = [await served.connect() for _ in range(100)]
+        loop.call_soon(note_pass)
+        for opaque, peer in enumerate(peers):
+            served.connection_of(peer).data_received(json_frame(LARGE, opaque))
+        answers = [(await peer.receive()).opaque for peer in peers]
+
+    assert list(range(100)) == [opaque for _, opaque in begun] == answers
+    assert max(Counter(number for number, _ in begun).values()) <= 32
 
 
 async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
