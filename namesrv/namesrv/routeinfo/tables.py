@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Final, NamedTuple, TypeVar
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
@@ -373,9 +373,10 @@ def alike(
     topics: Sequence[str], befores: Sequence[R], afters: Sequence[R]
 ) -> dict[tuple[int, int], tuple[Sequence[str], R, R]]:
     """Topics by the ids of their rows before and after a change, which they nearly always share: and these rows."""
-    pairs = [*zip(map(id, befores), map(id, afters), strict=True)]
-    if pairs.count(pairs[0]) == len(pairs):
-        return {pairs[0]: (topics, befores[0], afters[0])}
+    first_before, first_after = befores[0], afters[0]
+    if all(map(is_, befores, repeat(first_before))) and all(map(is_, afters, repeat(first_after))):
+        return {(id(first_before), id(first_after)): (topics, first_before, first_after)}
+    pairs = zip(map(id, befores), map(id, afters), strict=True)
     found: dict[tuple[int, int], tuple[list[str], R, R]] = {}
     for topic, pair, before, after in zip(topics, pairs, befores, afters, strict=True):
         if pair in found:
