@@ -138,7 +138,7 @@ bench: setup ## measure speed and size, as ratios within one run
 	@$(PY) -m benchmarks $(ARGS)
 
 .PHONY: bench-peers
-bench-peers: setup-interop ## measure this NameServer beside Apache's, as ratios within one run (needs Java, Maven)
+bench-peers: setup ## measure this NameServer beside other registries, as ratios within one run (Java, Maven, Go, Rust: what is missing is left out)
 	@$(PY) -m benchmarks.peers $(ARGS)
 
 .PHONY: abuse

@@ -74,7 +74,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 }
 
 
-def title(question: Question) -> str:
+def title(question: object) -> str:
     """What a file measures: the first line of its docstring."""
     return (question.__doc__ or "").partition("\n")[0].rstrip(".")
 
@@ -83,9 +83,10 @@ def main(
     arguments: Sequence[str] | None = None,
     questions: Mapping[str, Question] = QUESTIONS,
     command: str = "python -m benchmarks",
+    parents: Sequence[argparse.ArgumentParser] = (),
 ) -> int:
-    """Measure, print, and write where the options say."""
-    options = _options(questions, command).parse_args(arguments)
+    """Measure, print, and write where the options say; those of the parents are theirs."""
+    options = _options(questions, command, parents).parse_args(arguments)
     if options.list:
         print(report.listing({name: title(question) for name, question in questions.items()}))
         return 0
@@ -131,9 +132,12 @@ def _bench(effort: Effort) -> Bench:
     return Bench(effort, cores, *programs)
 
 
-def _options(questions: Mapping[str, Question], command: str) -> argparse.ArgumentParser:
+def _options(
+    questions: Mapping[str, Question], command: str, parents: Sequence[argparse.ArgumentParser]
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=command,
+        parents=parents,
         description="Measure speed and size of the NameServer. Missed targets are reported and are no failure.",
     )
     parser.add_argument(

@@ -5,6 +5,7 @@ import os
 import platform
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Clocks:
 class Conditions:
     """What a reader has to know before comparing figures of two runs."""
 
+    date: str
     processor: str
     processors: int
     python: str
@@ -52,6 +54,7 @@ class Conditions:
     def now(cls, bench: Bench) -> "Conditions":
         """Those of the run that begins."""
         return cls(
+            date=datetime.now(UTC).date().isoformat(),
             processor=processor(Path("/proc/cpuinfo").read_text(encoding="utf-8")),
             processors=os.cpu_count() or 0,
             python=f"{platform.python_implementation()} {platform.python_version()}",
@@ -75,7 +78,8 @@ class Conditions:
             else f"server on core {self.cores.server}, load on core {self.cores.load}"
         )
         return (
-            f"{self.processors} x {self.processor}, {self.system}, {self.python} with {self.loop}; {where}; "
+            f"{self.date}: {self.processors} x {self.processor}, {self.system}, "
+            f"{self.python} with {self.loop}; {where}; "
             f"{self.effort.rounds} rounds of {self.effort.seconds} s; {self.took_seconds:.0f} s in all; "
             f"others took {self.others_share:.0%} of the processors."
         )
@@ -83,6 +87,7 @@ class Conditions:
     def members(self) -> dict[str, Any]:
         """For programs."""
         return {
+            "date": self.date,
             "processor": self.processor,
             "processors": self.processors,
             "python": self.python,

@@ -28,6 +28,13 @@ _GROUPS: Final = 8
 _QUEUES: Final = 8
 
 
+# What a Java broker's registration has besides, at the end of its topicConfigSerializeWrapper: rocketmq-rust refuses
+# others.
+_MAPPING: Final = (
+    b',"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"topicQueueMappingDetailMap":{}}}'
+)
+
+
 class Wire:
     """One blocking connection, one question at a time."""
 
@@ -98,7 +105,7 @@ class Broker:
 
     def json_frame(self) -> bytes:
         """Its registration as a 5.x broker sends it."""
-        return self._frame(encode_json_body(self._body()))
+        return self._frame(encode_json_body(self._body()).removesuffix(b"}}") + _MAPPING)
 
     def compressed_frame(self) -> bytes:
         """Its registration as a 5.x broker with compressedRegister=true sends it."""

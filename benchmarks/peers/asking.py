@@ -26,10 +26,12 @@ class Script:
     least_bytes: int = 0
     # what watchers wait for
     change: bytes = b""
+    # sent last
+    farewell: bytes = b""
 
     def items(self) -> bytes:
         """As registry.c reads them."""
-        parts = (self.greeting, self.change, *self.questions)
+        parts = (self.greeting, self.change, self.farewell, *self.questions)
         return b"".join(len(part).to_bytes(4) + part for part in parts)
 
     def flags(self) -> list[str]:

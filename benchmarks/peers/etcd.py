@@ -127,7 +127,7 @@ def etcd(bench: Bench, program: Path) -> "Iterator[Etcd]":
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", f"default={peer}"),
         ]
-        with answering(bench, Program("etcd", command, port, _is_healthy)) as server:
+        with answering(bench, Program("etcd", command, port, _is_healthy, directory)) as server:
             yield Etcd(bench, server)
 
 

@@ -25,18 +25,25 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-bench-peers"
 
 
-def jars(bench: Bench, pom: str, version: str) -> Path:
-    """The directory with the jars of one of the poms in this folder.
+def jars(bench: Bench, name: str, version: str) -> Path:
+    """The directory with the jars that one of our poms names.
 
     Raises:
         AbsentError: they cannot be had.
     """
 
     def command(into: Path) -> list[str]:
-        maven = ["mvn", "--batch-mode", "--quiet", "--file", str(_HERE / pom), f"-Dpeer.version={version}"]
+        maven = [
+            "mvn",
+            "--batch-mode",
+            "--quiet",
+            "--file",
+            str(_HERE / "maven" / f"{name}.xml"),
+            f"-Dpeer.version={version}",
+        ]
         return [*maven, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"]
 
-    return fetched(bench, f"{Path(pom).stem}-{version}", ("java", "mvn"), command)
+    return fetched(bench, f"{name}-{version}", ("java", "mvn"), command)
 
 
 def go_program(bench: Bench, module: str, version: str) -> Path:

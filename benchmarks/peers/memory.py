@@ -5,46 +5,35 @@ from typing import Final
 from benchmarks import loads
 from benchmarks.figures import Figure
 from benchmarks.memory import BROKERS, CLUSTERS, TOPIC_NAME, TOPICS, clustered_broker
-from benchmarks.peers.apache import HEAPS
-from benchmarks.peers.pairs import Sides, against_apache, pair
+from benchmarks.peers.contestants import OURS, Peers, against
 from benchmarks.pulls import PIPELINED
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire
 from benchmarks.servers import Server
 
 _COUNT: Final = TOPICS * CLUSTERS
-_PULLING_SECONDS: Final = 10
+_PULLING_SECONDS: Final = 4
 
 
-def measure(bench: Bench) -> list[Figure]:
-    """When the brokers have registered, and when their topics were asked for some seconds long, in turn."""
-    registered: dict[str, Sides] = {}
-    pulled: dict[str, Sides] = {}
-    for heap in HEAPS:
-        bench.progress(f"memory, Apache's with {heap}")
-        with pair(bench, heap) as servers, Wire(servers.ours) as our_brokers, Wire(servers.theirs) as their_brokers:
-            for brokers in (our_brokers, their_brokers):
-                _register(brokers)
-            registered[heap] = servers.both(_megabytes)
-            for server in (servers.ours, servers.theirs):
-                _pull(bench, server)
-            pulled[heap] = servers.both(_megabytes)
+def measure(bench: Bench, peers: Peers) -> list[Figure]:
+    """When the brokers have registered, and when their topics were asked for some seconds long, one after the other."""
+    others = [*peers.name_servers(bench), *peers.with_less_heap(bench)]
+    registered: dict[str, list[float]] = {}
+    pulled: dict[str, list[float]] = {}
+    for contestant in (OURS, *others):
+        bench.progress(f"memory, {contestant.label}")
+        with contestant.start(bench) as asked, Wire(asked.server) as brokers:
+            for number in range(CLUSTERS * BROKERS):
+                brokers.ask_well(clustered_broker(number, is_shared=True).json_frame())
+            registered[contestant.key] = [_megabytes(asked.server)]
+            flags = (*PIPELINED, "--topic", TOPIC_NAME, "--topics", str(_COUNT))
+            loads.run(bench, asked.server, *flags, seconds=_PULLING_SECONDS)
+            pulled[contestant.key] = [_megabytes(asked.server)]
+    what = f"{_COUNT:,} topics"
     return [
-        *against_apache("memory.registered", f"{_COUNT:,} topics: resident when registered", "megabytes", registered),
-        *against_apache(
-            "memory.pulled", f"{_COUNT:,} topics: and pulled for {_PULLING_SECONDS} s", "megabytes", pulled
-        ),
+        *against("memory.registered", f"{what}: resident when registered", "megabytes", registered, others),
+        *against("memory.pulled", f"{what}: and pulled for {_PULLING_SECONDS} s", "megabytes", pulled, others),
     ]
-
-
-def _register(brokers: Wire) -> None:
-    for number in range(CLUSTERS * BROKERS):
-        brokers.ask_well(clustered_broker(number, is_shared=True).json_frame())
-
-
-def _pull(bench: Bench, server: Server) -> None:
-    flags = (*PIPELINED, "--topic", TOPIC_NAME, "--topics", str(_COUNT))
-    loads.run(bench, server, *flags, seconds=_PULLING_SECONDS)
 
 
 def _megabytes(server: Server) -> float:

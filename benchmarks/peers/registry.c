@@ -2,7 +2,8 @@
  *
  * Like ../load.c, it is a closed loop of one thread with one question in flight on each connection; it knows of a
  * protocol only where its frames end. What is sent comes ready-made from standard input: the greeting of each
- * connection, the change that watchers wait for, then the questions, each behind its length (u32, big-endian).
+ * connection, the change that watchers wait for, the farewell of each connection, then the questions, each behind its
+ * length (u32, big-endian).
  */
 #include "../frames.h"
 
@@ -64,7 +65,7 @@ static struct {
     bool http2, watch;
 } wanted = {.connections = 200, .seconds = 2};
 
-static Item greeting, change, *questions;
+static Item greeting, change, farewell, *questions;
 static uint32_t greeting_stream; /* of HTTP/2, that the greeting opens */
 static size_t question_count, next_question;
 static Peer *peers, changer;
@@ -87,7 +88,7 @@ static Item read_item(void) {
 }
 
 static void read_items(void) {
-    greeting = read_item(), change = read_item();
+    greeting = read_item(), change = read_item(), farewell = read_item();
     for (Item item; (item = read_item()).bytes;) {
         questions = allocated(realloc(questions, (question_count + 1) * sizeof *questions));
         questions[question_count++] = item;
@@ -228,10 +229,11 @@ static void connect_all(void) {
 
 static void print_latencies(double took, double oldest_us) {
     if (!latencies.count) quit(1, "no answer");
-    printf("{\"answers\":%llu,\"answers_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,"
-           "\"oldest_unanswered_us\":%.1f,\"failed\":%llu}\n",
+    printf("{\"answers\":%llu,\"answers_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
+           "\"max_us\":%.1f,\"oldest_unanswered_us\":%.1f,\"failed\":%llu}\n",
            (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(&latencies, .5),
-           percentile_us(&latencies, .99), (double)latencies.largest_ns / 1e3, oldest_us, (unsigned long long)failed);
+           percentile_us(&latencies, .99), percentile_us(&latencies, .999), (double)latencies.largest_ns / 1e3,
+           oldest_us, (unsigned long long)failed);
 }
 
 static void measure_answers(void) {
@@ -318,5 +320,7 @@ int main(int argc, char **argv) {
     connect_all();
     if (wanted.watch) measure_watches();
     else measure_answers();
+    if (wanted.watch) put_out(&changer, farewell.bytes, farewell.size);
+    for (long i = 0; i < wanted.connections; i++) put_out(&peers[i], farewell.bytes, farewell.size);
     return 0;
 }

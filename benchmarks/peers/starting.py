@@ -1,11 +1,12 @@
 """Starts a peer's server on the server's core and watches it from outside."""
 
+import os
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,26 @@ def pinned(bench: Bench) -> Sequence[str]:
     return (taskset, "--cpu-list", str(bench.cores.server))
 
 
+def java() -> str:
+    """The program on PATH.
+
+    Raises:
+        BenchError: there is none.
+    """
+    found = shutil.which("java")
+    if found is None:
+        raise BenchError("no java on PATH")
+    return found
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Ours without settings of RocketMQ or of a JVM: what is measured is what the flags say."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROCKETMQ_", "NAMESRV_"))}
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        kept.pop(name, None)
+    return {**kept, "ROCKETMQ_HOME": str(home), "HOME": str(home)}
+
+
 def free_port() -> int:
     """A port that nobody listens on now, for those who cannot be told to choose one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -53,7 +74,8 @@ class Program:
     port: int
     # True, False or OSError: whether it answers there
     is_answering: Callable[[int], bool]
-    environment: Mapping[str, str] | None = None
+    # where it keeps its data
+    home: Path
 
 
 @contextmanager
@@ -71,7 +93,8 @@ def answering(bench: Bench, program: Program) -> Iterator[Server]:
             stdout=output,
             stderr=output,
             text=True,
-            env=program.environment,
+            cwd=program.home,
+            env=environment(program.home),
         )
         with owned(bench, process):
             while not _answers(program):

@@ -3,22 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from benchmarks import loads
 from benchmarks.connections import raise_file_limit
 from benchmarks.figures import BenchError, Figure
 from benchmarks.loads import Load
-from benchmarks.peers.contestants import OURS, OURS_WITH_LOG, Contestant, Peers, against
-from benchmarks.peers.rocketmq import Asked
+from benchmarks.peers.contestants import OURS, OURS_WITH_LOG, Contestant, Peers, against, fewer_rounds, started
+from benchmarks.peers.rocketmq import Asked, NameServer
 from benchmarks.rounds import Bench
 
-# A JVM compiles what it does often while it does it. Each is asked for so long at a time, until that brings less than a
-# tenth more.
-_WARM_UP_SECONDS: Final = 3
+# Each is asked for so long at a time, a JVM until that brings less than a tenth more.
+_WARM_UP_SECONDS: Final = 2
 _MOST_WARM_UPS: Final = 8
 _STILL_RISING: Final = 1.1
 
+T = TypeVar("T", bound=Asked)
 Found = Mapping[str, Sequence[Load]]
 
 
@@ -29,51 +29,50 @@ def measure(bench: Bench, peers: Peers) -> list[Figure]:
     with ExitStack() as stack:
         running = started(bench, stack, [OURS, *others])
         fresh = {key: [asked.server.resident_bytes() / 1e6] for key, asked in running.items()}
-        for asked in running.values():
-            asked.seed()
-            warm_up(asked)
+        warm_up(bench, running, [OURS, *others])
         pulls = in_turn(bench, "pulls", running, lambda asked: asked.pull())
+        name_servers = {key: asked for key, asked in running.items() if isinstance(asked, NameServer)}
+        pipelined = in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
         beats = in_turn(bench, "heartbeats", running, lambda asked: asked.beat(1))
         loaded = {key: [asked.server.resident_bytes() / 1e6] for key, asked in running.items()}
+        # asked once before it counts
         watching = {key: asked for key, asked in running.items() if asked.tell() is not None}
         told = in_turn(bench, "watches", watching, _told)
     return [
-        *against("pulls.rate", "pulls", "per_second", _each(loads.rates, pulls), others),
-        *against("pulls.p99", "pulls: p99", "milliseconds", _each(loads.p99s, pulls), others),
-        *against("pulls.computing", "pulls: computing time", "microseconds", _each(loads.computing, pulls), others),
-        *against("beats.rate", "heartbeats", "per_second", _each(loads.rates, beats), others),
-        *against(
-            "beats.computing", "heartbeats: computing time", "microseconds", _each(loads.computing, beats), others
-        ),
-        *against("watch.p50", "change: half of the watchers know", "milliseconds", _each(_p50s, told), others),
-        *against(
-            "watch.longest", "change: all of the watchers know", "milliseconds", _each(loads.longests, told), others
-        ),
+        *figures("pulls", "pulls on 200 connections", pulls, others),
+        *figures("pipelined", "50 connections x 8 in flight", pipelined, others),
+        *figures("beats", "heartbeats on 200 connections", beats, others),
+        *against("watch.p50", "half of the watchers know", "milliseconds", _each(_p50s, told), others),
+        *against("watch.longest", "all watchers know", "milliseconds", _each(loads.longests, told), others),
         *against("memory.fresh", "resident when it answers first", "megabytes", fresh, others),
         *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
     ]
 
 
-def started(bench: Bench, stack: ExitStack, contestants: Sequence[Contestant]) -> dict[str, Asked]:
-    """All of them, by key, until the stack is left."""
-    running: dict[str, Asked] = {}
+def figures(name: str, what: str, found: Found, others: Sequence[Contestant]) -> list[Figure]:
+    """How often, how late at most, and at which cost."""
+    return [
+        *against(f"{name}.rate", f"{what}: rate", "per_second", _each(loads.rates, found), others),
+        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each(loads.p99s, found), others),
+        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each(loads.computing, found), others),
+    ]
+
+
+def warm_up(bench: Bench, running: Mapping[str, Asked], contestants: Sequence[Contestant]) -> None:
+    """Seed each, and ask it until it is as fast as it gets."""
     for contestant in contestants:
-        bench.progress(f"starting {contestant.label}")
-        running[contestant.key] = stack.enter_context(contestant.start(bench))
-    return running
+        bench.progress(f"seeding {contestant.label}")
+        asked = running[contestant.key]
+        asked.seed()
+        rate, before = asked.pull(_WARM_UP_SECONDS).answers_per_second, 0.0
+        for _ in range(_MOST_WARM_UPS - 1 if contestant.warms_up else 0):
+            if rate < before * _STILL_RISING:
+                break
+            before = rate
+            rate = asked.pull(_WARM_UP_SECONDS).answers_per_second
 
 
-def warm_up(asked: Asked) -> None:
-    """Ask until it is as fast as it gets."""
-    rate, before = asked.pull(_WARM_UP_SECONDS).answers_per_second, 0.0
-    for _ in range(_MOST_WARM_UPS - 1):
-        if rate < before * _STILL_RISING:
-            break
-        before = rate
-        rate = asked.pull(_WARM_UP_SECONDS).answers_per_second
-
-
-def in_turn(bench: Bench, what: str, running: Mapping[str, Asked], case: Callable[[Asked], Load]) -> Found:
+def in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> Found:
     """What each finds, round by round. Brokers that were silent for two minutes are registered anew before."""
     for asked in running.values():
         asked.seed()

@@ -16,7 +16,7 @@ QUESTIONS = {
         *("connections", "herd", "rolling", "profiles", "tls", "scrapes", "startup", "agents", "client"),
         *("staleness", "console"),
     ],
-    "benchmarks.peers": ["work", "pulls", "registration", "memory", "startup"],
+    "benchmarks.peers": ["work", "two_cores", "startup", "registration", "memory"],
     "benchmarks.abuse": list(ATTACKS),
 }
 

@@ -1,0 +1,158 @@
+"""ZooKeeper doing a NameServer's work: a route is a node, a heartbeat a session's ping, a watch tells of changes."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from benchmarks.figures import BenchError
+from benchmarks.loads import Load
+from benchmarks.peers.asking import Script, asked, told
+from benchmarks.peers.starting import Program, answering, data_directory, free_port, java
+from benchmarks.rounds import Bench
+from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
+from benchmarks.servers import Server
+
+VERSION: Final = "3.9.5"
+_MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+# what its start script gives it
+_HEAP: Final = "-Xmx1000m"
+_SETTINGS: Final = """\
+tickTime=2000
+dataDir={directory}
+clientPort={port}
+clientPortAddress=127.0.0.1
+maxClientCnxns=0
+admin.enableServer=false
+"""
+_ROUTE: Final = b"r" * PULLED_BODY_BYTES
+_PATIENCE_SECONDS: Final = 30
+_PROBED_SECONDS: Final = 0.2
+
+# -- its protocol, as far as it is needed -----------------------------------------------------------------------------
+
+_CREATE, _GET_DATA, _SET_DATA, _PING, _CLOSE = 1, 4, 5, 11, -11
+_PING_XID: Final = -2
+# xid, zxid, error code
+_REPLY_HEAD: Final = 16
+# the longest that a server with ticks of 2 s grants
+_SESSION_MS: Final = 40_000
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(4, signed=True)
+
+
+def _buffer(value: bytes) -> bytes:
+    return _int(len(value)) + value
+
+
+def _request(kind: int, body: bytes = b"", xid: int = 1) -> bytes:
+    return _buffer(_int(xid) + _int(kind) + body)
+
+
+def _get(path: bytes, *, watch: bool = False) -> bytes:
+    return _request(_GET_DATA, _buffer(path) + bytes((watch,)))
+
+
+def _create(path: bytes, data: bytes) -> bytes:
+    every_permission_to_anyone = _int(1) + _int(31) + _buffer(b"world") + _buffer(b"anyone")
+    return _request(_CREATE, _buffer(path) + _buffer(data) + every_permission_to_anyone + _int(0))
+
+
+# protocol version, last zxid seen, the session's time, its number and password (a new one has none), not read-only
+_GREETING: Final = _buffer(_int(0) + bytes(8) + _int(_SESSION_MS) + bytes(8) + _buffer(bytes(16)) + b"\0")
+_FAREWELL: Final = _request(_CLOSE)
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def zookeeper(bench: Bench, lib: Path) -> Iterator["ZooKeeper"]:
+    """One ZooKeeper, alone, with an empty directory, until the block ends."""
+    port = free_port()
+    with data_directory("zookeeper") as directory:
+        settings = directory / "zoo.cfg"
+        settings.write_text(_SETTINGS.format(directory=directory / "data", port=port), encoding="utf-8")
+        command = [java(), "-server", _HEAP, "-cp", f"{lib}/*", _MAIN, str(settings)]
+        with answering(bench, Program("ZooKeeper", command, port, _opens_sessions, directory)) as server:
+            yield ZooKeeper(bench, server)
+
+
+def _opens_sessions(port: int) -> bool:
+    # it listens, and says that it is well, before it does; who comes too early may never be answered
+    with _session(port, _PROBED_SECONDS):
+        return True
+
+
+@contextmanager
+def _session(port: int, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[tuple[socket.socket, IO[bytes]]]:
+    with (
+        socket.create_connection(("127.0.0.1", port), patience_seconds) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        connection.sendall(_GREETING)
+        _answer(answers)
+        yield connection, answers
+        connection.sendall(_FAREWELL)
+        _answer(answers)
+
+
+class ZooKeeper:
+    """How it is seeded and asked."""
+
+    def __init__(self, bench: Bench, server: Server) -> None:
+        self.server = server
+        self._bench = bench
+        self._is_seeded = False
+
+    def seed(self) -> None:
+        """1,000 routes, once; a session belongs to each connection.
+
+        Raises:
+            BenchError: it did not take them.
+        """
+        if self._is_seeded:
+            return
+        nodes = [(b"/topics", b""), *((_path(number), _ROUTE) for number in range(PULLED_TOPICS))]
+        with _session(self.server.port) as (connection, answers):
+            for path, data in nodes:
+                connection.sendall(_create(path, data))
+            for path, _ in nodes:
+                if error := int.from_bytes(_answer(answers)[12:_REPLY_HEAD], signed=True):
+                    raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
+        self._is_seeded = True
+
+    def pull(self, seconds: int | None = None) -> Load:
+        """What this server knows, as a NameServer answers; no other read is to be had."""
+        questions = [_get(_path(number)) for number in range(PULLED_TOPICS)]
+        return asked(self._bench, self.server, _script(questions, least_bytes=PULLED_BODY_BYTES), seconds)
+
+    def beat(self, seconds: int | None = None) -> Load:
+        """Pings of the sessions of 200 connections."""
+        return asked(self._bench, self.server, _script([_request(_PING, xid=_PING_XID)]), seconds)
+
+    def tell(self) -> Load:
+        """Whoever is told asks again: the news does not say what is new."""
+        question = _get(_path(0), watch=True)
+        change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(_ROUTE) + _int(-1))
+        return told(self.server, _script([question] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES))
+
+
+def _script(questions: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
+    # a session that is not closed ends later, while somebody else is measured
+    return Script("length", questions, _GREETING, acks, least_bytes, change, _FAREWELL)
+
+
+def _answer(answers: IO[bytes]) -> bytes:
+    size = int.from_bytes(answers.read(4))
+    answer = answers.read(size)
+    if not size or len(answer) < size:
+        raise ConnectionError("ZooKeeper closed the connection")
+    return answer
+
+
+def _path(number: int) -> bytes:
+    return b"/topics/TopicTest%d" % number
