@@ -12,6 +12,8 @@ BATCH: Final = 64
 # Questions about more topics are not entered by topic, but looked through when something changes, so many in a step.
 FEW_TOPICS: Final = 256
 STEP_TOPICS: Final = 10_000
+# Those who wait for the same hundred topics are found a hundred times when all of these change: so many in a step.
+STEP_WATCHES: Final = 2_000
 
 
 class RouteWatchers:
@@ -24,6 +26,8 @@ class RouteWatchers:
         self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
         # those who wait for many
         self._large: set[asyncio.Future[None]] = set()
+        # those who waited for a topic that has changed, and have yet to be woken
+        self._due: deque[set[asyncio.Future[None]]] = deque()
         # those who wait for many topics and have yet to be looked through, and which topics changed
         self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # woken, but not told yet; in order, and each once however often it was woken
@@ -51,25 +55,42 @@ class RouteWatchers:
             del self._futures[future]
             self._large.discard(future)
             for topic in entered:
-                waiting = self._waiting[topic]
-                waiting.discard(future)
-                if not waiting:
-                    del self._waiting[topic]
+                # when the topic has changed its crowd is due, and no longer here
+                if (waiting := self._waiting.get(topic)) is not None:
+                    waiting.discard(future)
+                    if not waiting:
+                        del self._waiting[topic]
 
     def wake(self, topics: AbstractSet[str] | None) -> None:
         """Let those go who wait for one of the topics (None: everybody), a batch at a time."""
-        was_idle = not (self._woken or self._doubted)
+        was_idle = not self._is_busy()
         if topics is None:
             self._woken.update(dict.fromkeys(self._futures))
         else:
             # a change may be of a hundred thousand topics, few of which anybody waits for
-            for topic in self._waiting.keys() & topics:
-                self._woken.update(dict.fromkeys(self._waiting[topic]))
+            self._due.extend(self._waiting.pop(topic) for topic in self._waiting.keys() & topics)
             self._doubted.extend((future, topics) for future in self._large)
-        if was_idle and (self._woken or self._doubted):
+        if was_idle and self._is_busy():
             asyncio.get_running_loop().call_soon(self._release)
 
+    def _is_busy(self) -> bool:
+        return bool(self._woken or self._due or self._doubted)
+
+    def _wake_due(self) -> None:
+        left = STEP_WATCHES
+        while self._due and left > 0:
+            crowd = self._due[0]
+            while crowd and left > 0:
+                left -= 1
+                future = crowd.pop()
+                # most have been woken for another topic
+                if not future.done():
+                    self._woken[future] = None
+            if not crowd:
+                self._due.popleft()
+
     def _release(self) -> None:
+        self._wake_due()
         for future in list(islice(self._woken, BATCH)):
             del self._woken[future]
             if not future.done():
@@ -83,5 +104,5 @@ class RouteWatchers:
             left -= min(len(topics), len(changed))
             if not topics.isdisjoint(changed):
                 self._woken[future] = None
-        if self._woken or self._doubted:
+        if self._is_busy():
             asyncio.get_running_loop().call_soon(self._release)

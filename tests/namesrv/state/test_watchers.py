@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, RouteWatchers
+from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, STEP_WATCHES, RouteWatchers
 from tests.support.fake_clock import settle
 
 
@@ -72,7 +72,6 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
     for _ in range(100):
         watchers.wake({"a"})
     watchers.wake({"b"})
-    assert len(crowd) == len(watchers._woken)
 
     told = [0]
     while told[-1] < len(crowd):
@@ -80,6 +79,24 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
         told.append(sum(task.done() for task in crowd))
 
     assert max(later - earlier for earlier, later in itertools.pairwise(told)) <= BATCH
+    assert repr(watchers) == NOBODY
+
+
+async def test_crowd_that_waits_for_the_same_topics_is_looked_through_in_steps() -> None:
+    """All of them change at once, and each of the crowd waits for all: that is many times the crowd."""
+    watchers = RouteWatchers()
+    topics = MANY[:100]
+    crowd = [await waiting(watchers, *topics) for _ in range(5 * STEP_WATCHES // len(topics))]
+    watchers.wake(dict.fromkeys(topics).keys())
+    steps = 0
+    while watchers._due:
+        before = sum(map(len, watchers._due))
+        await asyncio.sleep(0)
+        steps += 1
+        assert before - sum(map(len, watchers._due)) <= STEP_WATCHES
+    assert steps >= 5
+
+    assert [True] * len(crowd) == await who_is_done(*crowd)
     assert repr(watchers) == NOBODY
 
 
