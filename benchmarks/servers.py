@@ -82,11 +82,15 @@ def resident_bytes(status: str) -> int:
 
 @contextmanager
 def daemon(
-    bench: Bench, *flags: str, shares: Sequence[str] = WITHOUT_SHARES, environ: Mapping[str, str] | None = None
+    bench: Bench,
+    *flags: str,
+    shares: Sequence[str] = WITHOUT_SHARES,
+    environ: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> Iterator[Server]:
-    """A NameServer with a fresh data directory, until the block ends."""
+    """A NameServer with a fresh data directory, until the block ends; a prefix is a command that becomes it."""
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as data_dir:
-        command = [sys.executable, "-m", "namesrv", *DAEMON_FLAGS, *shares, "--data-dir", data_dir, *flags]
+        command = [*prefix, sys.executable, "-m", "namesrv", *DAEMON_FLAGS, *shares, "--data-dir", data_dir, *flags]
         started = time.monotonic()
         process = subprocess.Popen(
             command, stderr=subprocess.PIPE, text=True, env={**environment(), **(environ or {})}, cwd=data_dir

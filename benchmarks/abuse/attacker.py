@@ -30,6 +30,16 @@ class _Sending:
     at: int = 0
 
 
+@dataclass(slots=True)
+class _Storming:
+    """One connection of a storm: which payload it sends, and how far it is."""
+
+    peer: socket.socket
+    number: int
+    source: int
+    at: int = 0
+
+
 class Attacker:
     """Sockets to one server, and how much went through them, until the block ends."""
 
@@ -38,6 +48,7 @@ class Attacker:
         self.http_port = http_port
         self._ends_at = time.monotonic() + seconds
         self._open: list[socket.socket] = []
+        self._crowd: list[socket.socket] = []
         self._buffer = bytearray(_AT_ONCE)
         self.sent_bytes = 0
         # the same, each frame and each connection with LEAST_BYTES at least
@@ -127,15 +138,71 @@ class Attacker:
 
         With `every`, one byte each so often.
         """
+        self._crowd = self._connected(count, sources, port)
+        if every:
+            self._trickle(self._crowd, data, every)
+        else:
+            self._push(self._crowd, data, frames)
+        self.wait()
+        self.leave_crowd()
+
+    def enter_crowd(self, count: int, data: bytes, *, frames: int = 1, sources: int = 1) -> None:
+        """The same, and return when all is sent; `leave_crowd` ends it."""
+        self._crowd = self._connected(count, sources, None)
+        self._push(self._crowd, data, frames)
+
+    def _connected(self, count: int, sources: int, port: int | None) -> list[socket.socket]:
         peers = [peer for number in range(count) if not self.is_over and (peer := self.connect(number % sources, port))]
         for peer in peers:
             peer.setblocking(False)  # noqa: FBT003 - its only parameter
-        if every:
-            self._trickle(peers, data, every)
-        else:
-            self._push(peers, data, frames)
-        self.wait()
-        self.closed += sum(_is_closed(peer) for peer in peers)
+        return peers
+
+    def leave_crowd(self) -> None:
+        """Count those that the server has closed, and close all."""
+        self.closed += sum(_is_closed(peer) for peer in self._crowd)
+        for peer in self._crowd:
+            self.disconnect(peer)
+        self._crowd = []
+
+    def storm(self, payloads: Sequence[bytes], count: int, *, sources: int) -> None:
+        """Many connections, each of which sends one payload after the other and comes back when it is closed."""
+        views = [memoryview(payload) for payload in payloads]
+        with selectors.DefaultSelector() as selector:
+            for number in range(count):
+                self._enter(selector, number, number % sources)
+            while not self.is_over:
+                if not selector.get_map():
+                    time.sleep(0.01)
+                for key, events in selector.select(0.1):
+                    if not self._stormed(key.data, views, events):
+                        selector.unregister(key.fileobj)
+                        self.disconnect(key.data.peer)
+                        self.closed += 1
+                        self._enter(selector, key.data.number + 1, key.data.source)
+
+    def _enter(self, selector: selectors.BaseSelector, number: int, source: int) -> None:
+        peer = self.connect(source)
+        if peer is not None:
+            peer.setblocking(False)  # noqa: FBT003 - its only parameter
+            selector.register(peer, selectors.EVENT_READ | selectors.EVENT_WRITE, _Storming(peer, number, source))
+
+    def _stormed(self, one: _Storming, views: Sequence[memoryview], events: int) -> bool:
+        """Send some, and throw away what comes; whether the connection still stands."""
+        view = views[one.number % len(views)]
+        try:
+            if events & selectors.EVENT_READ and not one.peer.recv_into(self._buffer):
+                return False
+            if events & selectors.EVENT_WRITE:
+                size = one.peer.send(view[one.at : one.at + _AT_ONCE])
+                self._count(size, 0 if one.at else 1)
+                one.at += size
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if one.at == len(view):
+            one.number, one.at = one.number + 1, 0
+        return True
 
     def wait(self) -> None:
         """Do nothing until the time is up."""

@@ -36,8 +36,16 @@ class Attack:
     is_short: bool = False
     # standard error of the server is a pipe that nobody reads
     is_unread: bool = False
-    # Clients may be refused while it lasts, because places or memory are used up; brokers never.
+    # Clients may be refused while it lasts, because places or memory are used up.
     may_refuse_clients: bool = False
+    # brokers only where there are no files left: a server cannot keep them back
+    may_refuse_brokers: bool = False
+    # of a memory cgroup in which the server runs; 0: none
+    memory_limit_bytes: int = 0
+    # files that the server may open beyond those of the peers who are there before the attack; 0: as many as it likes
+    spare_files: int = 0
+    # where it has to last longer than the others
+    seconds: float = 0.0
 
 
 def _repeated(make: Callable[[], bytes | Sequence[bytes]], together: int = 1) -> Callable[[], Callable[..., object]]:
@@ -136,6 +144,23 @@ def _watches(attacker: Attacker) -> None:
     attacker.wait()
 
 
+def _slow_watchers() -> Callable[[Attacker], object]:
+    """A thousand who watch a broker's topics 50 times over and never read, while it changes them all the time."""
+    names = topics("watched-%d", 100)
+    changes = [
+        Broker("Hostile", "watched", 0, "watched:10911", names, counter=number).changed(number).json_frame()
+        for number in (8, 9)
+    ]
+    watch = payloads.native_pull(100, "watched-%d", wait_ms=60_000) * 50
+
+    def attack(attacker: Attacker) -> None:
+        attacker.enter_crowd(1_000, watch, frames=50, sources=_ADDRESSES)
+        attacker.repeat(changes)
+        attacker.leave_crowd()
+
+    return attack
+
+
 # -- liveness ----------------------------------------------------------------------------------------------------------
 
 
@@ -210,6 +235,45 @@ def _many_clusters(count: int = 20_000) -> list[bytes]:
         registration(payloads.json_topics(2), broker_name=f"one-of-many-{number}", cluster_name=f"cluster-{number}")
         for number in range(count)
     ]
+
+
+# -- all at once -------------------------------------------------------------------------------------------------------
+
+
+def _storm() -> Callable[[Attacker], object]:
+    """Each connection begins with another one of these, and goes on with the next."""
+    bodies = {
+        SerializeType.JSON: (
+            b"[" * BODY_BYTES,
+            filled(b'{"topicConfigSerializeWrapper":', b"{},", b""),
+            filled(b'{"filterServerList":[', b'"",', b'""]}'),
+            payloads.json_topics(10_000_000),
+        ),
+        MSGPACK: (b"\x91" * BODY_BYTES, b"\x80" * BODY_BYTES, payloads.native_names("filter_server_list")),
+    }
+    zipped = (payloads.compressed_version(), payloads.compressed_topics(b"%d"), payloads.compressed_filters())
+    hostile = [
+        *(registration(body, kind) for kind, some in bodies.items() for body in some),
+        *(registration(body, compressed=True) for body in zipped),
+        payloads.million_fields(),
+        payloads.binary_header(),
+        payloads.native_header(b"\x80"),
+        payloads.partial_unknown(60_000),
+        b"\x7f\xff\xff\xff",
+        b"\x00\xff\xff\xff" + bytes(256),
+    ]
+    return lambda attacker: attacker.storm(hostile, 1_000, sources=_ADDRESSES)
+
+
+def _and_away(count: int) -> Callable[[Attacker], object]:
+    """Silent connections, all closed at the end."""
+
+    def attack(attacker: Attacker) -> None:
+        attacker.enter_crowd(count, b"", sources=_ADDRESSES)
+        attacker.wait()
+        attacker.leave_crowd()
+
+    return attack
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------
@@ -321,6 +385,13 @@ ATTACKS: Final[dict[str, Attack]] = {
     "watches": Attack(
         "one connection with 152 watches of 20,000 topics", lambda: _watches, seed=_many_topics, is_short=True
     ),
+    "watches-unread": Attack(
+        "1,000 connections with 50 watches of 100 topics each, which change all the time, and never read",
+        _slow_watchers,
+        peers=_ADDRESSES,
+        may_refuse_clients=True,
+        is_short=True,
+    ),
     "pulls-native": Attack("20001 for 100,000 topics", _repeated(lambda: payloads.native_pull(100_000)), is_short=True),
     "pulls-known": Attack(
         "20001 for 90,000 topics that there are",
@@ -373,6 +444,22 @@ ATTACKS: Final[dict[str, Attack]] = {
     "slow-frames": Attack(
         "500 connections from one address that send a byte each every 0.2 s", _crowd(500, route_frame, every=0.2)
     ),
+    "slowloris": Attack(
+        "2,000 connections from 200 addresses that send a byte each a second: the deadline of the first frame is 10 s",
+        _crowd(2_000, route_frame, every=1.0, sources=_ADDRESSES),
+        peers=_ADDRESSES,
+        seconds=14.0,
+        may_refuse_clients=True,
+    ),
+    "files": Attack(
+        "2,000 connections from 200 addresses to a server that may open 200 more files",
+        lambda: _and_away(2_000),
+        peers=_ADDRESSES,
+        spare_files=200,
+        may_refuse_clients=True,
+        may_refuse_brokers=True,
+        is_short=True,
+    ),
     "garbage": Attack(
         "connections that begin with an HTTP request",
         lambda: lambda attacker: attacker.reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
@@ -386,6 +473,16 @@ ATTACKS: Final[dict[str, Attack]] = {
         "a PROXY header of version 2 with 65,535 bytes",
         lambda: lambda attacker: attacker.reconnecting(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff" + bytes(65_535)),
         flags=("--proxy-protocol", "optional"),
+    ),
+    # all at once
+    "storm": Attack(
+        "1,000 connections send giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields, over and "
+        "over, to a server in a memory cgroup of 768 MiB",
+        _storm,
+        peers=_ADDRESSES,
+        may_refuse_clients=True,
+        memory_limit_bytes=768 * 1024 * 1024,
+        is_short=True,
     ),
     # the process
     "unread-log": Attack(

@@ -234,6 +234,12 @@ def binary_header() -> bytes:
     return encode_frame(SerializeType.ROCKETMQ, fixed + _INT32.pack(len(fields)) + fields)
 
 
+def million_fields(count: int = 1_000_000) -> bytes:
+    """A question whose header has so many ext fields."""
+    start = b'{"code":105,"opaque":1,"extFields":{"topic":"Steady"'
+    return encode_frame(SerializeType.JSON, start + b"".join(b',"%d":""' % number for number in range(count)) + b"}}")
+
+
 def native_header(unit: bytes) -> bytes:
     """An array that begins with one unit over and over."""
     return encode_frame(SerializeType.MSGPACK, filled(b"\x96", unit, b"", _HEADER_BYTES))

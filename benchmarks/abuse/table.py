@@ -31,7 +31,8 @@ def _is_late(quiet: float, attacked: float) -> bool:
 
 
 def _refused(result: Result) -> int:
-    return result.refused_brokers + (0 if result.may_refuse_clients else result.refused_clients)
+    brokers = 0 if result.may_refuse_brokers else result.refused_brokers
+    return brokers + (0 if result.may_refuse_clients else result.refused_clients)
 
 
 # what is missed -> whether it is. Those of TIMED depend on what else the machine does.
@@ -44,6 +45,7 @@ MISSES: Final[dict[str, Callable[[Result], bool]]] = {
         _is_late(result.p99_quiet_seconds, result.p99_seconds)
         and _is_late(result.p99_quiet_cpu_seconds, result.p99_cpu_seconds)
     ),
+    "killed": lambda result: result.kills > 0,
     "evicted": lambda result: bool(result.evicted or result.lost),
     "dead": lambda result: not result.is_dead_gone,
     "late": lambda result: result.dead_scans > result.most_scans,
@@ -70,6 +72,7 @@ _COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
     "CPU s/MiB": lambda result: f"{cpu_per_mib(result):.3f}",
     "peak MiB": lambda result: f"{result.peak_mib:,.0f}",
     "tables MiB": lambda result: f"{result.tables_mib:,.0f}",
+    "cgroup MiB": lambda result: f"{result.group_peak_mib:,.0f}" if result.limit_mib else "",
     "held MiB": lambda result: f"{result.held_mib:,.0f}",
     "longest wait ms": lambda result: f"{result.longest_seconds * 1000:,.0f}",
     "of it CPU ms": lambda result: f"{result.longest_cpu_seconds * 1000:,.0f}",

@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -33,6 +34,7 @@ from benchmarks.abuse.bystanders import (
     scan_count,
     scraped,
 )
+from benchmarks.abuse.memory_group import MemoryGroup
 from benchmarks.figures import BenchError
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire
@@ -82,6 +84,7 @@ class Result:
     what: str
     peers: int
     may_refuse_clients: bool
+    may_refuse_brokers: bool
     # what the attacker sent, and the same with a packet at least for each frame and connection
     sent_mib: float
     weight_mib: float
@@ -92,6 +95,10 @@ class Result:
     peak_mib: float
     # of that the tables', by the server's own estimate: what the attacker may register
     tables_mib: float
+    # of the server's memory cgroup: its limit, 0 without one; its peak, sockets included; processes killed
+    limit_mib: float
+    group_peak_mib: float
+    kills: int
     # resident when everything is over
     held_mib: float
     # the puller's longest wait, in all, and of it the computing of the server
@@ -134,7 +141,12 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
     with ExitStack() as stack:
         http_port = free_port()
         flags = (*pace.flags, *attack.flags, "--http-listen", f"127.0.0.1:{http_port}")
-        started = _unread_daemon(bench, *flags) if attack.is_unread else daemon(bench, *flags, shares=())
+        group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
+        started = (
+            _unread_daemon(bench, *flags)
+            if attack.is_unread
+            else daemon(bench, *flags, shares=(), prefix=() if group is None else group.prefix)
+        )
         server = stack.enter_context(started)
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).ask_well(seed)
@@ -148,7 +160,9 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         with Wire(server, PATIENCE_SECONDS) as dead:
             dead.ask_well(broker_frame(DEAD, SerializeType.JSON))
             scans, began = scan_count(scraped(http_port)), time.monotonic()
-            with Attacker(server.port, http_port, pace.attack_seconds) as attacker:
+            if attack.spare_files:
+                _spare(server, attack.spare_files)
+            with Attacker(server.port, http_port, max(attack.seconds, pace.attack_seconds)) as attacker:
                 attacking(attacker)
                 ended = time.monotonic()
             is_dead_gone = _is_dead_gone(watcher, http_port, scans + _SCANS_SHARE * pace.most_scans, pace)
@@ -162,6 +176,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
             bench.progress(str(error))
             after, is_answering = _Reading.of(server, None), False
         seen = beside.seen()
+        group_peak, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
         stopped_seconds = _stopped(server)
     last_dead = max((pull.asked_at for pull in seen.pulls if pull.has_dead), default=0.0)
     dead_scans = max((count - scans for at, count, _ in seen.metrics if at < last_dead), default=0)
@@ -173,12 +188,16 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         what=attack.what,
         peers=attack.peers,
         may_refuse_clients=attack.may_refuse_clients,
+        may_refuse_brokers=attack.may_refuse_brokers,
         sent_mib=attacker.sent_bytes / _MIB,
         weight_mib=attacker.weight / _MIB,
         closed=attacker.closed,
         cpu_seconds=max(0.0, cpu_seconds - before.cpu_seconds - idle / pace.quiet_seconds * watched_seconds),
         peak_mib=(after.peak_bytes - before.resident_bytes) / _MIB,
         tables_mib=max((held - before.table_bytes for _, _, held in seen.metrics), default=0.0) / _MIB,
+        limit_mib=attack.memory_limit_bytes / _MIB,
+        group_peak_mib=group_peak / _MIB,
+        kills=kills,
         held_mib=(after.resident_bytes - before.resident_bytes) / _MIB,
         longest_seconds=max((pull.seconds for pull in during), default=0.0),
         longest_cpu_seconds=max((pull.cpu_seconds for pull in during), default=0.0),
@@ -272,6 +291,12 @@ def _kib(status: str, name: str) -> int:
     if found is None:
         raise BenchError(f"no {name} in /proc/PID/status: the server has ended")
     return int(found[1]) * 1024
+
+
+def _spare(server: Server, files: int) -> None:
+    """Let it open only so many more."""
+    most = len(list(Path(f"/proc/{server.pid}/fd").iterdir())) + files
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (most, most))
 
 
 def _reset_peak(server: Server) -> None:

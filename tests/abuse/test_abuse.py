@@ -10,6 +10,7 @@ import pytest
 from benchmarks.abuse import table
 from benchmarks.abuse.__main__ import quiet_bench
 from benchmarks.abuse.attacks import ATTACKS
+from benchmarks.abuse.memory_group import NoMemoryGroupError
 from benchmarks.abuse.trial import SHORT, run
 
 # one after another, in one worker: two would be each other's attack
@@ -22,7 +23,10 @@ MOST_CPU_PER_MIB = 100 * table.CPU_PER_MIB
 @pytest.mark.parametrize("name", [name for name, attack in ATTACKS.items() if attack.is_short])
 def test_an_attack_costs_the_others_no_more_than_its_share(name: str) -> None:
     """No live broker evicted or cut off, no dead one kept, no newcomer refused, and a bound for memory and work."""
-    result = run(quiet_bench(), name, ATTACKS[name], SHORT)
+    try:
+        result = run(quiet_bench(), name, ATTACKS[name], SHORT)
+    except NoMemoryGroupError as error:
+        pytest.skip(str(error))
 
     assert [] == [miss for miss in table.missed(result) if miss not in table.TIMED], result
     assert table.cpu_per_mib(result) <= MOST_CPU_PER_MIB, result

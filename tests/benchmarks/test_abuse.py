@@ -2,10 +2,12 @@
 
 import dataclasses
 import zlib
+from pathlib import Path
 
 import pytest
 
 from benchmarks.abuse import payloads, table
+from benchmarks.abuse.memory_group import NoMemoryGroupError, place
 from benchmarks.abuse.trial import Result, p99
 from namesrv_remoting.bodies.register import decode_body, decode_native_body
 from namesrv_remoting.codes import CURRENT_VERSION
@@ -13,9 +15,10 @@ from tests.support.steps import finished
 
 # each figure is exactly as large as it may be
 AT_ITS_BOUNDS = Result(
-    name="bounds", what="as much as may be", peers=1, may_refuse_clients=False, sent_mib=2.0, weight_mib=2.0,
-    closed=9, cpu_seconds=0.4, peak_mib=64.0, tables_mib=0.0, held_mib=64.0, longest_seconds=9.0,
-    longest_cpu_seconds=9.0, lag_seconds=None, p99_quiet_seconds=0.002, p99_seconds=0.006,
+    name="bounds", what="as much as may be", peers=1, may_refuse_clients=False, may_refuse_brokers=False,
+    sent_mib=2.0, weight_mib=2.0, closed=9, cpu_seconds=0.4, peak_mib=64.0, tables_mib=0.0, limit_mib=0.0,
+    group_peak_mib=0.0, kills=0, held_mib=64.0, longest_seconds=9.0, longest_cpu_seconds=9.0,
+    lag_seconds=None, p99_quiet_seconds=0.002, p99_seconds=0.006,
     p99_quiet_cpu_seconds=0.001, p99_cpu_seconds=0.006, evicted=(), lost=0, is_dead_gone=True, dead_scans=10,
     most_scans=10, refused_clients=0, refused_brokers=0, newcomer_seconds=6.0, newcomers=9, stopped_seconds=5.0,
     is_answering=True,
@@ -50,6 +53,8 @@ AT_ITS_BOUNDS = Result(
         ({"refused_clients": 1, "may_refuse_clients": True}, []),
         ({"refused_brokers": 1, "may_refuse_clients": True}, ["refused"]),
         ({"stopped_seconds": 5.1}, ["stop"]),
+        ({"kills": 1}, ["killed"]),
+        ({"refused_brokers": 9, "refused_clients": 9, "may_refuse_clients": True, "may_refuse_brokers": True}, []),
     ],
 )
 def test_a_target_is_missed_beyond_its_bound(changes: dict[str, object], missed: list[str]) -> None:
@@ -78,3 +83,23 @@ def test_a_changed_body_says_the_same_in_other_bytes() -> None:
     stream = zlib.compress(b"a" * 99, 6)
     assert stream != payloads.changed(stream)
     assert b"a" * 99 == zlib.decompress(payloads.changed(stream))
+
+
+@pytest.mark.parametrize(
+    ("cgroups", "parent"),
+    [
+        # both are mounted; v1 has the memory
+        ("4:memory:/jobs/7\n1:cpu:/\n0::/init.scope\n", Path("memory/jobs/7")),
+        ("0::/user.slice/session-1.scope\n", Path("user.slice")),
+        ("0::/\n", Path()),
+    ],
+)
+def test_a_memory_group_is_made_where_that_is_allowed(cgroups: str, parent: Path) -> None:
+    """Below our own group with v1, beside it with v2."""
+    assert parent == place(cgroups)[0]
+
+
+def test_a_machine_may_have_no_memory_groups() -> None:
+    """That is said in so many words."""
+    with pytest.raises(NoMemoryGroupError, match="this machine has none"):
+        place("1:cpu:/\n")

@@ -1,0 +1,102 @@
+"""A memory cgroup for one process: what takes more than its limit is killed by the kernel, as in a container.
+
+With cgroup v1 it is a child of our own group; with v2 one beside it, since there a group with processes has no children
+with limits. Both need root, and a file system of cgroups that can be written to.
+"""
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from benchmarks.figures import BenchError
+
+ROOT: Final = Path("/sys/fs/cgroup")
+_PATIENCE_SECONDS: Final = 5.0
+
+
+class NoMemoryGroupError(BenchError):
+    """This machine, or this user, cannot have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the two versions call the same things."""
+
+    limit: str
+    peak: str
+    # one line of which counts those that were killed
+    kills: str
+
+
+_V1: Final = _Files("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
+_V2: Final = _Files("memory.max", "memory.peak", "memory.events")
+
+
+class MemoryGroup:
+    """The group, until the block ends; its processes have to have ended by then."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        parent, self._files = place(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+        self._path = ROOT / parent / f"namesrv-{os.getpid()}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._path.mkdir()
+        except OSError as error:
+            raise NoMemoryGroupError(f"no memory cgroup: {error}") from error
+        try:
+            self._file(self._files.limit).write_text(str(self._limit_bytes), encoding="ascii")
+        except OSError as error:
+            self._path.rmdir()
+            raise NoMemoryGroupError(f"no memory cgroup: {error}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # what has just ended is in it for another moment
+        gives_up_at = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < gives_up_at:
+            with contextlib.suppress(OSError):
+                self._path.rmdir()
+                return
+            time.sleep(0.05)
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """In front of a command, it runs in the group from its first page on."""
+        return ("sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._file("cgroup.procs")))
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that its processes and their sockets ever had."""
+        return int(self._file(self._files.peak).read_text(encoding="ascii"))
+
+    @property
+    def kills(self) -> int:
+        """Processes that were killed for more."""
+        lines = self._file(self._files.kills).read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+    def _file(self, name: str) -> Path:
+        return self._path / name
+
+
+def place(cgroups: str) -> tuple[Path, _Files]:
+    """Below which folder a group may be made, by our own /proc/self/cgroup.
+
+    Raises:
+        NoMemoryGroupError: this machine has none.
+    """
+    v2: Path | None = None
+    for line in cgroups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "memory":
+            return Path("memory") / path.lstrip("/"), _V1
+        if not controllers:
+            v2 = Path(path.lstrip("/")).parent
+    if v2 is None:
+        raise NoMemoryGroupError("no memory cgroup: this machine has none")
+    return v2, _V2
