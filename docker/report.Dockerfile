@@ -27,8 +27,11 @@ LABEL org.opencontainers.image.title="namesrv-report" \
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/sbom.py /opt/namesrv/
 # what installs software is of no use here but to somebody who broke in; the state is the user's who runs
+# the base has no bytecode of the standard library, and on a read-only root each start would compile it anew
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
+    && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \
+        "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')" \
     && install -d -o 10001 -g 10001 -m 0750 /report \
     && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
 ENV PATH=/opt/namesrv/bin:/usr/local/bin:/usr/bin:/bin \

@@ -8,7 +8,8 @@ WORKDIR /src
 RUN python3 -m venv /build
 COPY locks/spark.txt locks/
 # everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
-RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
+# PySpark comes as sources: Debian's pip would build them without what they ask for
+RUN PIP_USE_PEP517=1 /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
 COPY . .
 # the link is for SPARK_HOME, which must not depend on Python's version
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
@@ -32,8 +33,11 @@ RUN apt-get update \
 COPY --from=build /opt/namesrv /opt/namesrv
 COPY docker/sbom.py /opt/namesrv/
 # what installs software is of no use here but to somebody who broke in; the report is the user's who runs
+# the base has no bytecode of the standard library, and on a read-only root each start would compile it anew
 RUN find / -xdev \( -path '*/site-packages/pip*' -o -path '*/dist-packages/pip*' -o -path '*/ensurepip' \
         -o -path '*/bin/pip*' \) -prune -exec rm -rf {} + \
+    && python3 -m compileall -qq -x '/(idlelib|lib2to3|tkinter|turtledemo|pydoc_data|site-packages|dist-packages)/' \
+        "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')" \
     && install -d -o 10001 -g 10001 -m 0750 /report /logs \
     && printf 'spark:x:10001:10001::/tmp:/usr/sbin/nologin\n' >>/etc/passwd \
     && /opt/namesrv/bin/python -I /opt/namesrv/sbom.py /opt/namesrv/sbom.cdx.json
