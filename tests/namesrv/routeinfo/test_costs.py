@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from namesrv.heartbeat_log.log import HeartbeatLog
+from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
 from namesrv.routeinfo.records import Registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
 from namesrv.settings.model import Settings
@@ -102,6 +103,29 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
         assert answers.json.fill(topics[0])
         assert await looks(broker("b2", "o:1", *topics, queues=4)) <= LOOKS * CHUNK_TOPICS
         assert answers.json.fill(topics[0])
+
+
+@pytest.mark.parametrize("way", ["silent", "disconnected"])
+async def test_many_brokers_die_a_few_at_a_time(way: str) -> None:
+    """A rack that is gone does not keep the loop; who is heard again meanwhile stays, and one may leave by itself."""
+    scene, count = RouteScene(), 10 * REMOVALS_AT_ONCE
+    await scene.register(*(registration(f"b{number}", 0, f"m:{number}", connection_id=1) for number in range(count)))
+    scene.pass_time(121.0)
+    work = scene.manager.evict_silent() if way == "silent" else scene.close(1)
+    task, most, left = asyncio.ensure_future(work), 0, count
+    heard, leaving = key(f"m:{count - 1}"), f"b{count - 2}"
+    left_by_itself = asyncio.ensure_future(scene.manager.unregister(key(f"m:{count - 2}"), leaving, 1))
+    while not task.done():
+        await asyncio.sleep(0)
+        remaining = len(scene.tables.broker_live_table)
+        most, left = max(most, left - remaining), remaining
+        scene.data_version(heard, 2)
+    await task
+
+    assert await left_by_itself
+    assert [heard] == list(scene.tables.broker_live_table)
+    # and the one that left
+    assert most <= REMOVALS_AT_ONCE + 1
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
