@@ -1,6 +1,7 @@
 """Rows whose figures other programs of ours give: `make bench`, `make abuse` and the tests."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,14 +82,17 @@ def _said(module: str, *arguments: str) -> dict[str, Any]:
         return said
 
 
-def passing(nodes: Sequence[str], options: Sequence[str] = ()) -> Measure:
-    """How many of these tests fail, or cannot run, and what they record of themselves."""
+def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:
+    """How many of these tests fail; the variable, if any, tells them the size."""
 
-    def measured(_: int) -> list[Figure]:
+    def measured(size: int) -> list[Figure]:
         with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
             report = Path(root) / "report.xml"
             done = _run(
-                *("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"), *options, *nodes
+                *("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"),
+                *options,
+                *nodes,
+                environ={variable: str(size)} if variable else {},
             )
             if not report.exists():
                 raise BenchError(f"pytest {' '.join(nodes)} ended with {done.returncode}: {done.stdout[-1000:]}")
@@ -105,11 +109,12 @@ def passing(nodes: Sequence[str], options: Sequence[str] = ()) -> Measure:
     return measured
 
 
-def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run(*arguments: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT,
+            env={**os.environ, **(environ or {})},
             capture_output=True,
             text=True,
             check=False,
