@@ -1,17 +1,13 @@
 """Starts and stops Apache's NameServer, as `servers.py` does ours: on the same core, on a free port."""
 
-import re
-import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.rocketmq import NameServer, name_server
-from benchmarks.peers.starting import data_directory, environment, java, pinned
+from benchmarks.peers.rocketmq import NameServer, is_answering, name_server
+from benchmarks.peers.starting import Program, answering, data_directory, free_port, java
 from benchmarks.rounds import Bench
-from benchmarks.servers import watched
 
 # what most run, and the newest on Maven Central in November 2026
 VERSIONS: Final = ("5.3.3", "5.5.0")
@@ -25,7 +21,6 @@ HEAPS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "512 MB": ("-server", "-Xmx512m"),
 }
-_BOOTED: Final = re.compile(r"The Name Server boot success\..* address \S*:([0-9]+)")
 
 
 @contextmanager
@@ -35,29 +30,15 @@ def apache(bench: Bench, lib: Path, heap: str) -> Iterator[NameServer]:
     Raises:
         BenchError: it does not start.
     """
+    port = free_port()
     with data_directory("apache") as home:
         settings = home / "namesrv.properties"
-        settings.write_text("bindAddress=127.0.0.1\nlistenPort=0\n", encoding="ascii")
+        settings.write_text(f"bindAddress=127.0.0.1\nlistenPort={port}\n", encoding="ascii")
         # it writes its logs and its KV configuration below user.home
         properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
-        command = [*pinned(bench), java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _MAIN]
-        started = time.monotonic()
-        process = subprocess.Popen(
-            [*command, "-c", str(settings)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=home,
-            env=environment(home),
-        )
+        command = [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _MAIN, "-c", str(settings)]
         with (
-            watched(bench, f"Apache's ({heap})", process, apache_port, started) as server,
+            answering(bench, Program(f"Apache's ({heap})", command, port, is_answering, home)) as server,
             name_server(bench, server) as asked,
         ):
             yield asked
-
-
-def apache_port(line: str) -> int | None:
-    """The port in the line that says that it listens; None for every other line."""
-    found = _BOOTED.search(line)
-    return int(found[1]) if found else None

@@ -115,11 +115,16 @@ def _etcd(bench: Bench) -> Contestant:
 
 
 def started(bench: Bench, stack: ExitStack, contestants: Sequence[Contestant]) -> dict[str, Asked]:
-    """All of them, by key, until the stack is left."""
+    """Those that start, by key, until the stack is left; ours has to."""
     running: dict[str, Asked] = {}
     for contestant in contestants:
         bench.progress(f"starting {contestant.label}")
-        running[contestant.key] = stack.enter_context(contestant.start(bench))
+        try:
+            running[contestant.key] = stack.enter_context(contestant.start(bench))
+        except (BenchError, OSError) as why:
+            if contestant is OURS:
+                raise
+            bench.progress(f"left out: {why}")
     return running
 
 

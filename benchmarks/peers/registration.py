@@ -36,6 +36,7 @@ def measure(bench: Bench, peers: Peers) -> list[Figure]:
         found: dict[str, Mapping[str, Sequence[Cost]]] = {}
         for name, frames in kinds.items():
             cases = {key: case(server, wires[key], frames) for key, server in servers.items()}
+            bench.progress(f"registrations, {_WHAT[name]}, until they are compiled")
             for run in cases.values():
                 _warm_up(run)
             found[name] = fewer_rounds(bench).in_turn(f"registrations, {_WHAT[name]}", cases)

@@ -135,17 +135,17 @@ def ours(bench: Bench, *flags: str) -> Iterator[WatchedNameServer]:
     """Ours, until the block ends."""
     # the end of a load's connection is not the death of the broker that it spoke for
     with daemon(bench, *flags, "--no-evict-on-disconnect") as server, Wire(server) as wire:
-        yield WatchedNameServer(bench, answered(server, wire), wire)
+        yield WatchedNameServer(bench, _answered(server, wire), wire)
 
 
 @contextmanager
 def name_server(bench: Bench, server: Server) -> Iterator[NameServer]:
     """Somebody else's, until the block ends."""
     with Wire(server) as wire:
-        yield NameServer(bench, answered(server, wire), wire)
+        yield NameServer(bench, server, wire)
 
 
-def answered(server: Server, wire: Wire) -> Server:
+def _answered(server: Server, wire: Wire) -> Server:
     """The server when it has answered a question: it said that it listens before."""
     began = time.monotonic()
     wire.ask(_ROUTE)

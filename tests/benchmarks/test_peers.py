@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.apache import apache_port
 from benchmarks.peers.asking import Script
 from benchmarks.peers.contestants import OURS, Contestant, Peers, against
 from benchmarks.peers.etcd import field, h2_frame, version
@@ -82,18 +81,6 @@ def test_nothing_of_java_or_rocketmq_is_inherited(monkeypatch: pytest.MonkeyPatc
 
     assert found.keys().isdisjoint({"JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"})
     assert ("/nowhere", "/nowhere") == (found["ROCKETMQ_HOME"], found["HOME"])
-
-
-@pytest.mark.parametrize(
-    ("line", "port"),
-    [
-        ("The Name Server boot success. serializeType=JSON, address 127.0.0.1:40507", 40507),
-        ("load config properties file OK, namesrv.properties", None),
-    ],
-)
-def test_apaches_server_says_where_it_listens(line: str, port: int | None) -> None:
-    """On a port that it chose."""
-    assert port == apache_port(line)
 
 
 def test_what_is_sent_is_spelt_as_its_reader_reads_it() -> None:

@@ -10,11 +10,9 @@ import pytest
 
 from benchmarks.conditions import Clocks, busy_ticks, others_share, processor
 from benchmarks.figures import BenchError
-from benchmarks.peers.apache import apache_port
 from benchmarks.servers import Server, daemon_port, limit_port, resident_bytes
 
 LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"ready":true}\n'
-BOOT = "The Name Server boot success. serializeType=JSON, address %s\n"
 
 
 @pytest.mark.parametrize(
@@ -25,8 +23,6 @@ BOOT = "The Name Server boot success. serializeType=JSON, address %s\n"
         (daemon_port, '{"event":"warned","text":"not \\"listening\\" yet"}\n', None),
         (daemon_port, "a line of a traceback\n", None),
         (limit_port, '{"port":38111}\n', 38_111),
-        *((apache_port, BOOT % address, 9876) for address in ("127.0.0.1:9876", "0.0.0.0:9876")),
-        (apache_port, "Please set ROCKETMQ_HOME, address 127.0.0.1:1\n", None),
         # the kernel says kB and means 1,024 bytes
         (resident_bytes, "Name:\tpython\nVmHWM:\t   50000 kB\nVmRSS:\t   41664 kB\nThreads:\t1\n", 41_664 * 1024),
         # the first processor named is the processor, however it is spaced; else the architecture is something
