@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from namesrv_spark_jobs.engines.engine import Engine, Rows
+from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 # how finely the time between `late` lines is cut, and into how many slices at most
@@ -94,8 +94,10 @@ class Tables(Walk):
 
 def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
     """Parse every line once."""
-    events, names = engine.lines_stored(files, partial(extract.events, options=options), sparse=extract.SPARSE)
-    return Parsed(files=engine.stored(extract.file_names(names), "files"), events=events)
+    of_lines = partial(extract.events, options=options)
+    shape = Shape(by="part", sparse=extract.SPARSE, bare=(BEAT_PART, LEFT_OUT_PART))
+    events, names = engine.lines_stored(files, of_lines, extract.file_names, shape)
+    return Parsed(files=names, events=events)
 
 
 def counted(engine: Engine, parsed: Parsed) -> Lines:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
@@ -108,7 +108,7 @@ def opened(
 
 
 @contextmanager
-def _embedded(staging: Path, **options: str) -> Iterator["EmbeddedEngine"]:
+def _embedded(staging: Path, **options: Any) -> Iterator["EmbeddedEngine"]:
     import duckdb  # noqa: PLC0415  # not where Spark runs
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb

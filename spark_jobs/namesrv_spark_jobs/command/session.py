@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from namesrv_spark_jobs.command.submit import NAME, build
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
 if TYPE_CHECKING:
@@ -121,11 +123,14 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
     if existing is not None:
         yield existing
         return
-    session = _submitted(conf) if is_submitted() else _own(master or LOCAL_MASTER, conf, debug=debug)
-    try:
-        yield session
-    finally:
-        _stop(session)
+    # executors fetch from it as long as there are any
+    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as sent:
+        master = master or LOCAL_MASTER
+        session = _submitted(conf) if is_submitted() else _own(master, conf, Path(sent), debug=debug)
+        try:
+            yield session
+        finally:
+            _stop(session)
 
 
 def _stop(session: "SparkSession") -> None:
@@ -158,7 +163,7 @@ def _submitted(conf: Mapping[str, str]) -> "SparkSession":
     return session
 
 
-def _own(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession":
+def _own(master: str, conf: Mapping[str, str], sent: Path, *, debug: bool) -> "SparkSession":
     from pyspark.sql import SparkSession  # noqa: PLC0415  # see spark_session
 
     # workers on this machine would otherwise take whatever `python3` is
@@ -171,6 +176,10 @@ def _own(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession"
     session = builder.getOrCreate()
     if not master.startswith("local"):
         _require_executor(session, master)
+        # what the tasks of executors import; spark-submit has it from --py-files
+        package = sent / NAME
+        build(package)
+        session.sparkContext.addPyFile(str(package))
     return session
 
 

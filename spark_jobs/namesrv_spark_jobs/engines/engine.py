@@ -1,12 +1,24 @@
 """What an analysis asks of an engine, whichever it is."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from namesrv_spark_jobs.frames import DataFrame, Dialect
 
 Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How what is made of lines may be stored."""
+
+    # who reads it mostly asks for one value of this column
+    by: str
+    # in nearly all lines there is nothing in these columns; where `by` has one of the `bare` values, there never is
+    sparse: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
 
 class Engine(Dialect, Protocol):
@@ -16,11 +28,15 @@ class Engine(Dialect, Protocol):
         """What it is, for run.json."""
 
     def lines_stored(
-        self, files: Sequence[str], made: Callable[[DataFrame], DataFrame], *, sparse: Sequence[str] = ()
+        self,
+        files: Sequence[str],
+        made: Callable[[DataFrame], DataFrame],
+        named: Callable[[DataFrame], DataFrame],
+        shape: Shape,
     ) -> tuple[DataFrame, DataFrame]:
-        """What is made of all lines of these files, computed now; and a table of the files (`file`, `name`).
+        """What is `made` of all lines of these files, and what is `named`, made of a table of them (`file`, `name`).
 
-        In nearly all lines there is nothing in the `sparse` columns of what is made.
+        Both are computed now.
         The lines are in the columns of `schema.LINE`, with `corrupt_line` and their `file`.
 
         Raises:

@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.engines.engine import Engine, Rows
+from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
+from namesrv_spark_jobs.engines.read_by_tasks import Order, Part, read
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, literal
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
@@ -26,6 +27,8 @@ _AT_ONCE: Final = 4
 _ROWS_PER_TASK: Final = 400_000
 # bytes of Parquet that one machine is done with before Spark has planned
 _MOST_FINISHED: Final = 512 << 20
+# of the staging folder
+_FILE: Final = "file://"
 # every reader of Parquet knows it
 _CODEC: Final = "snappy"
 # what Spark says of a path that is not there, and of one that it cannot read as a table
@@ -65,12 +68,35 @@ class SparkEngine:
         self,
         files: Sequence[str],
         made: Callable[[DataFrame], DataFrame],
-        *,
-        sparse: Sequence[str] = (),  # noqa: ARG002 - Parquet stores nothing for nulls
+        named: Callable[[DataFrame], DataFrame],
+        shape: Shape,
+    ) -> tuple[DataFrame, DataFrame]:
+        # DuckDB reads in a third of the time, where all executors have it as well as the driver
+        if self._finisher is not None and self._staging.startswith(_FILE):
+            folders = {name: f"{self._staging.removeprefix(_FILE)}/{name}" for name in ("lines", "names")}
+            order = Order(made=made, named=named, shape=shape, version=self._finisher.describe()["version"], **folders)
+            if done := read(self.spark, files, order):
+                return (
+                    self._of_parts([each.lines for each in done], folders["lines"]),
+                    self._of_parts([each.names for each in done], folders["names"]),
+                )
+        return self._read(files, made, named, shape)
+
+    def _of_parts(self, parts: Sequence[Part], folder: str) -> DataFrame:
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in parts[0].columns.items())
+        paths = [f"{_FILE}{literal(path)}" for part in parts for path in part.files]
+        return self.spark.read.schema(columns).option("basePath", f"{_FILE}{folder}").parquet(*paths)
+
+    def _read(
+        self,
+        files: Sequence[str],
+        made: Callable[[DataFrame], DataFrame],
+        named: Callable[[DataFrame], DataFrame],
+        shape: Shape,
     ) -> tuple[DataFrame, DataFrame]:
         try:
-            events = self.stored(made(self._lines(files)), "events", by="part")
-            return events, self._file_names(files)
+            lines = self.stored(made(self._lines(files)), "lines", by=shape.by)
+            return lines, self.stored(named(self._file_names(files)), "names")
         except PySparkException as error:
             condition = _condition(error)
             if condition in _MISSING:

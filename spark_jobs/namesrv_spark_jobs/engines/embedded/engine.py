@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import duckdb
 
 from namesrv_spark_jobs.engines.embedded import columns
-from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
+from namesrv_spark_jobs.engines.embedded.columns import kind_of, quoted, sql_type, text
 from namesrv_spark_jobs.engines.embedded.reading import (
     SUSPECT,
     Reading,
@@ -22,7 +22,7 @@ from namesrv_spark_jobs.engines.embedded.reading import (
     parquet,
 )
 from namesrv_spark_jobs.engines.embedded.tables import Row, Table
-from namesrv_spark_jobs.engines.engine import Rows
+from namesrv_spark_jobs.engines.engine import Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
@@ -30,6 +30,8 @@ from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 MEMORY: Final = "2GB"
 # milliseconds as the daemon writes them
 _EXACT: Final = "DECIMAL(18, 3)"
+# nobody asks for a part of them
+_AS_LINES: Final = Shape(by="event")
 _MACROS: Final = (
     # a hash has 64 bits and no sign, whole numbers have 63 and one
     "number_of(x) AS CAST(x >> 1 AS BIGINT)",
@@ -51,14 +53,14 @@ class EmbeddedEngine:
     functions: Any = columns
     window: Any = columns.Window
 
-    def __init__(self, staging: Path, *, memory: str = MEMORY) -> None:
+    def __init__(self, staging: Path, *, memory: str = MEMORY, threads: int | None = None) -> None:
         self._staging = staging
         staging.mkdir(parents=True, exist_ok=True)
         self._numbers = count()
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory,
             "temp_directory": str(staging / "spilled"),
-            "threads": len(os.sched_getaffinity(0)),
+            "threads": threads or len(os.sched_getaffinity(0)),
             # nothing depends on the order of rows that nobody sorted
             "preserve_insertion_order": False,
             # no extension is fetched from anywhere
@@ -128,21 +130,30 @@ class EmbeddedEngine:
         rows = f"FROM {parquet(files, by_folder=True)}" if files else "LIMIT 0"
         return Table(self, f"SELECT {', '.join(typed)} {rows}", list(kinds))
 
+    def kinds_of(self, table: DataFrame) -> dict[str, str]:
+        """The columns of a table and their types, as PySpark spells them."""
+        made: Any = table
+        return {name: kind_of(kind) for name, kind in self._described(made.sql)}
+
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         made: Mapping[str, Any] = tables
         return {name: [dict(row) for row in table.collect()] for name, table in made.items()}
 
     def lines_stored(
-        self, files: Sequence[str], made: Callable[[DataFrame], DataFrame], *, sparse: Sequence[str] = ()
+        self,
+        files: Sequence[str],
+        made: Callable[[DataFrame], DataFrame],
+        named: Callable[[DataFrame], DataFrame],
+        shape: Shape,
     ) -> tuple[Any, Any]:
         reading = Reading(self._staging / f"read-{next(self._numbers)}", files)
         place = f"events_{next(self._numbers)}"
         try:
-            events = self._taken(place, made, sparse, reading)
+            events = self._taken(place, made, shape.sparse, reading)
         except duckdb.Error as error:
             # a file that has gone, or that is damaged in its middle
             reading.repair(reading.unreadable(error))
-            events = self._taken(place, made, sparse, reading)
+            events = self._taken(place, made, shape.sparse, reading)
         # nearly all files have only lines that DuckDB reads as they are; the others are gone through line by line
         if found := self._suspects(events, reading.plain):
             listed = ", ".join(str(number) for number in found.values())
@@ -150,9 +161,9 @@ class EmbeddedEngine:
             reading.repair(found)
         if reading.clean:
             for sql in (of_texts(reading.clean), of_bad(reading.bad)):
-                more = _packed(_of(made, self._table(sql)), sparse)
+                more = _packed(_of(made, self._table(sql)), shape.sparse)
                 self._connection.execute(f"INSERT INTO {place} BY NAME {more}")
-        return events, self._names(reading)
+        return events, self.stored(_of(named, self._names(reading)), "files")
 
     def _taken(
         self, place: str, made: Callable[[DataFrame], DataFrame], sparse: Sequence[str], reading: Reading
@@ -192,14 +203,14 @@ class EmbeddedEngine:
         return {row["path"]: row["number"] for row in rows}
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
-        lines, names = self.lines_stored(files, _with_numbers)
-        named = lines.join(_with_numbers(names), on="file", how="inner").drop("file").withColumnRenamed("name", "file")
+        lines, names = self.lines_stored(files, _with_numbers, _with_numbers, _AS_LINES)
+        kept = lines.join(names, on="file", how="inner").drop("file").withColumnRenamed("name", "file")
         folder.mkdir(parents=True, exist_ok=True)
-        self._copy(named, folder / f"{uuid.uuid4()}.parquet")
+        self._copy(kept, folder / f"{uuid.uuid4()}.parquet")
 
     def write_sorted(self, file: str, target: Path) -> None:
         """Keep all lines of a file as a table, for long: small, and quick to read for one broker or some time."""
-        lines, _ = self.lines_stored([file], _with_numbers)
+        lines, _ = self.lines_stored([file], _with_numbers, _with_numbers, _AS_LINES)
         kept: Any = lines.drop("file")
         numbers = [quoted(name) for name, kind in LINE.items() if kind == "double"]
         same = " AND ".join(f"bool_and(TRY_CAST({name} AS {_EXACT}) IS NOT DISTINCT FROM {name})" for name in numbers)
@@ -221,6 +232,14 @@ class EmbeddedEngine:
             self._copy(made.drop(by), folder / "part-0.parquet")
         else:
             self._copy(made.orderBy(*made.columns), folder, f"PARTITION_BY ({quoted(by)})")
+
+    def write_for_others(self, table: DataFrame, file: Path) -> str:
+        """Write the rows of a table, in any order, for Spark to read soon; where they are."""
+        made: Any = table
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # differences of numbers in place of them: a third of the size, for nothing
+        self._copy(made, file, "PARQUET_VERSION V2", codec="lz4")
+        return str(file)
 
     def _copy(self, table: Table, target: Path, *options: str, codec: str = "snappy") -> None:
         said = ", ".join(("FORMAT parquet", f"COMPRESSION {codec}", *options))
