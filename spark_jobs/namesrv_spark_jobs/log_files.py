@@ -28,6 +28,8 @@ _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
+# how many bytes of JSON one of a compressed log stands for
+_INFLATED: Final = 15
 # how far the beginning's compression may lead astray
 _LEAST, _MOST = 0.75, 1.33
 
@@ -116,6 +118,18 @@ def is_url(text: str) -> bool:
     """Whether it is for Spark to open: a scheme other than `file`."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
+
+
+def json_bytes(file: str) -> int:
+    """About so much JSON is in a file, or in a folder of tables."""
+    path = Path(file.removeprefix("file://"))
+    files = list(path.rglob("*")) if path.is_dir() else [path]
+    try:
+        size = sum(each.stat().st_size for each in files)
+    except OSError:
+        # it has another name by now, and about the same size
+        return 0
+    return size if path.name.endswith((".jsonl", ".open")) else size * _INFLATED
 
 
 def compacted_of(file: Path) -> Path:

@@ -14,15 +14,13 @@ from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import is_url
+from namesrv_spark_jobs.log_files import is_url, json_bytes
 
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 
 # a connector that does not come with Spark
 _MISSING_CLASS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
-# how many bytes of JSON one of a compressed log stands for
-_INFLATED: Final = 15
 # what DuckDB says when a signal came while it worked
 _INTERRUPTED: Final = "Query interrupted"
 # less than that is read sooner than Java's second compiler has made the code for it, and needs fewer tasks
@@ -41,7 +39,7 @@ def _require_package(engine: str) -> None:
     """Raise UsageError, which says how to install it, when the package of an engine is missing."""
     if engine == SPARK and importlib.util.find_spec("pyspark") is None:
         raise UsageError("pyspark is not installed; pip install 'pyspark>=3.5,<5' brings it")
-    if engine == EMBEDDED and importlib.util.find_spec("duckdb") is None:
+    if engine == EMBEDDED and not _has_duckdb():
         raise MissingPackageError("duckdb")
 
 
@@ -57,7 +55,7 @@ class Choice:
 
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
     """The engine that was asked for, or the one that fits."""
-    size = sum(_bytes(Path(file.removeprefix("file://"))) for file in files)
+    size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, "as asked", size)
     room = shutil.disk_usage(out.parent).free
@@ -68,22 +66,11 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
         (bool(settings.conf), "--conf is given"),
         (any(is_url(file) for file in files), "an input is a URL"),
         (size * _SPILLED > room, f"{size / 1e9:,.0f} GB of logs, and {room / 1e9:,.0f} GB of disk to work in"),
-        (importlib.util.find_spec("duckdb") is None, "duckdb is not installed"),
+        (not _has_duckdb(), "duckdb is not installed"),
     ):
         if is_so:
             return Choice(SPARK, why, size)
     return Choice(EMBEDDED, f"{size / 1e6:,.0f} MB of logs fit on this machine", size)
-
-
-def _bytes(file: Path) -> int:
-    """About so much JSON is in a file, or in a folder of tables."""
-    files = list(file.rglob("*")) if file.is_dir() else [file]
-    try:
-        size = sum(each.stat().st_size for each in files)
-    except OSError:
-        # it has another name by now, and about the same size
-        return 0
-    return size if file.name.endswith((".jsonl", ".open")) else size * _INFLATED
 
 
 @contextmanager
@@ -101,10 +88,21 @@ def opened(
         with _embedded(staging) as engine:
             yield engine
     else:
-        usual = _SOON_DONE if choice.size < _SMALL and (settings.master or LOCAL_MASTER).startswith("local") else {}
+        usual = _SOON_DONE if _is_little_for_spark(choice, settings) else {}
         with _spark(settings, staging, {**SESSION_CONF, **usual, **conf}) as engine:
             on_session()
             yield engine
+
+
+def _is_little_for_spark(choice: Choice, settings: Settings) -> bool:
+    if not (settings.master or LOCAL_MASTER).startswith("local"):
+        return False
+    # DuckDB reads what is on this machine, and finishes
+    return choice.size < _SMALL or (_has_duckdb() and not any(map(is_url, settings.inputs)))
+
+
+def _has_duckdb() -> bool:
+    return importlib.util.find_spec("duckdb") is not None
 
 
 @contextmanager
@@ -128,7 +126,7 @@ def _embedded(staging: Path, **options: Any) -> Iterator["EmbeddedEngine"]:
 @contextmanager
 def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
     # what is too small for Spark is finished by DuckDB, unless that is missing
-    finishing = _embedded(staging, memory=_FINISHING_MEMORY) if importlib.util.find_spec("duckdb") else nullcontext()
+    finishing = _embedded(staging, memory=_FINISHING_MEMORY) if _has_duckdb() else nullcontext()
     with spark_session(settings.master, conf, debug=settings.debug) as session, finishing as finisher:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415  # not where DuckDB runs
         from pyspark.errors import PySparkException  # noqa: PLC0415  # not where DuckDB runs

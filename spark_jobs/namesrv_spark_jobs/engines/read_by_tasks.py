@@ -19,7 +19,7 @@ from pyspark.sql.utils import is_remote
 from namesrv_spark_jobs.engines.engine import Shape
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.frames import F, written_in
-from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, is_url
+from namesrv_spark_jobs.log_files import PARQUET_SUFFIX, is_url, json_bytes
 
 Made = Callable[[DataFrame], DataFrame]
 
@@ -27,8 +27,6 @@ Made = Callable[[DataFrame], DataFrame]
 _TASK_BYTES: Final = 100_000_000
 # Spark divides larger files among tasks, which we do not
 _MOST_BYTES: Final = 2_000_000_000
-# how many bytes of JSON a byte stands for
-_INFLATED: Final = {".gz": 9, PARQUET_SUFFIX: 63}
 # what DuckDB may have beside the Java of an executor; the lines of one file are less
 _MEMORY: Final = "512MB"
 
@@ -81,7 +79,7 @@ def grouped(files: Sequence[str]) -> list[list[str]]:
     """The files of each task; none when one of them is not for us."""
     if any(is_url(file) for file in files):
         return []
-    sizes = {file: _json_bytes(Path(file.removeprefix("file://"))) for file in files}
+    sizes = {file: json_bytes(file) for file in files}
     if max(sizes.values()) > _MOST_BYTES:
         return []
     groups: list[list[str]] = []
@@ -93,15 +91,6 @@ def grouped(files: Sequence[str]) -> list[list[str]]:
         groups[-1].append(file)
         room -= size
     return groups
-
-
-def _json_bytes(file: Path) -> int:
-    parts = list(file.rglob(f"*{PARQUET_SUFFIX}")) if file.is_dir() else [file]
-    try:
-        return sum(part.stat().st_size * _INFLATED.get(part.suffix, 1) for part in parts)
-    except OSError:
-        # it is told by who reads it
-        return 0
 
 
 def _read(order: Order, files: list[str]) -> Done | None:
