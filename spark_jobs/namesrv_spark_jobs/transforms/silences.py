@@ -149,8 +149,10 @@ def _might_be_dead(grid: WhatIf) -> Column:
         if any(grid.hold_ms):
             # it may be one of many
             found |= is_usual & (4 * _live_gap() > 3 * expiry * 1000)
+        # what a scan finds is over its deadline: nearly all gaps need no look at any scan
+        is_over = is_usual & (deadline < F.col("next_live"))
         for scan in grid.scan_ms:
-            found |= is_usual & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
+            found |= is_over & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
     if grid.phi:
         least = min(deviations(threshold) for threshold in grid.phi)
         mean = (F.col("live") - F.col("born")) / F.col("earlier")
