@@ -23,7 +23,7 @@ enum {
     DEPTH_LIMIT = 1024,
     CONNECTION_LIMIT = 60000,
     CONNECT_SECONDS = 5, /* a listener that is full for longer than this is a failure */
-    GRACE_SECONDS = 30,  /* for connecting, above the time that was asked for */
+    GRACE_SECONDS = 60,  /* for connecting, above the time that was asked for */
 };
 
 static const char usage[] =

@@ -12,8 +12,8 @@ from benchmarks.figures import BenchError
 from benchmarks.rounds import Bench
 from benchmarks.servers import Server
 
-# load gives up by itself 30 s after its time
-_PATIENCE_SECONDS: Final = 45
+# load gives up by itself 60 s after its time
+_PATIENCE_SECONDS: Final = 75
 # One connection that always waits for one answer: the longest it waited is the longest that the loop did something
 # else. Nothing should run beside it but what is asked about, so that nobody takes the core from it.
 PROBE: Final = ("--connections", "1", "--depth", "1")

@@ -33,7 +33,7 @@ def test_the_smallest_is_measured_from_start_to_death(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
     found = {each["name"]: each["value"] for each in json.loads((tmp_path / "json").read_text())["figures"]}
 
-    assert len(found) == 13
+    assert len(found) == 15
     assert {name.split(".")[1] for name in found} == {"S"}
     assert found["profiles.S.start"] < found["profiles.S.registered"] < found["profiles.S.served"]
     assert found["profiles.S.restart.brokers"] <= found["profiles.S.restart.clients"]
