@@ -4,7 +4,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -30,13 +30,9 @@ _PATIENCE_SECONDS: Final = 120.0
 _MOST_EVENTS: Final = 1_000
 # descriptors that a server has left
 _SPARE: Final = 20
-# All are registered within one pause between two scans, and expire before the next.
-_SCAN_SECONDS: Final = 30.0
+# All are registered within one pause between two scans, and expire before the next: the first that is long enough.
+_SCAN_SECONDS: Final = (20.0, 40.0, 80.0)
 _EXPIRY_SECONDS: Final = 3.0
-_FLAGS: Final = (
-    *("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(_SCAN_SECONDS)),
-    *("--wait-for-service-seconds", "0"),
-)
 _HOLD: Final = ("--mass-silence-hold-seconds", "3600")
 _BENCH: Final = Bench(QUICK, Cores(None, None), Path(), Path())
 
@@ -49,11 +45,22 @@ def _asked(wire: Wire, code: RequestCode, **members: object) -> Any:
     return msgspec.msgpack.decode(wire.ask_well(_frame(code, None, NATIVE.encode(members))).body)
 
 
+class _TooSlowError(BenchError):
+    """The brokers could not register between two scans."""
+
+
 def mass_expiry(count: int) -> list[Figure]:
     """So many brokers are found silent by one scan; once they are evicted, once held, and half of those come back."""
-    with _silent(count) as (server, wire, _), _Probe(server) as probe, Repeating(probe.ask):
+    for scan_seconds in _SCAN_SECONDS:
+        with suppress(_TooSlowError):
+            return _mass_expiry(count, scan_seconds)
+    raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS[-1] - _EXPIRY_SECONDS:g} s")
+
+
+def _mass_expiry(count: int, scan_seconds: float) -> list[Figure]:
+    with _silent(count, scan_seconds) as (server, wire, _), _Probe(server) as probe, Repeating(probe.ask):
         _until(lambda: _asked(wire, RequestCode.SERVER_INFO)["brokers"] == 0, "all brokers are evicted")
-    with _silent(count, *_HOLD) as (_, wire, brokers):
+    with _silent(count, scan_seconds, *_HOLD) as (_, wire, brokers):
         _until(lambda: _held(wire) == count, "all brokers are held")
         back = count // 2
         for some in parts(range(back), _AT_ONCE):
@@ -75,14 +82,15 @@ def mass_expiry(count: int) -> list[Figure]:
 
 
 @contextmanager
-def _silent(count: int, *flags: str) -> Iterator[tuple[Server, Wire, Peer]]:
+def _silent(count: int, scan_seconds: float, *flags: str) -> Iterator[tuple[Server, Wire, Peer]]:
     """A server on which so many brokers have registered that will say nothing more, an operator's wire, and theirs."""
     began = time.monotonic()
-    with daemon(_BENCH, *_FLAGS, *flags) as server, Wire(server) as wire, Peer(("127.0.0.1", server.port)) as brokers:
+    times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
+    with daemon(_BENCH, *times, *flags) as server, Wire(server) as wire, Peer(("127.0.0.1", server.port)) as brokers:
         for some in parts(range(count), _AT_ONCE):
             _register(brokers, some)
-        if time.monotonic() - began > _SCAN_SECONDS - _EXPIRY_SECONDS:
-            raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS - _EXPIRY_SECONDS:g} s")
+        if time.monotonic() - began > scan_seconds - _EXPIRY_SECONDS:
+            raise _TooSlowError
         yield server, wire, brokers
 
 

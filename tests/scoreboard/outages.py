@@ -22,16 +22,16 @@ from tests.support.peer import Peer
 from tests.support.tcp_proxy import TcpProxy
 
 _ROUTE: Final = 105
-_TOPIC: Final = "orders"
+TOPIC: Final = "orders"
 _SERVERS: Final = 3
-_BROKERS: Final = 4
+BROKERS: Final = 4
 _CLIENTS: Final = 20
 _HEARTBEAT_SECONDS: Final = 1.0
 _EXPIRY_SECONDS: Final = 10.0
 _SCAN_SECONDS: Final = 1.0
-_POLL_SECONDS: Final = 3.0
+POLL_SECONDS: Final = 3.0
 # a poll that comes late, and finding another server
-_FRESH_SECONDS: Final = 1.1 * _POLL_SECONDS + 6.0
+_FRESH_SECONDS: Final = 1.1 * POLL_SECONDS + 6.0
 _PULL_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 60.0
 _FLAGS: Final = (
@@ -74,7 +74,7 @@ class Fleet:
                 self.daemons.append(self._started(number, 0))
                 if self._has_proxies:
                     self.proxies.append(await stack.enter_async_context(TcpProxy(self.daemons[number].address)))
-            for number in range(_BROKERS):
+            for number in range(BROKERS):
                 settings = AgentSettings(
                     cluster_name="DefaultCluster",
                     broker_name=f"broker-{number}",
@@ -82,7 +82,7 @@ class Fleet:
                     name_servers=self.name_servers,
                     heartbeat_seconds=_HEARTBEAT_SECONDS,
                 )
-                topics = [TopicConfig(_TOPIC, 8, 8), TopicConfig(f"topic-{number}", 8, 8)]
+                topics = [TopicConfig(TOPIC, 8, 8), TopicConfig(f"topic-{number}", 8, 8)]
                 self.agents.append(await stack.enter_async_context(BrokerAgent(settings, topics)))
             for agent in self.agents:
                 await agent.registered(_SERVERS, _PATIENCE_SECONDS)
@@ -102,7 +102,7 @@ class Fleet:
 
     def client(self, **settings: object) -> RouteClient:
         """An application's; nothing runs before it is entered."""
-        values: dict[str, object] = {"watch": True, "poll_seconds": _POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
+        values: dict[str, object] = {"watch": True, "poll_seconds": POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
         return RouteClient(ClientSettings(name_servers=self.name_servers, **values))  # type: ignore[arg-type]  # by name
 
     def _started(self, number: int, port: int) -> Daemon:
@@ -126,10 +126,10 @@ async def _watched(fleet: Fleet, outage: Callable[[], Awaitable[None]]) -> Seen:
     seen, ended = Seen(), asyncio.Event()
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(fleet.client()) for _ in range(_CLIENTS)]
-        await asyncio.gather(*(client.route(_TOPIC) for client in clients))
+        await asyncio.gather(*(client.route(TOPIC) for client in clients))
         async with asyncio.TaskGroup() as tasks:
             for client in clients:
-                tasks.create_task(_pull(client, seen, ended))
+                tasks.create_task(pull(client, seen, ended))
             try:
                 await outage()
             finally:
@@ -139,22 +139,24 @@ async def _watched(fleet: Fleet, outage: Callable[[], Awaitable[None]]) -> Seen:
     return seen
 
 
-async def _pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
+async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
+    """Ask ten times a second, and note what comes."""
     await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
     while not ended.is_set():
         seen.pulls += 1
         try:
-            route = await client.route(_TOPIC)
+            route = await client.route(TOPIC)
         except RouteError:
             seen.failed += 1
         else:
-            seen.incomplete += len(route.data.broker_datas) < _BROKERS
+            seen.incomplete += len(route.data.broker_datas) < BROKERS
             seen.old += route.age > _FRESH_SECONDS
             seen.oldest_seconds = max(seen.oldest_seconds, route.age)
         await asyncio.sleep(_PULL_SECONDS)
 
 
-def _figures(seen: Seen) -> list[Figure]:
+def figures(seen: Seen) -> list[Figure]:
+    """What applications may expect of any outage."""
     return [
         none_of("failed", "pulls that failed", seen.failed, f"of {seen.pulls:,}"),
         none_of("incomplete", "that lacked a live broker", seen.incomplete),
@@ -179,19 +181,19 @@ async def _one_cut_off(seconds: int) -> list[Figure]:
         stale = await asyncio.to_thread(_gone_after, fleet.daemons[0], began)
         await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
         await fleet.proxies[0].heal()
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
     async with Fleet() as fleet:
         seen = await _watched(fleet, outage)
     bound = _EXPIRY_SECONDS + _SCAN_SECONDS + 0.2
     what = "the isolated server has dead routes for"
-    return [*_figures(seen), Figure("stale", what, "seconds", (stale,), Target("<=", bound))]
+    return [*figures(seen), Figure("stale", what, "seconds", (stale,), Target("<=", bound))]
 
 
 def _gone_after(daemon: Daemon, began: float) -> float:
     """When a server has no route of a topic any more."""
     with Peer(daemon.address) as peer:
-        while peer.ask(_ROUTE, {"topic": _TOPIC}).code == 0:
+        while peer.ask(_ROUTE, {"topic": TOPIC}).code == 0:
             time.sleep(0.01)
             if time.monotonic() - began > _PATIENCE_SECONDS:
                 raise BenchError(f"the isolated server keeps its brokers for over {_PATIENCE_SECONDS:g} s")
@@ -210,7 +212,7 @@ async def _two_dead(seconds: int) -> list[Figure]:
         await asyncio.sleep(seconds)
 
     async with Fleet() as fleet:
-        return _figures(await _watched(fleet, outage))
+        return figures(await _watched(fleet, outage))
 
 
 def all_dead(trials: int) -> list[Figure]:
@@ -225,14 +227,14 @@ async def _all_dead(trials: int) -> list[Figure]:
         snapshot = Path(fleet.daemons[0].data_dir).parent / "routes.json"
         for _ in range(trials):
             async with fleet.client(snapshot_file=snapshot) as client:
-                await client.route(_TOPIC, max_stale=0.0)
+                await client.route(TOPIC, max_stale=0.0)
             for number in range(_SERVERS):
                 fleet.kill(number)
             async with fleet.client(snapshot_file=snapshot) as client:
                 # polls and watches fail meanwhile, as they do after ten minutes
                 await asyncio.sleep(5.0)
-                known = client.cached(_TOPIC)
-                unanswered += known is None or len((await client.route(_TOPIC)).data.broker_datas) < _BROKERS
+                known = client.cached(TOPIC)
+                unanswered += known is None or len((await client.route(TOPIC)).data.broker_datas) < BROKERS
                 ages.append(0.0 if known is None else known.age)
                 await fleet.start(0)
                 began = time.monotonic()
@@ -253,7 +255,7 @@ _BACK: Final = Target("<=", 5)
 
 async def _confirmed_after(client: RouteClient, began: float) -> float:
     while True:
-        known = client.cached(_TOPIC)
+        known = client.cached(TOPIC)
         if known is not None and known.confirmed_at > began:
             return time.monotonic() - began
         if time.monotonic() - began > _PATIENCE_SECONDS:
@@ -281,7 +283,7 @@ async def _chaos(seconds: int) -> list[Figure]:
     async with Fleet() as fleet:
         seen = await _watched(fleet, outage)
     faults = ", ".join(f"{count} times {kind}" for kind, count in counts.items())
-    return [*_figures(seen), Figure("faults", "faults of servers", "count", (sum(counts.values()),), behind=faults)]
+    return [*figures(seen), Figure("faults", "faults of servers", "count", (sum(counts.values()),), behind=faults)]
 
 
 async def _fault(fleet: Fleet, kind: str, number: int, seconds: float) -> None:
