@@ -262,6 +262,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "{size} brokers",
         crowds.mass_expiry,
         5_000,
+        is_timed=True,
     ),
     "F13": Row(
         "A broker registers and dies, over and over",
