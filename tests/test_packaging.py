@@ -122,6 +122,13 @@ def test_the_same_sources_make_the_same_wheels(wheels: dict[str, zipfile.ZipFile
     assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
 
 
+def test_a_role_is_built_with_what_it_needs_of_ours(tmp_path: Path) -> None:
+    """As the images ask for theirs."""
+    built = {path.name.split("-")[0] for path in dist.build_wheels(tmp_path, ["namesrv-ctl"])}
+
+    assert {"namesrv_wire", "namesrv_client", "namesrv_ctl"} == built
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     """But for the changelog, where it stands once it is released; every place is looked at."""
     problems = version_problems(ROOT, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
