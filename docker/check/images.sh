@@ -5,6 +5,7 @@ set -eu
 work=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 base=localhost/base:check
+with_spark=${DOCKER_CHECK_SPARK-}
 
 # shellcheck source=docker/check/buildah.sh
 . "$root/docker/check/buildah.sh"
@@ -35,6 +36,12 @@ fetch_wheels() {
         timeout 300 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --only-binary :all: \
             --python-version 3.11 --requirement "$root/locks/$lock.txt" --dest "$work/wheelhouse"
     done
+    if [ "$with_spark" = 1 ]; then
+        # 400 MB; PySpark comes as sources, which setuptools builds
+        timeout 600 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --no-deps --only-binary :all: \
+            --no-binary pyspark --python-version 3.11 --requirement "$root/locks/spark.txt" --dest "$work/wheelhouse"
+        timeout 60 "$root/.venv/bin/python" -m pip --quiet download --no-deps setuptools wheel --dest "$work/wheelhouse"
+    fi
     printf '[global]\nno-index = true\nfind-links = /wheelhouse\n' >"$work/pip.conf"
 }
 
@@ -107,3 +114,7 @@ works broker-agent namesrv-broker-agent "python /opt/namesrv/examples/memory_bro
 # compose.secured.yml makes its certificates with it
 works console namesrv-console "python -c 'import cryptography.x509'"
 works report namesrv-staleness
+if [ "$with_spark" = 1 ]; then
+    build spark
+    works spark namesrv-staleness java
+fi
