@@ -47,11 +47,12 @@ class ClientProcessor:
         self._check_ready()
         header = GetRouteInfoRequestHeader.from_ext(request.command.ext_fields)
         route = self._namesrv.answers.json.route(header.topic)
+        # who is told that there is no route learns that the last broker has gone
+        self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
         if (header.zone_mode or "").lower() == "true" and header.zone_name and header.zone_name.strip():
             route = in_zone(route, header.zone_name)
-        self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         return Reply(dialect_of(request.command).encode(route))
 
     async def pull_routes(self, request: Request) -> Reply:

@@ -210,6 +210,23 @@ async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str)
     assert {name} == {line["client"] for line in [*served, gone]}
 
 
+@pytest.mark.parametrize("spelling", ["json", "native", "binary"])
+async def test_a_client_is_told_once_that_a_topic_is_gone(tmp_path: Path, spelling: str) -> None:
+    """Who asks for one topic and gets the answer that there is none has learnt that its last broker left."""
+    async with namesrv_in_process(tmp_path) as server:
+        broker, client = await server.connect(), await server.connect()
+        await broker.register(BROKER, native_registration("T"), spelling="native")
+        assert 0 == await pull(client, "T", spelling=spelling)
+        await broker.call(UNREGISTER, BROKER.ext, spelling="native")
+        for _ in range(2):
+            assert 17 == await pull(client, "T", spelling=spelling)
+    lines = log_of(tmp_path)
+
+    revisions = [line["revision"] for line in by_topic(lines, "route")]
+    assert 2 == len(revisions)
+    assert revisions == [line["revision"] for line in by_topic(lines, "served")]
+
+
 async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
     """A native answer without a route says that there is none; a topic that never was has no line."""
     async with namesrv_in_process(tmp_path) as server:
