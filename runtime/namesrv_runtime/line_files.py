@@ -68,6 +68,8 @@ class LineFiles:
         self._fd = -1
         self._hour = -1
         self._good_bytes = 0
+        # half a line may come after them, which the disk has not taken back
+        self._is_torn = False
         # the wall clock against the steady one when files were removed last, and since when it can be believed
         self._offset: float | None = None
         self._steady_since = -math.inf
@@ -105,21 +107,29 @@ class LineFiles:
         self._path, self._fd = path, fd
         self._hour = hour_of(wall)
         self._good_bytes = 0
+        self._is_torn = False
 
     def write(self, lines: bytes) -> None:
         """Append whole lines. Raises OSError; then none of them is in the file, and the next try may work."""
         view = memoryview(lines)
         try:
+            if self._is_torn:
+                self._cut()
             while view:
                 view = view[os.write(self._fd, view) :]
             if self._syncs:
                 os.fdatasync(self._fd)
         except OSError:
             # half a line in the middle of a file would be one that no crash explains
+            self._is_torn = True
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._good_bytes)
+                self._cut()
             raise
         self._good_bytes += len(lines)
+
+    def _cut(self) -> None:
+        os.ftruncate(self._fd, self._good_bytes)
+        self._is_torn = False
 
     def end(self) -> Path | None:
         """Stop writing the file; its path, to be compressed, if there is one."""

@@ -1,5 +1,6 @@
 """Files of a log of lines: which one lines go to, when it is closed, and when it is deleted."""
 
+import errno
 import fcntl
 import gzip
 import os
@@ -70,6 +71,34 @@ def test_another_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size
         (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").unlink()
 
     assert due == files.is_due(wall)
+
+
+def test_what_a_failing_disk_kept_of_a_line_is_cut_off_later(
+    files: LineFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the disk does not even take back half a line, the next try does that first."""
+    files.begin(0.0)
+    files.write(b"one\n")
+    with monkeypatch.context() as disk:
+        write = os.write
+
+        def fails(*_: object) -> int:
+            raise OSError(errno.EIO, "input/output error")
+
+        def half(fd: int, data: bytes) -> int:
+            disk.setattr(os, "write", fails)
+            return write(fd, data[:2])
+
+        disk.setattr(os, "write", half)
+        disk.setattr(os, "ftruncate", fails)
+        for _ in range(2):
+            with pytest.raises(OSError, match="input/output"):
+                files.write(b"two\n")
+    files.write(b"two\n")
+    files.end()
+
+    (path,) = tmp_path.rglob("*.open")
+    assert b"one\ntwo\n" == path.read_bytes()
 
 
 def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> None:
