@@ -1,12 +1,15 @@
 """`make simulate`: runs many seeds on all cores, or one seed with its time line."""
 
 import argparse
+import json
 import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
+from tests.simulation.hashes import fix_hashes
 from tests.simulation.shrinking import shrunk
 from tests.simulation.simulation import Outcome, simulate
 
@@ -20,10 +23,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     options = parser.parse_args()
+    fix_hashes()
     if options.seed is not None:
         return _replay(options.seed)
-    return _run_all(range(options.first, options.first + options.count), keep_going=options.keep_going)
+    seeds = range(options.first, options.first + options.count)
+    return _run_all(seeds, options.jobs, keep_going=options.keep_going)
 
 
 def _replay(seed: int) -> int:
@@ -31,15 +37,20 @@ def _replay(seed: int) -> int:
     _say(*outcome.lines)
     if not outcome.invariant:
         _say(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
-        return 0
-    _tell(outcome)
-    return 1
+    else:
+        _tell(outcome)
+    _sum_up(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
+    return int(bool(outcome.invariant))
 
 
-def _run_all(seeds: range, *, keep_going: bool) -> int:
+def _run_all(seeds: range, jobs: int, *, keep_going: bool) -> int:
     began = told = time.monotonic()
-    failures = 0
-    for done, outcome in enumerate(_outcomes(seeds), start=1):
+    failures = done = checksum = 0
+    virtual_seconds = 0.0
+    for done, outcome in enumerate(_outcomes(seeds, jobs), start=1):
+        virtual_seconds += outcome.seconds
+        # whatever the order in which they ended
+        checksum ^= outcome.checksum
         if outcome.invariant:
             failures += 1
             _tell(outcome)
@@ -49,11 +60,30 @@ def _run_all(seeds: range, *, keep_going: bool) -> int:
         if now - told >= _PROGRESS_SECONDS or done == len(seeds):
             told = now
             _say(f"{done} of {len(seeds)} seeds, {failures} failed, {done / (now - began):.1f} a second")
+    seconds = time.monotonic() - began
+    _sum_up(
+        seeds=done,
+        failed=failures,
+        checksum=f"{checksum:08x}",
+        first=seeds.start,
+        jobs=jobs,
+        seconds=round(seconds, 1),
+        seeds_per_second=round(done / seconds, 2),
+        virtual_seconds=round(virtual_seconds),
+    )
     return min(failures, 1)
 
 
-def _outcomes(seeds: range) -> Iterator[Outcome]:
-    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+def _sum_up(**figures: Any) -> None:
+    """The last line, for programs."""
+    _say(json.dumps(figures))
+
+
+def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
+    if jobs == 1:
+        yield from map(simulate, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap_unordered(simulate, seeds, chunksize=4)
 
 

@@ -1,6 +1,5 @@
 """What must hold of every run, whatever went wrong in it; by the names that docs/simulation.md explains."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -16,6 +15,7 @@ from namesrv_remoting.serializers import decode_frame
 from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
 from tests.simulation.faults import Fault
 from tests.simulation.network import End
+from tests.simulation.staleness import StalenessCheck
 from tests.simulation.world import Violation
 
 # what tells a server that a broker lives
@@ -33,6 +33,9 @@ _SLACK_SECONDS: Final = 0.3
 _DRIFT: Final = 0.002
 _TICK_SECONDS: Final = 1.0
 _MAX_CREDIT_SECONDS: Final = 600.0
+# an agent that failed slowly pauses for up to so long, and then waits so many times longer for answers
+_SLOW_BACKOFF_SECONDS: Final = 15.0
+_MAX_PATIENCE: Final = 4.0
 
 
 # queues of a topic by broker, and addresses of these brokers; None: there is no route
@@ -89,15 +92,17 @@ class Checks:
         # (broker's machine, server's machine) -> when a sign of life arrived last, whatever became of it there
         self._heard: dict[tuple[str, str], float] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
-        # the same -> when and over which connection it registered last
-        self._registered: dict[tuple[str, str], tuple[float, End]] = {}
+        # the same -> over which connections it registered, and when last
+        self._registered: defaultdict[tuple[str, str], dict[End, float]] = defaultdict(dict)
         # boot id of a server's run -> what its routes were
         self._histories: dict[str, _History] = {}
         # (client, its life) -> topics of which it had a route
         self._known: dict[tuple[str, int], set[str]] = {}
         # (client, its life, run, topic) -> the place in the history up to which the client has come
         self._places: dict[tuple[str, int, str, str], int] = {}
+        self._staleness = StalenessCheck(cluster, faults)
         cluster.world.network.on_arrival = self._arrived
+        cluster.world.network.on_close = self._closed
         for client in cluster.clients:
             client.on_change = self._client_changed
         for operator in cluster.operators:
@@ -118,6 +123,8 @@ class Checks:
 
     def _arrived(self, end: End, data: bytes) -> None:
         if end.there.kind != "broker":
+            if "client" in {end.there.kind, end.machine.kind}:
+                self._staleness.arrived(end, data)
             return
         link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
@@ -125,7 +132,19 @@ class Checks:
             if code in _SIGNS_OF_LIFE:
                 self._heard[link] = self._world.now
             if code == RequestCode.REGISTER_BROKER:
-                self._registered[link] = (self._world.now, end)
+                self._registered[link][end] = self._world.now
+
+    def _closed(self, end: End) -> None:
+        """An agent closes no connection over which a server knows it before it has registered over another one."""
+        broker = self._brokers.get(f"{end.machine.address}:10911")
+        if broker is None or broker.is_leaving or broker.is_slow:
+            # one that failed slowly has given two of them up already
+            return
+        network, server = self._world.network, end.there
+        is_way_open = network.is_open((broker.name, server.name)) and network.is_open((server.name, broker.name))
+        usable = [each for each in self._registered[broker.name, server.name] if each.is_open]
+        if is_way_open and usable == [end.peer]:
+            self._fail("NoLiveBrokerEvicted", f"{broker.name} closes what {server.name} knows it by, {end!r}")
 
     def _effect(self, server: ServerNode, effect: Effect) -> None:
         if isinstance(effect, Evicted):
@@ -138,6 +157,7 @@ class Checks:
 
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:
         broker = self._brokers[effect.key.broker_addr]
+        self._staleness.evicted(server, effect, self._heard.get((broker.name, server.name), 0.0))
         where = f"{broker.name} on {server.name}"
         if effect.reason == "silent":
             silent = self._world.now - self._heard.get((broker.name, server.name), -1e9)
@@ -148,10 +168,10 @@ class Checks:
             connection = server.controller.namesrv.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
                 self._fail("NoRemovalOfNewerRegistration", f"{where} was on {connection!r}, which is open")
-            at, end = self._registered[broker.name, server.name]
-            if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
-                silent = self._world.now - at
-                self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
+            for end, at in self._registered[broker.name, server.name].items():
+                if end.is_open and end.loop is server.machine.loop and at < self._world.now - _UNREAD_SECONDS:
+                    silent = self._world.now - at
+                    self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
 
@@ -247,10 +267,11 @@ class Checks:
 
     def _ended(self, node: Node, left: list[str]) -> None:
         disk = node.machine.disk
-        if disk is not None and disk.error and node.is_wanted and not left:
+        if disk is not None and disk.error and not left:
             # it says so and ends, and what supervises it starts it again
             node.machine.problems.clear()
-            self._world.at(self._world.now + 1.0, node.start)
+            if node.is_wanted:
+                self._world.at(self._world.now + 1.0, node.start)
             return
         if left:
             self._fail("NothingLeftBehind", f"{node.name} left {left}")
@@ -261,12 +282,24 @@ class Checks:
 
     # -- when it has calmed down --------------------------------------------------------------------------------------
 
+    def settle_seconds(self) -> float:
+        """How long it may take from now, when faults are over, until every server knows what is true.
+
+        A heartbeat that finds that its connection is dead, or the pause of an agent for which everything took too long.
+        """
+        times = self._times
+        longest = times.heartbeat + times.answer
+        if any(broker.is_slow for broker in self._cluster.brokers):
+            longest = max(longest, _MAX_PATIENCE * times.answer + _SLOW_BACKOFF_SECONDS)
+        return longest + _SLACK_SECONDS
+
     def check_settled(self) -> None:
         """Everybody knows what is true."""
-        self._check_tables()
+        self.check_tables()
         self._check_clients()
 
-    def _check_tables(self) -> None:
+    def check_tables(self) -> None:
+        """Every server knows who is there, with which topics."""
         for server in self._cluster.servers:
             for difference in self._differences(server):
                 self._fail("TablesEqualTruth", f"{server.name}: {difference}")
@@ -286,6 +319,8 @@ class Checks:
         rows = {
             topic: {queues.broker_name: (queues.read_queue_nums, queues.write_queue_nums) for queues in row}
             for topic, row in tables.topic_queue_table.items()
+            # a broker's own topic, which agents name in RocketMQ's protocol where there would be one topic alone
+            if topic not in tables.broker_addr_table
         }
         if rows != (expected := self.expected_rows()):
             yield f"topics are {rows}, not {expected}"
@@ -323,7 +358,10 @@ class Checks:
         """Everybody has left."""
         for node in self._cluster.nodes:
             if node.is_running:
-                tasks = (
-                    "" if node.machine.loop is None else [repr(each) for each in asyncio.all_tasks(node.machine.loop)]
-                )
+                tasks = [] if node.machine.loop is None else node.machine.loop.tasks
                 self._fail("NothingLeftBehind", f"{node.name} has not ended: {tasks}")
+
+    def check_report(self) -> None:
+        """The report on the heartbeat logs says what was."""
+        for difference in self._staleness.differences():
+            self._fail("StalenessReported", difference)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from namesrv.routeinfo.records import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.model import Settings
@@ -39,15 +41,54 @@ BROKERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long everything takes: a tenth of the defaults, or the defaults themselves."""
+    """How long everything takes."""
 
-    heartbeat: float = 3.0
-    expiry: float = 12.0
-    scan: float = 1.0
-    poll: float = 3.0
-    warm_up: float = 4.5
-    answer: float = 1.0
-    connect: float = 0.5
+    heartbeat: float
+    expiry: float
+    scan: float
+    poll: float
+    warm_up: float
+    answer: float
+    # an agent's and a client's
+    connect: float
+    client_connect: float
+    drain: float
+    # that much slower than the short ones are faults, puts and looks
+    pace: float
+
+
+# a tenth of the defaults, so that as much happens in a tenth of the time
+SHORT: Final = Times(
+    heartbeat=3.0,
+    expiry=12.0,
+    scan=1.0,
+    poll=3.0,
+    warm_up=4.5,
+    answer=1.0,
+    connect=0.5,
+    client_connect=0.5,
+    drain=0.5,
+    pace=1.0,
+)
+
+
+def _default(settings: type[BaseModel], name: str) -> float:
+    return float(settings.model_fields[name].default)
+
+
+# what everybody has who sets nothing
+DEFAULTS: Final = Times(
+    heartbeat=_default(AgentSettings, "heartbeat_seconds"),
+    expiry=_default(Settings, "broker_expiry_seconds"),
+    scan=_default(Settings, "scan_interval_seconds"),
+    poll=_default(ClientSettings, "poll_seconds"),
+    warm_up=_default(Settings, "wait_for_service_seconds"),
+    answer=_default(AgentSettings, "answer_timeout_seconds"),
+    connect=_default(AgentSettings, "connect_timeout_seconds"),
+    client_connect=_default(ClientSettings, "connect_timeout_seconds"),
+    drain=_default(Settings, "drain_seconds"),
+    pace=10.0,
+)
 
 
 class Node:
@@ -111,8 +152,7 @@ class ServerNode(Node):
             scan_interval_seconds=times.scan,
             broker_expiry_seconds=times.expiry,
             wait_for_service_seconds=times.warm_up,
-            drain_seconds=0.5,
-            heartbeat_log_dir="",
+            drain_seconds=times.drain,
             audit_log_dir="",
             admin_enabled=True,
         )
@@ -176,7 +216,8 @@ class BrokerNode(Node):
             heartbeat_seconds=times.heartbeat,
             answer_timeout_seconds=times.answer,
             connect_timeout_seconds=times.connect,
-            protocol="auto",
+            # the others register anew with every heartbeat, as Java's do
+            protocol=world.random(f"protocol of {machine.name}").choice(["auto", "auto", "rocketmq"]),
         )
         self.agent: BrokerAgent | None = None
         self._leaves = asyncio.Event()
@@ -209,9 +250,17 @@ class BrokerNode(Node):
         """What tells the agent of this life from those before it."""
         return None if self.agent is None else self.agent._identity.agent_id
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether its agent pauses for longer, since some server did not answer in time, time and again."""
+        return self.agent is not None and any(link._slow_failures for link in self.agent._links.values())
+
     def change_topic(self, topic: str, queues: int | None) -> None:
         """Have the broker create, change or (None) delete a topic."""
         if self.machine.loop is None or self.agent is None or self.is_leaving:
+            return
+        if queues is None and self.settings.protocol == "rocketmq":
+            # in RocketMQ's protocol a registration takes no topic away, unless servers are set to
             return
         agent = self.agent
 
@@ -239,7 +288,7 @@ class ClientNode(Node):
             name_servers=";".join(server.where for server in servers),
             poll_seconds=times.poll,
             warm_up_seconds=times.warm_up,
-            connect_timeout_seconds=times.connect,
+            connect_timeout_seconds=times.client_connect,
             watch=watches,
             protocol=protocol,
             client_name=machine.name,
@@ -292,8 +341,9 @@ class ClientNode(Node):
 class OperatorNode(Node):
     """Somebody who puts keys into the servers' key-value configurations, and watches routes with raw questions."""
 
-    def __init__(self, world: World, machine: Machine, servers: list[ServerNode]) -> None:
+    def __init__(self, world: World, machine: Machine, times: Times, servers: list[ServerNode]) -> None:
         super().__init__(world, machine)
+        self._pace = times.pace
         self._servers = servers
         self._leaves = asyncio.Event()
         # server -> keys whose value it has acknowledged
@@ -311,19 +361,12 @@ class OperatorNode(Node):
 
     async def main(self) -> None:
         chosen = self.world.random(f"{self.name} {self.machine.lives}")
-        clients = {
-            server: RemotingClient(
-                server.where,
-                clock=self.machine,
-                connect_timeout_seconds=0.5,
-                protocols=ServerProtocols(),
-                random_unit=chosen.random,
-            )
-            for server in self._servers
-        }
+        clients = {server: self._new_client(server, chosen) for server in self._servers}
+        # requests of one connection are answered in turn, those of several are not
+        others = {server: self._new_client(server, chosen) for server in self._servers}
         works = [
             self._put(clients, chosen, "a"),
-            self._put(clients, chosen, "b"),
+            self._put(others, chosen, "b"),
             *(self._watch(server, clients[server], chosen) for server in clients),
         ]
         tasks = [asyncio.create_task(work) for work in works]
@@ -331,15 +374,24 @@ class OperatorNode(Node):
         for task in [*tasks, leaving]:
             task.cancel()
         await asyncio.wait([*tasks, leaving])
-        for client in clients.values():
+        for client in (*clients.values(), *others.values()):
             await client.close()
         for task in tasks:
             if not task.cancelled():
                 task.result()
 
+    def _new_client(self, server: ServerNode, chosen: random.Random) -> RemotingClient:
+        return RemotingClient(
+            server.where,
+            clock=self.machine,
+            connect_timeout_seconds=0.5,
+            protocols=ServerProtocols(),
+            random_unit=chosen.random,
+        )
+
     async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random, who: str) -> None:
         for number in itertools.count():
-            await self.machine.sleep(chosen.uniform(0.2, 2.0))
+            await self.machine.sleep(chosen.uniform(0.2, 2.0) * self._pace)
             server = chosen.choice(self._servers)
             key, value = f"{who}-{self.machine.lives}-{number}", str(number)
             fields = {"namespace": "simulation", "key": key, "value": value}
@@ -352,14 +404,14 @@ class OperatorNode(Node):
                 self.acknowledged[server.name][key] = value
 
     async def _watch(self, server: ServerNode, client: RemotingClient, chosen: random.Random) -> None:
-        boot_id, since = None, 0
+        boot_id, since, wait_seconds = None, 0, 4.0 * self._pace
         while True:
-            asked = PullRoutesRequest([*TOPICS, "news"], boot_id, since, 4000)
+            asked = PullRoutesRequest([*TOPICS, "news"], boot_id, since, round(wait_seconds * 1000))
             try:
                 answer = await client.invoke(
                     RequestCode.PULL_ROUTES,
                     body=NATIVE.encode(asked),
-                    timeout_seconds=5.0,
+                    timeout_seconds=wait_seconds + 1.0,
                     serialize_type=SerializeType.MSGPACK,
                 )
             except RemotingError:
@@ -404,7 +456,7 @@ class Cluster:
             cluster.clients.append(
                 ClientNode(world, node_machine, times, cluster.servers, watches=watches, protocol=protocol)
             )
-        cluster.operators.append(OperatorNode(world, machine("operator", "client", "3.1"), cluster.servers))
+        cluster.operators.append(OperatorNode(world, machine("operator", "client", "3.1"), times, cluster.servers))
         return cluster
 
     @property

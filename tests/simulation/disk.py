@@ -41,6 +41,11 @@ class Disk:
         self.slow_seconds = 0.0
         directory.mkdir(parents=True)
 
+    @property
+    def is_impaired(self) -> bool:
+        """Whether it fails or is slow."""
+        return bool(self.error or self.slow_seconds)
+
     def changes(self) -> None:
         """Something is about to be changed on the disk."""
         if self.calls_left is not None:
@@ -132,6 +137,8 @@ class _Calls:
     def write(self, descriptor: int, data: Any) -> int:
         disk = self._disk()
         if disk is not None:
+            if disk.slow_seconds and self._world.thread is not None:
+                self._world.thread.wait(disk.slow_seconds)
             disk.changes()
             if disk.error:
                 # a full disk takes a part, and then nothing
@@ -147,15 +154,15 @@ class _Calls:
             disk.check()
             disk.synced(descriptor)
 
-    def change(self, name: str, *, may_fail: bool) -> Callable[..., Any]:
-        """One of those that change names."""
+    def change(self, name: str, *errors: int) -> Callable[..., Any]:
+        """One of those that change names or lengths, which has these errors."""
         real = getattr(os, name)
 
         def call(*args: Any, **options: Any) -> Any:
             disk = self._disk()
             if disk is not None:
                 disk.changes()
-                if may_fail:
+                if disk.error in errors:
                     disk.check()
             return real(*args, **options)
 
@@ -172,8 +179,9 @@ def simulated_disks(world: "World") -> Iterator[None]:
         "write": calls.write,
         "fsync": calls.sync,
         "fdatasync": calls.sync,
-        **{name: calls.change(name, may_fail=True) for name in ("replace", "rename", "mkdir", "ftruncate")},
-        **{name: calls.change(name, may_fail=False) for name in ("unlink", "rmdir")},
+        **{name: calls.change(name, errno.EIO, errno.ENOSPC) for name in ("replace", "rename", "mkdir")},
+        "ftruncate": calls.change("ftruncate", errno.EIO),
+        **{name: calls.change(name) for name in ("unlink", "rmdir")},
     }
     with ExitStack() as stack:
         for name, function in replaced.items():

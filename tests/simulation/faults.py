@@ -53,6 +53,7 @@ _KINDS: Final[dict[str, int]] = {
     "half-open": 3,
     "crumbs": 3,
     "slow way": 2,
+    "slow flow": 5,
     "busy": 2,
     "hog": 2,
     "clock": 3,
@@ -63,14 +64,23 @@ _KINDS: Final[dict[str, int]] = {
     "torn": 4,
 }
 # those that happen on the way from one machine to another
-_WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way"})
+_WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way", "slow flow"})
 _ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk slow", "torn"})
+# when, with the short times: everybody is there by then
+_BEGIN: Final = 4.0
+_END: Final = 24.0
 # nothing that could be over
 _INSTANT: Final = frozenset({"clock", "topic"})
+# what makes some worse, while they last
+_SECONDS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("disk full", "disk fails", "disk slow"), ("kill", "power")),
+    "slow flow": ("leave", "kill"),
+}
 # how bad it is
 _VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
     "crumbs": lambda chosen: chosen.choice([1, 2, 7, 100]),
     "slow way": lambda chosen: round(chosen.uniform(0.02, 0.6), 3),
+    "slow flow": lambda chosen: round(chosen.uniform(0.1, 4.0), 3),
     "busy": lambda chosen: round(chosen.uniform(0.01, 0.4), 3),
     "clock": lambda chosen: round(chosen.choice([-1, 1]) * chosen.uniform(1, 100_000), 3),
     "topic": lambda chosen: (chosen.choice([*TOPICS, "news"]), chosen.choice([None, 2, 4, 8])),
@@ -81,18 +91,29 @@ _VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
 }
 
 
-def plan(chosen: random.Random, *, begin: float, end: float, most: int) -> list[Fault]:
+def plan(chosen: random.Random, *, pace: float, most: int) -> list[Fault]:
     """Draw a run's faults, in the order of time."""
     kinds, weights = list(_KINDS), list(_KINDS.values())
-    faults = [_fault(chosen, kind, begin, end) for kind in chosen.choices(kinds, weights, k=chosen.randint(1, most))]
+    faults = [_fault(chosen, kind, pace) for kind in chosen.choices(kinds, weights, k=chosen.randint(1, most))]
+    # what is hard comes in pairs: one thing goes wrong while another one does
+    faults += [_second(chosen, fault) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _fault(chosen: random.Random, kind: str, begin: float, end: float) -> Fault:
-    at = chosen.uniform(begin, end)
+def _second(chosen: random.Random, first: Fault) -> Fault:
+    """What goes wrong in the middle of a fault, at one of its places."""
+    kind = chosen.choice(_SECONDS[first.kind])
+    at = first.at + min(chosen.uniform(0.0, 1.0) * first.seconds, chosen.choice([0.5, 5.0]))
+    where = next((name for name in first.where if name in AGENTS), first.where[0])
+    return Fault(at, kind, (where,), chosen.uniform(0.01, 1.0))
+
+
+def _fault(chosen: random.Random, kind: str, pace: float) -> Fault:
+    end = _END * pace
+    at = chosen.uniform(_BEGIN * pace, end)
     # most are short; some last until all must have noticed
-    seconds = chosen.choice([chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0), chosen.uniform(6.0, 25.0)])
-    seconds = min(seconds, max(end - at, 0.5))
+    lengths = [chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0 * pace), chosen.uniform(6.0, 25.0) * pace]
+    seconds = min(chosen.choice(lengths), max(end - at, 0.5))
     anybody = chosen.choice(SERVERS * 2 + AGENTS + CLIENTS)
     way = (chosen.choice(AGENTS * 2 + CLIENTS), chosen.choice(SERVERS))
     if chosen.random() < 0.5:
@@ -133,6 +154,7 @@ class Injector:
             "half-open": self._reset,
             "crumbs": self._crumbs,
             "slow way": self._slow_way,
+            "slow flow": self._slow_flow,
             "busy": self._busy,
             "hog": self._hog,
             "clock": self._clock,
@@ -207,6 +229,12 @@ class Injector:
 
     def _slow_way(self, fault: Fault) -> Callable[[], None]:
         return _set(self._network.extra_latency, fault)
+
+    def _slow_flow(self, fault: Fault) -> None:
+        """The connections that there are take a bad way, and new ones another: what is said over these comes first."""
+        one, other = (self._cluster.node(name).machine for name in fault.where)
+        for end in self._network.ends_of(one, other):
+            end.lags(fault.value, self._world.now + fault.seconds)
 
     def _busy(self, fault: Fault) -> Callable[[], None]:
         machine = self._cluster.node(fault.where[0]).machine

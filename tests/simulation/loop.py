@@ -5,6 +5,7 @@ import contextvars
 import functools
 import heapq
 import itertools
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -43,11 +44,34 @@ class _Task(asyncio.Task[T]):
         return self._number
 
 
-class _NoSelector:
-    """There are no descriptors to wait for, and never any wait."""
+class _Handle(asyncio.Handle):
+    """A handle that is quicker made."""
 
-    def select(self, timeout: float | None) -> list[Any]:
-        return []
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        self._callback = callback
+        self._args = args
+        self._loop = loop
+        self._context = contextvars.copy_context() if context is None else context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same for timers."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]  # of the same slots
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        # its place in the heap stays until its time has come
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio has it
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -55,43 +79,61 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     # asyncio's own, which its stubs leave out
     _ready: deque[asyncio.Handle]
-    _scheduled: list[Any]
-    _timer_cancelled_count: int
-    _run_once: Callable[[], None]
+    _check_closed: Callable[[], None]
 
     def __init__(self, machine: "Machine", network: "Network") -> None:
         super().__init__()
         self.machine = machine
         self._network = network
-        self._numbers = itertools.count()
-        self._selector = _NoSelector()
-        self._clock_resolution = _RESOLUTION
+        self._numbers, self._timer_numbers = itertools.count(), itertools.count()
+        # (when, number, handle)
+        self._timers: list[tuple[float, int, _TimerHandle]] = []
         # uvloop's way; asyncio's own loop looks at sockets first
         self._looks_at_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
         self._delays = machine.world.random(f"threads of {machine.name} {machine.lives}")
+        # all that there ever were: asyncio's own list is of all loops
+        self._tasks: list[weakref.ref[_Task[Any]]] = []
         self.main: asyncio.Task[None] | None = None
         self.set_exception_handler(self._complain)
         self.set_task_factory(self._new_task)
 
     def _new_task(self, _: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        return _Task(next(self._numbers), coro, loop=self, **options)
+        task = _Task(next(self._numbers), coro, loop=self, **options)
+        self._tasks.append(weakref.ref(task))
+        return task
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(next(self._numbers), self)
 
-    def _call_soon(self, callback: Any, args: Any, context: Any) -> asyncio.Handle:
-        handle: asyncio.Handle = super()._call_soon(callback, args, context)  # type: ignore[misc]  # not in the stubs
+    def call_soon(  # type: ignore[override]  # with fewer types
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        self._check_closed()
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
         if self.machine.loop is self:
-            self.machine.wake(0.0)
+            self.machine.wake()
         return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]  # with fewer types
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # with fewer types
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        handle = super().call_at(when, callback, *args, context=context)
+        self._check_closed()
+        handle = _TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), handle))
         if self.machine.loop is self:
-            self.machine.wake(when)
+            self.machine.wake_at(when)
         return handle
+
+    def call_later(  # type: ignore[override]  # with fewer types
+        self, delay: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def time(self) -> float:
         return self.machine.monotonic()
@@ -103,52 +145,66 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if self.machine.loop is self:
             self.machine.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        pass
-
-    def _write_to_self(self) -> None:
-        pass
-
     def next_due(self) -> float | None:
-        """The loop's time at which there is something to do, 0 for now, None for never."""
-        if self._ready:
-            return 0.0
-        scheduled = self._scheduled
-        while scheduled and scheduled[0]._cancelled:
-            self._forget_cancelled()
-        return scheduled[0]._when if scheduled else None
+        """The loop's time at which a timer is due; None for never."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
 
-    def _forget_cancelled(self) -> None:
-        self._timer_cancelled_count -= 1
-        heapq.heappop(self._scheduled)._scheduled = False
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something to do now."""
+        return bool(self._ready)
 
     def forget_ready(self) -> None:
         """Nothing that was to run in this pass does."""
         for handle in self._ready:
             handle.cancel()
 
-    def _put_timers_first(self) -> None:
-        now, due = self.time() + _RESOLUTION, []
-        while self._scheduled and self._scheduled[0]._when < now:
-            handle = heapq.heappop(self._scheduled)
-            handle._scheduled = False
-            due.append(handle)
-        self._ready.extendleft(reversed(due))
+    def _due(self) -> list[asyncio.Handle]:
+        """Timers whose time has come, which are so no more."""
+        timers, now = self._timers, self.time() + _RESOLUTION
+        due: list[asyncio.Handle] = []
+        while timers and timers[0][0] < now:
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:
+                due.append(handle)
+        return due
 
     def step(self) -> None:
         """Make one pass."""
-        if self._looks_at_timers_first and self._ready:
-            self._put_timers_first()
+        ready = self._ready
+        if due := self._due():
+            if self._looks_at_timers_first:
+                ready.extendleft(reversed(due))
+            else:
+                ready.extend(due)
         asyncio._set_running_loop(self)
         try:
-            self._run_once()
+            # what these add is for the next pass
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    try:
+                        handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # not in the stubs
+                    except Exception as error:  # noqa: BLE001 - nobody else is told
+                        self.call_exception_handler({"message": "in a callback", "exception": error})
+                    except ProcessDied:
+                        pass
         finally:
             asyncio._set_running_loop(None)
 
     @property
+    def tasks(self) -> list[asyncio.Task[Any]]:
+        """Tasks that have not ended."""
+        found = (reference() for reference in self._tasks)
+        return [task for task in found if task is not None and not task.done()]
+
+    @property
     def timers(self) -> list[asyncio.TimerHandle]:
         """Timers that are not cancelled."""
-        return [handle for handle in self._scheduled if not handle._cancelled]
+        return [handle for _, _, handle in self._timers if not handle._cancelled]
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # what our code passes
         """Do the work at one later moment, and tell of it at another one, as a thread would."""

@@ -86,6 +86,8 @@ class Network:
         self._ports: dict[str, Iterator[int]] = {}
         # told of each write that has arrived as a whole, and at which end
         self.on_arrival: Callable[[End, bytes], None] = lambda *_: None
+        # told of each end that its process closes
+        self.on_close: Callable[[End], None] = lambda _: None
 
     # -- the wires ----------------------------------------------------------------------------------------------------
 
@@ -211,6 +213,8 @@ class End(asyncio.Transport):
         self.peer: End | None = None
         self._network = network
         self._world = network.world
+        # what it sends takes so much longer, until then
+        self._lag = (0.0, 0.0)
         self._way = (machine.name, there.name)
         self._back = (there.name, machine.name)
         # the process's side
@@ -311,6 +315,7 @@ class End(asyncio.Transport):
     def close(self) -> None:
         if self._is_closing:
             return
+        self._network.on_close(self)
         self._is_closing = True
         if not self._buffer:
             self.loop.call_soon(self._lose, None)
@@ -356,6 +361,10 @@ class End(asyncio.Transport):
         self._segments.clear()
         self._protocol = None
         self.vanish()
+
+    def lags(self, seconds: float, until: float) -> None:
+        """What it sends takes that much longer, for a while."""
+        self._lag = (seconds, until)
 
     def vanish(self) -> None:
         """The kernel knows nothing of it any more."""
@@ -436,7 +445,9 @@ class End(asyncio.Transport):
     def _pump(self) -> None:
         if self._segments and not self._is_pumping:
             self._is_pumping = True
-            self._last_arrival = max(self._world.now + self._network.latency(self._way), self._last_arrival)
+            lag, until = self._lag
+            latency = self._network.latency(self._way) + (lag if self._world.now < until else 0.0)
+            self._last_arrival = max(self._world.now + latency, self._last_arrival)
             self._world.at(self._last_arrival, self._arrive)
 
     def _arrive(self) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from unittest import mock
 
 from namesrv_remoting.aio import connection
+from namesrv_runtime import line_log
 from tests.simulation.disk import simulated_disks
+from tests.simulation.threads import Threading
 from tests.simulation.world import World
 
 
@@ -56,6 +58,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
     def token(size: int = 32) -> bytes:
         return chosen.randbytes(size)
 
+    threads = Threading(world)
     state = random.getstate()
     random.seed(f"{world.seed} module")
     replaced: list[tuple[Any, str, Any]] = [
@@ -63,6 +66,12 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (time, "perf_counter", monotonic),
         (time, "process_time", lambda: 0.0),
         (time, "time", wall),
+        (time, "clock_gettime", lambda _: monotonic()),
+        (time, "sleep", threads.sleep),
+        (line_log, "threading", threads),
+        (line_log, "Queue", threads.Queue),
+        # five times fewer than really
+        (line_log, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),
         (os, "getpid", lambda: 1),

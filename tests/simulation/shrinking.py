@@ -1,17 +1,19 @@
 """Shrinks a failing plan to the fewest faults that still break the same invariant (delta debugging)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from tests.simulation.faults import Fault
 from tests.simulation.simulation import Outcome, simulate
 
+Run = Callable[[int, Sequence[Fault]], Outcome]
 
-def shrunk(failed: Outcome) -> Outcome:
+
+def shrunk(failed: Outcome, run: Run = simulate) -> Outcome:
     """The smallest failing run that leaving faults out leads to."""
     best, parts = failed, 2
     while len(best.faults) > 1:
-        smaller = _smaller(best, parts)
+        smaller = _smaller(best, parts, run)
         if smaller is not None:
             best, parts = smaller, max(2, parts - 1)
         elif parts >= len(best.faults):
@@ -21,12 +23,12 @@ def shrunk(failed: Outcome) -> Outcome:
     return best
 
 
-def _smaller(failed: Outcome, parts: int) -> Outcome | None:
+def _smaller(failed: Outcome, parts: int, run: Run) -> Outcome | None:
     """The same failure without one of so many parts of the plan, if there is one."""
     faults = failed.faults
     bounds = [len(faults) * number // parts for number in range(parts + 1)]
     for begin, end in pairwise(bounds):
-        outcome = simulate(failed.seed, _without(faults, begin, end))
+        outcome = run(failed.seed, _without(faults, begin, end))
         if outcome.invariant == failed.invariant:
             return outcome
     return None

@@ -1,6 +1,5 @@
 """One run: a seed makes a cluster and a plan of faults, and the checks look on."""
 
-import asyncio
 import gc
 import logging
 import sys
@@ -12,17 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.simulation.checks import Checks
-from tests.simulation.cluster import Cluster, Times
+from tests.simulation.cluster import DEFAULTS, SHORT, Cluster, Times
 from tests.simulation.faults import Fault, Injector, plan
 from tests.simulation.patches import simulated_surroundings
 from tests.simulation.world import Violation, World
 
-_FAULTS_BEGIN: Final = 4.0
-_FAULTS_END: Final = 24.0
 _MOST_FAULTS: Final = 8
-# A heartbeat and its answer; whoever failed slowly before comes back after up to 15 s; then routes are polled.
-_SETTLE_SECONDS: Final = 45.0
-_LEAVE_SECONDS: Final = 20.0
+# one run of so many has the times that everybody has who sets nothing
+_RUNS_PER_DEFAULTS: Final = 10
+# after a poll: an answer that does not come, and another server's
+_CALL_SECONDS: Final = 5.0
+_LEAVE_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.5
 _TWICE: Final = 2
 
 
@@ -40,9 +40,14 @@ class Outcome:
     lines: tuple[str, ...] = ()
 
 
+def times_of(seed: int) -> Times:
+    """The times of a seed's run."""
+    return SHORT if seed % _RUNS_PER_DEFAULTS else DEFAULTS
+
+
 def planned(seed: int) -> list[Fault]:
     """The faults of a seed."""
-    return plan(World(seed).random("plan"), begin=_FAULTS_BEGIN, end=_FAULTS_END, most=_MOST_FAULTS)
+    return plan(World(seed).random("plan"), pace=times_of(seed).pace, most=_MOST_FAULTS)
 
 
 def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
@@ -51,7 +56,7 @@ def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: b
     faults = planned(seed) if faults is None else faults
     invariant = message = ""
     with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory, simulated_surroundings(world):
-        cluster = Cluster.built(world, Times(), Path(directory), world.random("cluster"))
+        cluster = Cluster.built(world, times_of(seed), Path(directory), world.random("cluster"))
         checks = Checks(cluster, faults)
         try:
             _run(world, cluster, checks, faults)
@@ -71,19 +76,23 @@ def _run(world: World, cluster: Cluster, checks: Checks, faults: Sequence[Fault]
     for fault in faults:
         injector.schedule(fault)
     checks.begin()
-    last = max((fault.until for fault in faults), default=_FAULTS_BEGIN)
-    world.run(last + cluster.times.heartbeat)
-    _run_until(world, last + _SETTLE_SECONDS, checks.check_settled)
+    last = max((fault.until for fault in faults), default=0.0)
+    world.run(last)
+    _run_until(world, last + checks.settle_seconds(), checks.check_tables)
+    _run_until(world, world.now + cluster.times.poll + _CALL_SECONDS, checks.check_settled)
     for node in cluster.nodes:
         world.at(world.now + chosen.uniform(0.0, 2.0), node.stop)
     _run_until(world, world.now + _LEAVE_SECONDS, checks.check_gone)
+    checks.check_report()
+    if world.violation is not None:
+        raise world.violation
 
 
 def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
     """Let time pass until a check passes twice in a row. Raises Violation at the latest moment at which it has to."""
     passed = 0
     while passed < _TWICE:
-        world.run(world.now + 1.0)
+        world.run(world.now + _LOOK_SECONDS)
         check()
         found, world.violation = world.violation, None
         passed = passed + 1 if found is None else 0
@@ -131,7 +140,7 @@ def _bury(world: World) -> None:
         for machine in world.machines.values():
             loops = [*machine.graves, *([machine.loop] if machine.loop is not None else [])]
             for loop in loops:
-                for task in asyncio.all_tasks(loop):
+                for task in loop.tasks:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     _close(task.get_coro())
                 loop.close()

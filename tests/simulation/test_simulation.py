@@ -1,40 +1,58 @@
 """The whole system in simulation: what must hold under any faults holds, and a seed is one run for ever."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.faults import Fault
+from tests.simulation.shrinking import shrunk
+from tests.simulation.simulation import Outcome
+
+ROOT = Path(__file__).parents[2]
 
 
-def _check(outcome: Outcome) -> None:
-    assert not outcome.invariant, f"{outcome.message}\nreplay: make simulate SEED={outcome.seed}"
+def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
+    """What `make simulate` sums up."""
+    command = [sys.executable, "-m", "tests.simulation", "--jobs", "1", *arguments]
+    environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, cwd=ROOT, env=environ, check=False, capture_output=True, text=True)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_invariants_hold(seed: int) -> None:
+def test_invariants_hold() -> None:
     """Servers, agents and clients under faults keep every promise."""
-    _check(simulate(seed))
+    assert 5 == simulated("--count", "5")["seeds"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
     """The same a thousand times."""
-    for seed in range(first, first + 100):
-        _check(simulate(seed))
+    assert 100 == simulated("--first", str(first), "--count", "100")["seeds"]
 
 
-def _checksum(seed: int, hash_seed: str) -> str:
-    script = f"from tests.simulation.simulation import simulate; print(simulate({seed}).checksum)"
-    environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    return subprocess.run([sys.executable, "-c", script], env=environ, check=True, capture_output=True).stdout.decode()
+def test_a_failure_is_shrunk_to_the_fewest_faults() -> None:
+    """Those without any of which it would not fail."""
+    faults = [Fault(float(number), "kill", ("ns-1",)) for number in range(8)]
+
+    def run(seed: int, chosen: Sequence[Fault]) -> Outcome:
+        fails = {faults[2], faults[5]} <= set(chosen)
+        return Outcome(seed, tuple(chosen), 0, 0.0, "NothingCrashes" if fails else "")
+
+    assert (faults[2], faults[5]) == shrunk(run(7, faults), run).faults
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [11, 12, 13])
-def test_a_seed_is_one_run(seed: int) -> None:
-    """A seed replays byte by byte, in another process with other hashes, too."""
-    assert _checksum(seed, "1") == _checksum(seed, "2")
+def test_a_seed_is_one_run() -> None:
+    """Seeds replay byte by byte, in another process with other hashes, too."""
+    one, other = (simulated("--first", "10", "--count", "12", hash_seed=seed) for seed in ("1", "2"))
+    assert one["checksum"] == other["checksum"]

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from tests.simulation.disk import Disk
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
+from tests.simulation.threads import SimulatedThread
 
 # what one pass of an event loop takes, at least and at most
 PASS_SECONDS: Final = (20e-6, 200e-6)
@@ -44,6 +45,8 @@ class World:
         self.machines: dict[str, Machine] = {}
         # the machine whose process runs just now; None: the network, or a fault
         self.running: Machine | None = None
+        # and which of its threads, if it is not its loop's
+        self.thread: SimulatedThread | None = None
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._pace = self.random("pace")
@@ -83,11 +86,12 @@ class World:
 
     def run(self, until: float) -> None:
         """Let time pass."""
+        events, machines = self._events, list(self.machines.values())
         while True:
             if self.violation is not None:
                 raise self.violation
-            due, machine = self._events[0][0] if self._events else _NEVER, None
-            for each in self.machines.values():
+            due, machine = events[0][0] if events else _NEVER, None
+            for each in machines:
                 if each.next_at < due:
                     due, machine = each.next_at, each
             if due > until:
@@ -95,7 +99,7 @@ class World:
                 return
             self.now = max(self.now, due)
             if machine is None:
-                heapq.heappop(self._events)[2]()
+                heapq.heappop(events)[2]()
                 continue
             self.passes += 1
             assert self.passes < _MOST_PASSES, f"endless work at {self.now} s, of {machine.name}"
@@ -118,6 +122,9 @@ class Machine:
         self.kind = kind
         self.address = address
         self.loop: SimulatedLoop | None = None
+        # those of its process besides the loop's
+        self.threads: list[SimulatedThread] = []
+        self.turns = world.random(f"turns of {name}")
         # the lives of its process so far
         self.lives = 0
         self.is_on = True
@@ -155,6 +162,10 @@ class Machine:
 
     def wall(self) -> float:
         return self._wall + self.world.now * self._rate
+
+    def world_time(self, monotonic: float) -> float:
+        """When its monotonic clock showed that."""
+        return (monotonic - self._monotonic) / self._rate
 
     def busy(self) -> float:
         return self._busy
@@ -195,8 +206,11 @@ class Machine:
     def _gone(self, loop: SimulatedLoop) -> None:
         if loop is not self.loop:
             return
-        left = [repr(task) for task in asyncio.all_tasks(loop)]
+        left = [repr(task) for task in loop.tasks]
         left += [repr(timer) for timer in loop.timers]
+        if self.disk is not None and not self.disk.is_impaired:
+            # who waits for a disk does not keep a process from ending
+            left += [repr(thread) for thread in self.threads if not thread.has_ended]
         left += [repr(end) for end in self.world.network.ends_of(self) if not end.is_closing()]
         self._bury()
         self.world.network.process_died(self)
@@ -237,6 +251,9 @@ class Machine:
             # it may have died in the middle of a pass
             self.loop.forget_ready()
             self.loop = None
+            for thread in self.threads:
+                thread.die()
+            self.threads.clear()
             if self.disk is not None:
                 with self.world.outside():
                     self.disk.close_all()
@@ -251,10 +268,17 @@ class Machine:
         finally:
             self.world.running = before
 
-    def wake(self, when: float) -> None:
-        """The process has something to do at that time of its loop; 0 for now."""
-        due = max((when - self._monotonic) / self._rate if when else self.world.now, self._free_at, self.frozen_until)
-        self.next_at = min(self.next_at, due)
+    def wake(self) -> None:
+        """The process has something to do now."""
+        if self.next_at > self.world.now:
+            self._wake_at(self.world.now)
+
+    def wake_at(self, when: float) -> None:
+        """The process has something to do at that time of its loop."""
+        self._wake_at((when - self._monotonic) / self._rate)
+
+    def _wake_at(self, due: float) -> None:
+        self.next_at = min(self.next_at, max(due, self._free_at, self.frozen_until))
 
     def step(self, seconds: float) -> None:
         """Let the process's loop make a pass, which takes so long."""
@@ -264,5 +288,8 @@ class Machine:
         self._free_at = self.world.now + seconds + self.pass_seconds
         self._busy += seconds + self.pass_seconds
         self.next_at = _NEVER
-        if self.loop is loop and (due := loop.next_due()) is not None:
-            self.wake(due)
+        if self.loop is loop:
+            if loop.has_work:
+                self._wake_at(self.world.now)
+            elif (due := loop.next_due()) is not None:
+                self.wake_at(due)

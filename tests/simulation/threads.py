@@ -1,0 +1,158 @@
+"""Threads of simulated processes: one runs at a time, as long as the world lets it, until it waits for something.
+
+They are real threads that hand one baton round, so that our code is what it is; their `threading`, `Queue` and
+`time.sleep` are these.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.simulation.disk import ProcessDied
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Machine, World
+
+# until a thread that may go on does
+_TURN_SECONDS: Final = (2e-5, 5e-4)
+
+
+class SimulatedThread:
+    """One thread of a process."""
+
+    def __init__(self, world: "World", target: Callable[..., None], args: Iterable[Any]) -> None:
+        assert world.running is not None
+        self._world = world
+        self._machine: Machine = world.running
+        self._is_dead = self.has_ended = False
+        # of its waits: whoever wakes it from an earlier one comes too late
+        self._waits = 0
+        self._mine, self._theirs = threading.Lock(), threading.Lock()
+        self._mine.acquire()
+        self._theirs.acquire()
+        self._real = threading.Thread(target=self._run, args=(target, args), daemon=True)
+
+    def start(self) -> None:
+        self._machine.threads.append(self)
+        self._real.start()
+        self.wake_soon()
+
+    def _run(self, target: Callable[..., None], args: Iterable[Any]) -> None:
+        self._mine.acquire()
+        if not self._is_dead:
+            target(*args)
+        self.has_ended = True
+        self._theirs.release()
+
+    def wait(self, seconds: float | None) -> None:
+        """Let others run until somebody wakes this thread, or the time is over."""
+        if seconds is not None:
+            self._wake_at(self._world.now + seconds)
+        self._theirs.release()
+        self._mine.acquire()
+        if self._is_dead:
+            raise ProcessDied
+
+    def wake_soon(self) -> None:
+        """Let it run again, from the wait that it is in."""
+        self._wake_at(self._world.now + self._machine.turns.uniform(*_TURN_SECONDS))
+
+    def _wake_at(self, when: float) -> None:
+        wait = self._waits
+        self._world.at(when, lambda: self._wake(wait))
+
+    def _wake(self, wait: int) -> None:
+        if wait != self._waits or self.has_ended or self._is_dead:
+            return
+        if self._machine.frozen_until > self._world.now:
+            self._world.at(self._machine.frozen_until, lambda: self._wake(wait))
+            return
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._waits += 1
+        world = self._world
+        before, world.thread = world.thread, self
+        with self._machine.entered():
+            self._mine.release()
+            self._theirs.acquire()
+        world.thread = before
+
+    def die(self) -> None:
+        """End it where it is; one that ends its own process does that itself."""
+        self._is_dead = True
+        if not self.has_ended and self._world.thread is not self:
+            self._go_on()
+
+
+class _Event:
+    """threading.Event."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._is_set = False
+        self._waiting: list[SimulatedThread] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        for thread in self._waiting:
+            thread.wake_soon()
+        self._waiting.clear()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        thread = self._world.thread
+        assert thread is not None, "a process would stand still"
+        if not self._is_set:
+            self._waiting.append(thread)
+            thread.wait(timeout)
+            if thread in self._waiting:
+                self._waiting.remove(thread)
+        return self._is_set
+
+
+class _Queue:
+    """queue.Queue without a bound."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._items: deque[Any] = deque()
+        self._waiting: list[SimulatedThread] = []
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+        for thread in self._waiting:
+            thread.wake_soon()
+        self._waiting.clear()
+
+    def get(self) -> Any:
+        while not self._items:
+            assert self._world.thread is not None, "a process would stand still"
+            self._waiting.append(self._world.thread)
+            self._world.thread.wait(None)
+        return self._items.popleft()
+
+
+class Threading:
+    """The module, as far as our code uses it."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def Thread(self, *, target: Callable[..., None], args: Iterable[Any], **_: Any) -> SimulatedThread:  # noqa: N802
+        return SimulatedThread(self._world, target, args)
+
+    def Event(self) -> _Event:  # noqa: N802
+        return _Event(self._world)
+
+    def Queue(self, size: int = 0) -> _Queue:  # noqa: N802
+        assert not size, "nothing that waits for a full queue is simulated"
+        return _Queue(self._world)
+
+    def sleep(self, seconds: float) -> None:
+        """time.sleep."""
+        assert self._world.thread is not None, "a process would stand still"
+        self._world.thread.wait(seconds)
