@@ -60,8 +60,8 @@ MUTATIONS: Final = (
     Mutation(
         "new connections are not read before a closed one is believed",
         "namesrv.server.housekeeping",
-        "            await self._drain_sockets()\n            await manager",
-        "            await manager",
+        "            await self._drain_sockets()\n            await self._namesrv.turns",
+        "            await self._namesrv.turns",
     ),
     Mutation(
         "a leave is not fenced",
@@ -70,22 +70,10 @@ MUTATIONS: Final = (
         "            if False:\n                effects.append(Fenced",
     ),
     Mutation(
-        "a broker moves back to an older connection",
-        "namesrv.routeinfo.manager",
-        "if before is not None and before.connection_id > on and self._is_connected(before.connection_id):",
-        "if False:",
-    ),
-    Mutation(
         "a key that could not be written is acknowledged",
         "namesrv.kv",
         'raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error',
         "size = 0",
-    ),
-    Mutation(
-        "two changes of keys are written at the same time",
-        "namesrv.kv",
-        "        async with self._writing:\n            table = self._tables.get(namespace, {})\n",
-        "        if True:\n            table = self._tables.get(namespace, {})\n",
     ),
     Mutation(
         "an agent closes its old connection first",

@@ -1,12 +1,13 @@
 """Does the simulation notice? Bugs are planted into our code, and it finds them."""
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, read_seeds
+from tests.simulation.mutations import MUTATIONS, Mutation, read_seeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
@@ -14,6 +15,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 def test_every_planted_bug_is_on_the_page() -> None:
     """With the seed that found it."""
     assert {mutation.name for mutation in MUTATIONS} == read_seeds(PAGE).keys()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_planted_bug_has_its_place(mutation: Mutation) -> None:
+    """In the code as it is: what stands there is there once."""
+    spec = importlib.util.find_spec(mutation.module)
+    assert spec is not None
+    assert 1 == Path(str(spec.origin)).read_text(encoding="utf-8").count(mutation.old)
 
 
 @pytest.mark.slow
