@@ -25,6 +25,7 @@ _INTRODUCTION: Final = (
     "[testing.md](testing.md#the-scoreboard) says how a row is added.",
     "All figures, round by round, are in [scoreboard.json](scoreboard.json).",
 )
+_CROWDED_SHARE: Final = 0.5
 _CONDITIONS: Final = (
     "Load is the machine's load average when the row began, others the part of the processors that other work took."
 )
@@ -78,10 +79,16 @@ def result(name: str, row: Row, size: int, figures: Sequence[Figure], conditions
         "how": row.how.format(size=f"{size:,}"),
         "figures": [_members(figure) for figure in figures],
         "green": is_green(figures),
-        "why": "" if is_green(figures) else row.why,
-        "command": f"make scoreboard ARGS='--only {name}'",
+        "why": "" if is_green(figures) else row.why or _crowded(row, conditions),
+        "command": f"make scoreboard ARGS='{'--short ' if size == row.short != row.size else ''}--only {name}'",
         **conditions,
     }
+
+
+def _crowded(row: Row, conditions: Mapping[str, Any]) -> str:
+    """The reason that everything has beside other work; empty when there was none, or it does not matter."""
+    is_crowded = conditions["others_share"] >= _CROWDED_SHARE
+    return "other work took most of the machine; to be measured on a quiet one" if row.is_timed and is_crowded else ""
 
 
 def is_green(figures: Sequence[Figure]) -> bool:

@@ -23,6 +23,8 @@ class Row:
     short: int | None = None
     # a busy machine makes its figures worse
     is_timed: bool = False
+    # takes so long that it runs only when it is named
+    is_long: bool = False
     # why its target is missed; shown while it is
     why: str = ""
 

@@ -240,6 +240,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make bench`: 200 clients that pull ten times a second",
         bench("rolling", {"rolling.failed": None, "rolling.incomplete": None, "rolling.moved": None}),
         5,
+        is_timed=True,
     ),
     "F10": Row(
         "Rolling upgrade of three servers from an older version, and back",
@@ -247,6 +248,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "the same, with the servers of an older commit on the one side",
         restarts.upgrades,
         1,
+        is_timed=True,
     ),
     "F11": Row(
         "Everybody comes back at once after a restart",
@@ -360,6 +362,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make mutation`: {size} changes of each",
         records.mutation,
         10,
+        is_long=True,
     ),
     "M7": Row(
         "Every bug that was ever found has a test that keeps it from coming back",
