@@ -35,8 +35,8 @@ _LEAST_CHUNK: Final = 128
 _MOST_CHUNK: Final = 1024
 _CHUNKS_QUEUED: Final = 32
 _LIGHT_SHARE: Final = 0.25
-# No line is much shorter: so many are made at once that a file gets no more than it has room for, and one line.
-_LINE_BYTES: Final = 128
+# What the first lines are taken to have, before it is known what lines have here.
+_LONG_LINE_BYTES: Final = 4096
 # Less than this waits for more.
 _FEW: Final = 64
 # Between two chunks the interpreter is the loop's alone: a thread that always wants it gets it after every single
@@ -126,6 +126,8 @@ class LineLog:
         # weight put and taken so far: each is written by one side only
         self._put = 0
         self._taken = 0
+        # of the lines that were made last
+        self._line_bytes = _LONG_LINE_BYTES
         # dropped, and not told in the log yet
         self._untold = 0
         self._wake = threading.Event()
@@ -223,7 +225,9 @@ class LineLog:
             if self._files.is_due(first[0]) and not self._persist(self._begin_file, first):
                 return
             chunk, weight = self._next_chunk(*moments_of_hour(first[0]))
-            if not self._persist(self._files.write, self._lines(chunk)):
+            lines = self._lines(chunk)
+            self._line_bytes = 1 + len(lines) // len(chunk)
+            if not self._persist(self._files.write, lines):
                 self.dropped += len(chunk)
             self._taken += weight
             if self.queued < _FEW and not self._closing.is_set():
@@ -237,7 +241,8 @@ class LineLog:
         chunk: list[Item | Light] = []
         weight, cost = 0, 0.0
         most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK), _MOST_CHUNK)
-        most_lines = 1 + self._files.room // _LINE_BYTES
+        # so that a file gets little more than it has room for
+        most_lines = 1 + self._files.room // self._line_bytes
         while items and cost < most and len(chunk) < most_lines:
             item = items[0]
             if not begin <= item[0] < end:

@@ -44,13 +44,13 @@ class Numbers(Encoder):
 class Written:
     """A log that runs, and what it said."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, max_file_bytes: int = 20) -> None:
         self.root = root
         self.encoder = Numbers()
         # (event, fields)
         self.reports: list[tuple[str, dict[str, Any]]] = []
         self.log = LineLog(
-            LineFiles(root, "ns", "0a", max_file_bytes=20),
+            LineFiles(root, "ns", "0a", max_file_bytes=max_file_bytes),
             self.encoder,
             Retention(keep_days=1e6, max_bytes=1 << 30),
             report=lambda _, name, fields: self.reports.append((name, fields)),
@@ -102,6 +102,18 @@ async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> 
     hours = sorted(path.parent.name for path in written.root.rglob("*.gz"))
     assert ["hour=07", "hour=07", "hour=08"] == hours
     assert written.text() == f"1 {'a' * 20}\n2 opened\n3 b\n4 opened\n5 c\n"
+
+
+async def test_a_file_gets_little_more_than_it_has_room_for(tmp_path: Path) -> None:
+    """However long lines are, and however many wait: one line more."""
+    written = Written(tmp_path, max_file_bytes=1000)
+    written.put(*["a" * 300] * 10)
+    written.log.start()
+    await written.log.close(GUARD_SECONDS)
+
+    assert [4, 4, 2] == [
+        gzip.decompress(path.read_bytes()).count(b"a\n") for path in sorted(written.root.rglob("*.gz"))
+    ]
 
 
 async def test_a_full_queue_drops_and_counts(written: Written) -> None:
