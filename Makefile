@@ -65,7 +65,7 @@ format: setup ## rewrite the sources as `make check` wants them
 
 .PHONY: durability
 durability: setup ## kill a hundred servers on a disk that fails now and then: whatever was confirmed has to be there (needs cc)
-	@NAMESRV_KILLS=100 $(PY) -m pytest -n0 -q tests/journeys/test_disk.py -k confirmed $(ARGS)
+	@NAMESRV_KILLS=100 $(PY) -m pytest -n0 -q -s -o faulthandler_timeout=0 tests/journeys/test_disk.py -k confirmed $(ARGS)
 
 .PHONY: setup-interop
 setup-interop: setup
@@ -157,6 +157,12 @@ soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)
 	@NAMESRV_FUZZ_EXAMPLES=$${NAMESRV_FUZZ_EXAMPLES:-2000000} $(PYTEST) -o faulthandler_timeout=0 tests/fuzz $(ARGS)
+
+.PHONY: fuzz-coverage
+SECONDS ?= 60
+fuzz-coverage: setup ## fuzz each reader for SECONDS (60), led by what the inputs cover (Linux; installs atheris once)
+	@sh locks/add.sh fuzz
+	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 .PHONY: simulate
 GIVEN = $(filter command environment,$(firstword $(origin $(1))))

@@ -183,7 +183,7 @@ def test_make_alone_lists_every_target_worth_calling() -> None:
     assert {
         "help", "setup", "run", "test", "check", "format", "bench", "bench-peers", "fuzz", "lock", "clean", "demo",
         "abuse", "durability", "mutation", "simulate", "lint", "chart-check", "console", "docs", "screenshots", "dist",
-        "release-check", "scoreboard", "soak", "spark-versions",
+        "release-check", "scoreboard", "soak", "spark-versions", "fuzz-coverage",
         "deb", "deb-check", "pin-bases", "interop", "docker-check", "test-all", "test-rest", "setup-spark", "spark-zip",
         "spark-data",
     } == targets  # fmt: skip

@@ -29,7 +29,8 @@ _AT_ONCE: Final = 50
 # brokers that are away at the same time, of all
 _AWAY_SHARE: Final = 0.05
 _CHANGES_A_SECOND: Final = 20
-PATIENCE_SECONDS: Final = 120.0
+# a guard against waiting for ever: what is wrong stays wrong, and a busy machine is only late
+PATIENCE_SECONDS: Final = 600.0
 
 
 class Brokers:

@@ -46,6 +46,10 @@ class Clients:
             name_servers=f"127.0.0.1:{self._options.port}",
             poll_seconds=self._options.poll_seconds,
             warm_up_seconds=self._options.warm_up_seconds,
+            # a thousand in one process: each waits for the others before it looks at an answer that has come
+            attempt_timeout_seconds=10.0,
+            connect_timeout_seconds=10.0,
+            call_timeout_seconds=30.0,
             watch=number % _WATCHING == 0,
             protocol="rocketmq" if number % _WATCHING == 1 else "native",
         )

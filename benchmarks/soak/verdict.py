@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 _MIB: Final = 1024 * 1024
-# Memory is judged by its slope, which means nothing in a few minutes: caches fill, and the allocator settles.
-LEAST_SLOPE_SECONDS: Final = 1200.0
+# Memory is judged by its slope, which means nothing in half an hour: caches fill, and the allocator settles.
+LEAST_SLOPE_SECONDS: Final = 2700.0
 # the first part of the samples is the warm-up
-_WARM_UP_SHARE: Final = 0.25
+_WARM_UP_SHARE: Final = 0.4
 MOST_MIB_PER_HOUR: Final = 1.0
 # Descriptors and tasks that come and go by themselves: a file of the log that is just closed, a client that changes its
 # connection, the scrape.

@@ -1,0 +1,96 @@
+"""What the coverage-guided fuzzer calls, each with any bytes: a reader may refuse them, in its own way only."""
+
+import contextlib
+import hashlib
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from namesrv.state.snapshot import decode as decode_snapshot
+from namesrv_client.ctl.audit_trail import Trail, sentence
+from namesrv_remoting.access import AccessFileError, parse_access_file
+from namesrv_remoting.bodies.extensions import read_events, read_routes
+from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.bodies.route import read_route
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.serializers import decode_frame
+from namesrv_runtime.durable_file import SealedFileError, enveloped
+from tests.fuzz.test_pure_layers import HEADERS, READERS
+
+
+def _properties(data: bytes) -> dict[str, str]:
+    return parse_properties(data.decode(errors="replace"))
+
+
+_BODY_READERS: Final[list[Callable[[bytes], Any]]] = [
+    *(reader for readers in READERS.values() for reader in readers),
+    *(read_routes, read_events, read_route, _properties),
+]
+
+
+def _check(error: Exception) -> None:
+    """What it says travels in a header, and ends up in a log."""
+    assert 0 < len(str(error)) < 1024
+
+
+def frames(data: bytes) -> None:
+    """Whatever a peer sends: cut into frames, whose headers and ext fields are read."""
+    try:
+        commands = [decode_frame(frame) for frame in FrameReader().receive_data(data)]
+    except RemoteProtocolError:
+        return
+    for command in commands:
+        for header in HEADERS:
+            try:
+                header.from_ext(command.ext_fields)
+            except BadRequestError as error:
+                _check(error)
+
+
+def bodies(data: bytes) -> None:
+    """The first byte says which reader gets the others."""
+    read = _BODY_READERS[data[0] % len(_BODY_READERS)] if data else _BODY_READERS[0]
+    try:
+        found = read(data[1:])
+        if isinstance(found, Generator):
+            deque(found, maxlen=0)
+    except (BadRequestError, RemoteProtocolError, PropertiesError) as error:
+        _check(error)
+
+
+def snapshot(data: bytes) -> None:
+    """A file, and one whose checksum is right: all that is behind it is read, too."""
+    for file in (data, enveloped(hashlib.sha256(data).hexdigest().encode(), data)):
+        try:
+            decode_snapshot(file)
+        except SealedFileError as error:
+            _check(error)
+
+
+def access_file(data: bytes) -> None:
+    """Whatever somebody wrote."""
+    with contextlib.suppress(AccessFileError, UnicodeDecodeError):
+        parse_access_file(data.decode())
+
+
+def log_lines(data: bytes) -> None:
+    """A file of JSON lines as the daemon writes them, damaged: what can be read is shown, the rest is named."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
+        folder = Path(directory) / "dt=2026-01-01" / "hour=00"
+        folder.mkdir(parents=True)
+        (folder / "ns1-b00t-1.jsonl.open").write_bytes(data)
+        trail = Trail(Path(directory))
+        shown = [sentence(line) for line in trail.news()]
+        assert len(shown) + len(trail.problems) <= data.count(b"\n")
+
+
+TARGETS: Final[Mapping[str, Callable[[bytes], None]]] = {
+    "frames": frames,
+    "bodies": bodies,
+    "snapshot": snapshot,
+    "access-file": access_file,
+    "log-lines": log_lines,
+}
