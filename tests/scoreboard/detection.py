@@ -106,7 +106,7 @@ def _until_removed(client: Peer, heard: dict[str, float]) -> list[float]:
 
 
 def half_open_connections(trials: int) -> list[Figure]:
-    """From a way that falls silent until a client that watches has another server, and until it is told by that one."""
+    """From a way that falls silent until a client that watches has another server."""
     return loops.run(lambda: _half_open(trials))
 
 

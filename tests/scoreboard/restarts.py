@@ -154,7 +154,7 @@ def _killed_writers(path: Path, trials: int) -> int:
 # -- upgrades ----------------------------------------------------------------------------------------------------------
 
 # The last one before mass silence, quotas and the audit trail: what an operator of then upgrades from.
-_OLD_VERSION: Final = "f62d3e7"
+_OLD_VERSION: Final = "889f626"
 _PACKAGES: Final = ("runtime", "remoting", "namesrv")
 
 

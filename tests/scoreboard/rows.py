@@ -157,7 +157,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "D6": Row(
         "Live brokers evicted while servers stand still now and then",
         "0",
-        "simulation of 24 h: {size} runs of an hour, three servers, five brokers, a server stopped for 30 s every "
+        "simulation, {size} times an hour (of 24), three servers, five brokers, a server stopped for 30 s every "
         "10 min; times in it are a tenth",
         simulated.stopped_servers,
         24,
@@ -245,7 +245,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "F10": Row(
         "Rolling upgrade of three servers from an older version, and back",
         "as for a restart",
-        "the same, with the servers of an older commit on the one side",
+        "the same, with servers of a commit before quotas, audit trail and mass silence on the one side",
         restarts.upgrades,
         1,
         is_timed=True,
