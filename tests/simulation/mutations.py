@@ -76,6 +76,12 @@ MUTATIONS: Final = (
         "size = 0",
     ),
     Mutation(
+        "two changes of keys are written at the same time",
+        "namesrv.kv",
+        "        async with self._writing:\n            table = self._tables.get(namespace, {})\n",
+        "        if True:\n            table = self._tables.get(namespace, {})\n",
+    ),
+    Mutation(
         "an agent closes its old connection first",
         "namesrv_broker_agent.link",
         "        self._former, self._client = self._client, self._new_client()",
