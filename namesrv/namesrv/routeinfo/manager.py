@@ -485,7 +485,8 @@ class RouteInfoManager:
                 for key in sorted(self.tables.brokers_on_connection.get(connection_id, ()))[:REMOVALS_AT_ONCE]:
                     live = self.tables.broker_live_table[key]
                     await self._remove(key, live, "disconnected", effects, connection_id=connection_id)
-            await asyncio.sleep(0)
+            if connection_id in self.tables.brokers_on_connection:
+                await asyncio.sleep(0)
 
     async def _remove(
         self, key: BrokerAddrInfo, live: BrokerLiveInfo, reason: Reason, effects: list[Effect], **fence: object
