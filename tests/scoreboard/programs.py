@@ -33,6 +33,8 @@ def bench(question: str, targets: Mapping[str, Target | None]) -> Measure:
         quick = ("--quick",) if rounds < 5 else ()
         said = _said("benchmarks", "--only", question, *quick)
         found = {figure["name"]: figure_of(figure) for figure in said["figures"]}
+        if missing := targets.keys() - found.keys():
+            raise BenchError(f"{question} has no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
         return [_aimed(found[name], target) for name, target in targets.items()]
 
     return measured
