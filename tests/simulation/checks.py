@@ -137,10 +137,10 @@ class Checks:
     def _closed(self, end: End) -> None:
         """An agent closes no connection over which a server knows it before it has registered over another one."""
         broker = self._brokers.get(f"{end.machine.address}:10911")
-        if broker is None or broker.is_leaving or broker.is_slow:
-            # one that failed slowly has given two of them up already
-            return
         network, server = self._world.network, end.there
+        if broker is None or broker.is_leaving or network.latest[broker.name, server.name] != end.number:
+            # it keeps this one while it tries another, and not for more attempts than that
+            return
         is_way_open = network.is_open((broker.name, server.name)) and network.is_open((server.name, broker.name))
         usable = [each for each in self._registered[broker.name, server.name] if each.is_open]
         if is_way_open and usable == [end.peer]:

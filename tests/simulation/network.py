@@ -76,6 +76,8 @@ class Network:
         self.listeners: dict[tuple[str, int], Listener] = {}
         # both ends of each connection that is not closed on both sides
         self.ends: dict[int, End] = {}
+        # (who connects, to whom) -> the number of the end of the latest attempt
+        self.latest: dict[tuple[str, str], int] = {}
         # ways (from, to) that lead nowhere, and how many faults say so
         self._cuts: dict[tuple[str, str], int] = {}
         # what comes over these ways comes slowly, or in crumbs
@@ -126,6 +128,7 @@ class Network:
             self._ports[machine.name] = itertools.count(_FIRST_PORT)
         local = (machine.address, next(self._ports[machine.name]))
         end = End(self, loop, machine, there, local, (address, port))
+        self.latest[machine.name, there.name] = end.number
         connected = loop.create_future()
         way, back = (machine.name, there.name), (there.name, machine.name)
         tries = [_FIRST_RETRY_SECONDS]
