@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
 from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Driver
@@ -23,14 +23,18 @@ def refused(daemon: Daemon) -> float:
     return scrape(daemon.http_address)(EXCEEDED, class_="route-read", reason="requests_per_ip", outcome="refused")
 
 
-def ask_too_fast(daemon: Daemon, is_over: Event, codes: Counter[int]) -> None:
-    """Questions of a client on the same host, one after the other's answer on each of several connections."""
+def ask_too_fast(daemon: Daemon, is_over: Event, is_asking: Lock, codes: Counter[int]) -> None:
+    """Questions of a client on the same host, one after the other's answer on each of several connections.
+
+    Who holds the lock knows that each has its answer, which is counted.
+    """
     with ExitStack() as stack:
         peers = [stack.enter_context(Peer(daemon.address)) for _ in range(CONNECTIONS)]
-        while not is_over.is_set():
-            for peer in peers:
-                peer.send(105, {"topic": "TBW102"})
-            codes.update(peer.receive().code for peer in peers)
+        while not is_over.wait(0.001):
+            with is_asking:
+                for peer in peers:
+                    peer.send(105, {"topic": "TBW102"})
+                codes.update(peer.receive().code for peer in peers)
 
 
 def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, unique: str) -> None:
@@ -40,7 +44,7 @@ def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, uniq
     fast any more, a topic that they have not used yet is found.
     """
     codes: Counter[int] = Counter()
-    is_over = Event()
+    is_over, is_asking = Event(), Lock()
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(tmp_path / "namesrv", *FLAGS)).listening()
         address = "{}:{}".format(*daemon.address)
@@ -52,16 +56,20 @@ def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, uniq
         clients.start_consumer("consumer", [address], unique, poll=100)
         assert 5 == len(clients.send("producer", unique, 5, "before"))
 
-        flood = Thread(target=ask_too_fast, args=(daemon, is_over, codes))
+        flood = Thread(target=ask_too_fast, args=(daemon, is_over, is_asking, codes))
         flood.start()
+
+        def is_application_refused() -> bool:
+            with is_asking:
+                return refused(daemon) > codes[2]
+
         try:
             until(lambda: codes[2] > 100)
             during = clients.send("producer", unique, 20, "during")
             assert 20 == len(during)
             until(lambda: codes[2] > 1000)
             until(lambda: during <= set(clients.bodies("received", name="consumer")))
-            # more than those of the flood, of which one round may be under way: the application's own
-            until(lambda: refused(daemon) > codes[2] + CONNECTIONS)
+            until(is_application_refused)
         finally:
             is_over.set()
             flood.join()
