@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import KeysView
+from collections.abc import Iterator, KeysView
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
@@ -20,14 +20,14 @@ class RouteWatchers:
     """Waiting questions."""
 
     def __init__(self) -> None:
-        # topic -> those who wait for it, among few others
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        # topic -> those who wait for it, among few others; whoever waits longest is first, here and below
+        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         # all who wait, for which topics
         self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
         # those who wait for many
-        self._large: set[asyncio.Future[None]] = set()
+        self._large: dict[asyncio.Future[None], None] = {}
         # those who waited for a topic that has changed, and have yet to be woken
-        self._due: deque[set[asyncio.Future[None]]] = deque()
+        self._due: deque[Iterator[asyncio.Future[None]]] = deque()
         # those who wait for many topics and have yet to be looked through, and which topics changed
         self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # woken, but not told yet; in order, and each once however often it was woken
@@ -45,19 +45,19 @@ class RouteWatchers:
         self._futures[future] = topics
         entered: AbstractSet[str] = topics
         if len(topics) > FEW_TOPICS:
-            self._large.add(future)
+            self._large[future] = None
             entered = frozenset()
         for topic in entered:
-            self._waiting.setdefault(topic, set()).add(future)
+            self._waiting.setdefault(topic, {})[future] = None
         try:
             await future
         finally:
             del self._futures[future]
-            self._large.discard(future)
+            self._large.pop(future, None)
             for topic in entered:
                 # when the topic has changed its crowd is due, and no longer here
                 if (waiting := self._waiting.get(topic)) is not None:
-                    waiting.discard(future)
+                    waiting.pop(future, None)
                     if not waiting:
                         del self._waiting[topic]
 
@@ -68,7 +68,7 @@ class RouteWatchers:
             self._woken.update(dict.fromkeys(self._futures))
         else:
             # a change may be of a hundred thousand topics, few of which anybody waits for
-            self._due.extend(self._waiting.pop(topic) for topic in self._waiting.keys() & topics)
+            self._due.extend(iter(self._waiting.pop(topic)) for topic in self._waiting.keys() & topics)
             self._doubted.extend((future, topics) for future in self._large)
         if was_idle and self._is_busy():
             asyncio.get_running_loop().call_soon(self._release)
@@ -79,15 +79,12 @@ class RouteWatchers:
     def _wake_due(self) -> None:
         left = STEP_WATCHES
         while self._due and left > 0:
-            crowd = self._due[0]
-            while crowd and left > 0:
-                left -= 1
-                future = crowd.pop()
-                # most have been woken for another topic
-                if not future.done():
-                    self._woken[future] = None
-            if not crowd:
+            some = list(islice(self._due[0], left))
+            if not some:
                 self._due.popleft()
+            left -= len(some)
+            # most have been woken for another topic
+            self._woken.update((future, None) for future in some if not future.done())
 
     def _release(self) -> None:
         self._wake_due()
