@@ -107,6 +107,8 @@ class SparkEngine:
     def _of_parts(self, parts: Sequence[Part], folder: str) -> DataFrame:
         columns = ", ".join(f"`{name}` {kind}" for name, kind in parts[0].columns.items())
         paths = [f"{_FILE}{literal(path)}" for part in parts for path in part.files]
+        if not paths:
+            return self.spark.createDataFrame([], columns)
         return self.spark.read.schema(columns).option("basePath", f"{_FILE}{folder}").parquet(*paths)
 
     def _read(
