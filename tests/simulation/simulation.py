@@ -52,21 +52,26 @@ def planned(seed: int) -> list[Fault]:
 
 def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
     """Run a seed, with its own faults or with these."""
-    world = World(seed, keeps_lines=keeps_lines)
     faults = planned(seed) if faults is None else faults
+    with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory:
+        world = World(seed, directory, keeps_lines=keeps_lines)
+        with simulated_surroundings(world):
+            return _outcome(world, Path(directory), faults)
+
+
+def _outcome(world: World, directory: Path, faults: Sequence[Fault]) -> Outcome:
     invariant = message = ""
-    with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory, simulated_surroundings(world):
-        cluster = Cluster.built(world, times_of(seed), Path(directory), world.random("cluster"))
-        checks = Checks(cluster, faults)
-        try:
-            _run(world, cluster, checks, faults)
-        except Violation as violation:
-            invariant, message = violation.invariant, str(violation)
-            world.note("violation", message)
-        finally:
-            _bury(world)
+    cluster = Cluster.built(world, times_of(world.seed), directory, world.random("cluster"))
+    checks = Checks(cluster, faults)
+    try:
+        _run(world, cluster, checks, faults)
+    except Violation as violation:
+        invariant, message = violation.invariant, str(violation)
+        world.note("violation", message)
+    finally:
+        _bury(world)
     lines = tuple(world.lines or ())
-    return Outcome(seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
+    return Outcome(world.seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
 
 
 def _run(world: World, cluster: Cluster, checks: Checks, faults: Sequence[Fault]) -> None:

@@ -39,8 +39,10 @@ class Violation(Exception):  # noqa: N818 - it is one
 class World:
     """Virtual time, the machines, and what happened."""
 
-    def __init__(self, seed: int, *, keeps_lines: bool = False) -> None:
+    def __init__(self, seed: int, directory: str = "", *, keeps_lines: bool = False) -> None:
         self.seed = seed
+        # below which the machines have their disks
+        self._directory = directory
         self.now = 0.0
         self.machines: dict[str, Machine] = {}
         # the machine whose process runs just now; None: the network, or a fault
@@ -66,7 +68,8 @@ class World:
 
     def note(self, who: str, what: str, *details: object) -> None:
         """Put a line into the time line."""
-        line = " ".join([f"{self.now:12.6f} {who:10} {what}", *map(str, details)])
+        # where its files are is not the seed's doing
+        line = " ".join([f"{self.now:12.6f} {who:10} {what}", *map(str, details)]).replace(self._directory, "")
         self.checksum = hash_line(self.checksum, line)
         if self.lines is not None:
             self.lines.append(line)
