@@ -1,8 +1,8 @@
 """What must hold of every run, whatever went wrong in it; by the names that docs/simulation.md explains."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, Effect, Evicted, RouteChanged
 from namesrv.routeinfo.tables import RouteTables
@@ -27,6 +27,12 @@ _HITS_ALL: Final = frozenset({"isolate", "busy"})
 # what a loop takes to read what has arrived; one that is slow takes longer
 _UNREAD_SECONDS: Final = 0.02
 _LOOK_SECONDS: Final = 0.5
+# Passes of a busy server's loop after which a sign of life that has arrived counts: one to read it, two to carry it
+# out; over a connection that is new two come before, to accept and to introduce it.
+_READING_PASSES: Final = 3
+_ACCEPTING_PASSES: Final = 2
+# the latest of a broker at a server: more than may arrive while so many passes take long
+_SIGNS_KEPT: Final = 32
 # of latency, and of passes of a loop between what arrives and what comes of it
 _SLACK_SECONDS: Final = 0.3
 # the worst quartz, on both sides
@@ -40,6 +46,14 @@ _MAX_PATIENCE: Final = 4.0
 
 # queues of a topic by broker, and addresses of these brokers; None: there is no route
 _Value = tuple[frozenset[tuple[str, int, int, int]], frozenset[tuple[str, int, str]]] | None
+
+
+class _Sign(NamedTuple):
+    """A sign of life that has arrived."""
+
+    at: float
+    # so many passes of the server's machine have to be over until it counts
+    counts_after: int
 
 
 class _History:
@@ -91,6 +105,10 @@ class Checks:
         self._times = cluster.times
         # (broker's machine, server's machine) -> when a sign of life arrived last, whatever became of it there
         self._heard: dict[tuple[str, str], float] = {}
+        # the same -> the latest ones
+        self._signs: defaultdict[tuple[str, str], deque[_Sign]] = defaultdict(lambda: deque(maxlen=_SIGNS_KEPT))
+        # after how many passes of its machine what arrives at an end can be read
+        self._readable: dict[End, int] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
         # the same -> over which connections it registered, and when last
         self._registered: defaultdict[tuple[str, str], dict[End, float]] = defaultdict(dict)
@@ -131,6 +149,9 @@ class Checks:
             code = decode_frame(frame).code
             if code in _SIGNS_OF_LIFE:
                 self._heard[link] = self._world.now
+                readable = self._readable.setdefault(end, end.machine.passes + _ACCEPTING_PASSES)
+                counts_after = max(readable, end.machine.passes) + _READING_PASSES
+                self._signs[link].append(_Sign(self._world.now, counts_after))
             if code == RequestCode.REGISTER_BROKER:
                 self._registered[link][end] = self._world.now
 
@@ -157,10 +178,11 @@ class Checks:
 
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:
         broker = self._brokers[effect.key.broker_addr]
-        self._staleness.evicted(server, effect, self._heard.get((broker.name, server.name), 0.0))
+        heard = self._heard_at_last(broker, server)
+        self._staleness.evicted(server, effect, heard)
         where = f"{broker.name} on {server.name}"
         if effect.reason == "silent":
-            silent = self._world.now - self._heard.get((broker.name, server.name), -1e9)
+            silent = self._world.now - heard
             if silent < effect.live.expiry_seconds * (1 - _DRIFT) - 0.01:
                 self._fail("NoLiveBrokerEvicted", f"{where} was evicted, heard {silent:.3f} s ago")
         elif effect.reason == "disconnected" and not server.machine.pass_seconds:
@@ -174,6 +196,23 @@ class Checks:
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
+
+    def _heard_at_last(self, broker: BrokerNode, server: ServerNode) -> float:
+        """When the last sign of life arrived that the server has to know of.
+
+        One that is busy looks for the last time, computes, and evicts: of what arrives meanwhile it cannot know.
+        """
+        for sign in reversed(self._signs[broker.name, server.name]):
+            is_slow = any(
+                (fault.kind, *fault.where) == ("busy", server.name)
+                and fault.at <= self._world.now
+                and sign.at <= fault.until + fault.value
+                for fault in self._faults
+            )
+            # the pass that is on comes too late
+            if not is_slow or server.machine.passes > sign.counts_after:
+                return sign.at
+        return -1e9
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
         """What a client knows is not lost, and of one run of a server it never goes back."""

@@ -49,7 +49,7 @@ class _Removal:
     addr: str
     reason: str
     at: float
-    # when its last sign of life had arrived
+    # when its last sign of life had arrived of which the server has to know
     heard: float
 
 
@@ -84,7 +84,7 @@ class StalenessCheck:
         self._arrivals.append((self._cluster.world.now, end, data))
 
     def evicted(self, server: ServerNode, effect: Evicted, heard: float) -> None:
-        """A server took a broker out, whose last sign of life had arrived then."""
+        """A server took a broker out, whose last sign of life that it has to know of had arrived then."""
         assert server.controller is not None
         run = self._runs.setdefault(server.controller.namesrv.boot_id, _Run(server))
         run.removals.append(_Removal(effect.key.broker_addr, effect.reason, self._cluster.world.now, heard))

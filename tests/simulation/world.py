@@ -130,6 +130,8 @@ class Machine:
         self.turns = world.random(f"turns of {name}")
         # the lives of its process so far
         self.lives = 0
+        # of its loops, begun so far
+        self.passes = 0
         self.is_on = True
         self.frozen_until = 0.0
         # what every pass of its loop takes besides
@@ -287,6 +289,7 @@ class Machine:
         """Let the process's loop make a pass, which takes so long."""
         assert self.loop is not None
         loop = self.loop
+        self.passes += 1
         loop.step()
         self._free_at = self.world.now + seconds + self.pass_seconds
         self._busy += seconds + self.pass_seconds

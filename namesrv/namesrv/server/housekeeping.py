@@ -24,8 +24,8 @@ _LONGEST_TICK_SECONDS: Final = 1.0
 _DRAIN_PASSES: Final = 12
 # and of those for a request whose turn comes later
 _CARRYING_OUT_PASSES: Final = 4
-# A loop whose passes take long was busy, not stopped, and has read its sockets all the time: the last few are enough.
-_BUSY_DRAIN_PASSES: Final = 4
+# A loop whose passes take long was busy, not stopped, and has read its sockets all the time: none to spare, then.
+_BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
 # lines about refused peers per second; a hostile one could fill the disk with them
 _REFUSALS_PER_TICK: Final = 20

@@ -143,6 +143,30 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
             assert [] == alive(server)
 
 
+@pytest.mark.settings(heartbeat_log_dir="")
+@pytest.mark.parametrize("code", [103, 904])
+async def test_busy_server_reads_new_connections_before_the_judgement(
+    server: InProcess, peer: NamesrvPeer, code: int
+) -> None:
+    """However long each pass of its loop takes."""
+    housekeeping = Housekeeping(server.namesrv)
+    await peer.register(A)
+    server.clock.work(130.1)
+
+    async def work() -> None:
+        while True:
+            server.clock.work(1)
+            await asyncio.sleep(0)
+
+    with socket.create_connection(server.address) as other:
+        other.sendall(json_frame(code, 2, A.ext, registration("T", "U") if code == 103 else b""))
+        working = asyncio.create_task(work())
+        await housekeeping.tick(0.0)
+        working.cancel()
+
+        assert ["broker-a"] == alive(server)
+
+
 @pytest.mark.parametrize("seconds", [0.5, 10])
 async def test_stopped_server_reads_everything_before_it_believes_a_closed_connection(
     server: InProcess, seconds: float
