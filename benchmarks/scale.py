@@ -16,18 +16,17 @@ from benchmarks.figures import BenchError
 from benchmarks.profiles import COPIES, PROFILES
 from benchmarks.report import with_block
 
-# Figures of docs/benchmarks.md, by their names; those of profile L are from two cores with ten times as much to do,
-# where computing takes up to twice as long.
+# Figures of docs/benchmarks.md, by their names.
 MEASURED: Final[Mapping[str, float]] = {
-    "heartbeats.904.rate": 137_395,
-    "registration_cost.unchanged": 1.46,
-    "registration_cost.fields": 15.28,
-    "connections.idle": 2.28,
-    "startup.resident": 51.3,
-    "profiles.L.resident": 170.7,
-    "profiles.L.death.computing": 101,
-    "profiles.L.pulls.computing": 88.9,
-    "profiles.L.restart.computing": 4.8,
+    "heartbeats.904.rate": 140_683,
+    "registration_cost.unchanged": 1.534,
+    "registration_cost.fields": 14.39,
+    "connections.idle": 2.358,
+    "startup.resident": 51.33,
+    "profiles.L.resident": 153.8,
+    "profiles.L.death.computing": 70,
+    "profiles.L.pulls.computing": 30.05,
+    "profiles.L.restart.computing": 4.873,
 }
 _REGISTERED_TOPICS: Final = 10_000
 _WATCH_KIB: Final = 0.5
