@@ -1,6 +1,5 @@
-"""A process of real agents that the soak commands line by line: they change topics, leave and come back.
+"""A process of real agents that the soak commands: they change topics, leave and come back.
 
-Standard input has a JSON object a line, {"do": "churn", "seconds": N} or {"do": "settle"}, each answered by one line.
 Settled brokers are all there, and the answer says what each has: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
 """
 
@@ -10,14 +9,11 @@ import itertools
 import logging
 import random
 import sys
-import time
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from benchmarks.soak.commanded import obey
+from benchmarks.soak.commanded import some_at_a_time, work
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
-from namesrv_runtime import loops
 
 # shared by all brokers, so that each is on a few of them
 TOPICS: Final = 500
@@ -25,10 +21,8 @@ TOPICS_OF_A_BROKER: Final = 10
 # Topics that nobody has for long. Not ever new ones: of 200,000 topics that are gone a server remembers when they went,
 # which a client that asks for changes has to be told, and an hour would only begin to fill that.
 _PASSING: Final = 500
-_AT_ONCE: Final = 50
 # brokers that are away at the same time, of all
 _AWAY_SHARE: Final = 0.05
-_CHANGES_A_SECOND: Final = 20
 # a guard against waiting for ever: what is wrong stays wrong, and a busy machine is only late
 PATIENCE_SECONDS: Final = 600.0
 
@@ -58,25 +52,16 @@ class Brokers:
 
     async def start(self) -> None:
         """All of them, some at a time."""
-        for first in range(0, self._options.count, _AT_ONCE):
-            some = range(first, min(first + _AT_ONCE, self._options.count))
-            await asyncio.gather(*map(self._join, (self._options.first + number for number in some)))
+        first = self._options.first
+        await some_at_a_time(self._join, range(first, first + self._options.count))
 
     async def _join(self, number: int) -> None:
         agent = self._agents[number] = self._agent(number)
         await agent.__aenter__()
         await agent.registered(1, PATIENCE_SECONDS)
 
-    async def churn(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Change something, over and over, for so long."""
-        done = Counter[str]()
-        ends_at = time.monotonic() + asked["seconds"]
-        while time.monotonic() < ends_at:
-            done[await self._change()] += 1
-            await asyncio.sleep(1 / _CHANGES_A_SECOND)
-        return dict(done)
-
-    async def _change(self) -> str:
+    async def change(self) -> str:
+        """Have one leave or come back, or change a topic."""
         number = self._random.choice(list(self._agents))
         if number in self._away:
             self._away.remove(number)
@@ -127,28 +112,11 @@ class Brokers:
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
 
 
-async def _run(options: argparse.Namespace) -> None:
-    brokers = Brokers(options)
-    await brokers.start()
-    await obey({"churn": brokers.churn, "settle": brokers.settle})
-    await brokers.stop()
-
-
 def main() -> int:
     """Until standard input ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--name", required=True)
-    parser.add_argument("--first", type=int, required=True)
-    parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--heartbeat-seconds", type=float, required=True)
-    parser.add_argument("--expiry-seconds", type=float, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    options = parser.parse_args()
     # of a broker that was frozen it is no news that it is late
     logging.disable(logging.WARNING)
-    loops.run(lambda: _run(options))
-    return 0
+    return work(Brokers, name=str, first=int, heartbeat_seconds=float, expiry_seconds=float)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A process of real clients that the soak commands line by line, as brokers.py: they come, ask, watch and go.
+"""A process of real clients that the soak commands: they come, ask, watch and go.
 
 {"do": "settle", "routes": {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}} waits until each knows just these of its
 topics, and answers how many topics are wrong when patience ends: {TOPIC: COUNT}.
@@ -15,13 +15,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.soak.brokers import PATIENCE_SECONDS, TOPICS
-from benchmarks.soak.commanded import obey
+from benchmarks.soak.commanded import some_at_a_time, work
 from namesrv_client import ClientSettings, RouteClient, RouteError
-from namesrv_runtime import loops
 
 _TOPICS_OF_A_CLIENT: Final = 3
-_AT_ONCE: Final = 50
-_CHANGES_A_SECOND: Final = 20
 # every tenth is told of changes, the others poll
 _WATCHING: Final = 10
 
@@ -37,9 +34,7 @@ class Clients:
 
     async def start(self) -> None:
         """Some at a time."""
-        for first in range(0, self._options.count, _AT_ONCE):
-            some = range(first, min(first + _AT_ONCE, self._options.count))
-            self._clients += await asyncio.gather(*map(self._started, some))
+        self._clients = await some_at_a_time(self._started, range(self._options.count))
 
     async def _started(self, number: int) -> RouteClient:
         settings = ClientSettings(
@@ -64,19 +59,14 @@ class Clients:
             with contextlib.suppress(RouteError):
                 await client.route(topic)
 
-    async def churn(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave and come, over and over, for so long."""
-        done = Counter[str]()
-        ends_at = time.monotonic() + asked["seconds"]
-        while time.monotonic() < ends_at:
-            number = self._random.randrange(len(self._clients))
-            client = self._clients[number]
-            del self._topics[client]
-            await client.__aexit__(None, None, None)
-            self._clients[number] = await self._started(number)
-            done["came"] += 1
-            await asyncio.sleep(1 / _CHANGES_A_SECOND)
-        return dict(done)
+    async def change(self) -> str:
+        """Let another one come for one that leaves."""
+        number = self._random.randrange(len(self._clients))
+        client = self._clients[number]
+        del self._topics[client]
+        await client.__aexit__(None, None, None)
+        self._clients[number] = await self._started(number)
+        return "came"
 
     async def settle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Each knows all there is to know of its topics, and nothing else."""
@@ -109,24 +99,9 @@ def _known(client: RouteClient, topic: str) -> dict[str, list[int]]:
     return {queue.broker_name: [queue.read_queue_nums, queue.write_queue_nums] for queue in route.data.queue_datas}
 
 
-async def _run(options: argparse.Namespace) -> None:
-    clients = Clients(options)
-    await clients.start()
-    await obey({"churn": clients.churn, "settle": clients.settle})
-    await clients.stop()
-
-
 def main() -> int:
     """Until standard input ends."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--count", type=int, required=True)
-    parser.add_argument("--poll-seconds", type=float, required=True)
-    parser.add_argument("--warm-up-seconds", type=float, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    options = parser.parse_args()
-    loops.run(lambda: _run(options))
-    return 0
+    return work(Clients, poll_seconds=float, warm_up_seconds=float)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,85 @@
-"""Commands between the soak and its processes: a JSON object a line, answered by one line."""
+"""The processes that the soak commands: a JSON object a line, answered by one line.
 
+Standard input has {"do": "churn", "seconds": N}, which answers how often what was changed, or {"do": "settle", …}.
+"""
+
+import argparse
 import asyncio
 import json
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Self
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from benchmarks.figures import BenchError
 from benchmarks.servers import ROOT, environment
+from namesrv_runtime import loops
 
-Verb = Callable[[Mapping[str, Any]], Awaitable[Any]]
+T = TypeVar("T")
 _LONGEST_LINE: Final = 64 * 1024 * 1024
+_AT_ONCE: Final = 50
+_CHANGES_A_SECOND: Final = 20
 
 
-async def obey(verbs: Mapping[str, Verb]) -> None:
-    """Say that all is ready, and do what is asked until standard input ends."""
+class Workers(Protocol):
+    """What such a process has."""
+
+    async def start(self) -> None:
+        """All of them, before anything is asked."""
+
+    async def change(self) -> str:
+        """Change something; what that was, in a word."""
+
+    async def settle(self, asked: Mapping[str, Any], /) -> Any:
+        """Come to rest; the answer."""
+
+    async def stop(self) -> None:
+        """Leave, all at once."""
+
+
+def work(workers: Callable[[argparse.Namespace], Workers], **options: type) -> int:
+    """Be such a process until standard input ends: its options, all of them required, and those that all have."""
+    parser = argparse.ArgumentParser()
+    for name, kind in {"port": int, "count": int, "seed": int, **options}.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, required=True)
+    parsed = parser.parse_args()
+    loops.run(lambda: _obey(workers(parsed)))
+    return 0
+
+
+async def _obey(workers: Workers) -> None:
+    await workers.start()
     reader = asyncio.StreamReader(limit=_LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     print('"ready"', flush=True)
     while line := await reader.readline():
         asked = json.loads(line)
-        print(json.dumps(await verbs[asked["do"]](asked)), flush=True)
+        answer = await (_churn(workers, asked["seconds"]) if asked["do"] == "churn" else workers.settle(asked))
+        print(json.dumps(answer), flush=True)
+    await workers.stop()
+
+
+async def _churn(workers: Workers, seconds: float) -> dict[str, int]:
+    """Change something, over and over, for so long."""
+    done = Counter[str]()
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        done[await workers.change()] += 1
+        await asyncio.sleep(1 / _CHANGES_A_SECOND)
+    return dict(done)
+
+
+async def some_at_a_time(begin: Callable[[int], Awaitable[T]], numbers: Iterable[int]) -> list[T]:
+    """Begin with each of these numbers, but not with all at once."""
+    left, begun = iter(numbers), list[T]()
+    while some := list(islice(left, _AT_ONCE)):
+        begun += await asyncio.gather(*map(begin, some))
+    return begun
 
 
 class Crew:
