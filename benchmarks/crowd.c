@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 enum {
@@ -174,14 +173,6 @@ static void go_on(void) {
     }
 }
 
-static void took_too_long(int signal_number) {
-    static const char message[] = "crowd: not done in time\n";
-    (void)signal_number;
-    ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
-    (void)ignored;
-    _exit(1);
-}
-
 int main(int argc, char **argv) {
     static const struct option options[] = {{"port", required_argument, NULL, 'p'},
                                             {"frames", required_argument, NULL, 'f'},
@@ -204,8 +195,7 @@ int main(int argc, char **argv) {
     if (optind < argc) quit(2, "%s: not an option; try --help", argv[optind]);
     if (!wanted.port || !wanted.frames) quit(2, "--port or --frames is missing; try --help");
 
-    signal(SIGALRM, took_too_long);
-    alarm((unsigned)wanted.seconds);
+    end_after(wanted.seconds);
     read_frames();
     if (descriptor_limit() < (unsigned long long)wanted.members + 16)
         quit(1, "%ld members: %llu descriptors allowed (ulimit -Hn)", wanted.members, descriptor_limit());

@@ -1,4 +1,4 @@
-/* How do frames travel over a non-blocking socket? What load.c and limit.c have in common.
+/* How do frames travel over a non-blocking socket? What load.c, limit.c and others have in common.
  *
  *     u32 length | u8 serialize type | u24 header size | header | body        length = 4 + header size + body size
  *
@@ -13,6 +13,7 @@
 #endif
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,6 +46,22 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void quit(int stat
     fputc('\n', stderr);
     va_end(arguments);
     exit(status);
+}
+
+static inline void took_too_long(int signal_number) {
+    static const char message[] = ": not done in time\n";
+    (void)signal_number;
+    /* a signal handler may not print */
+    ssize_t ignored = write(STDERR_FILENO, program, strlen(program));
+    ignored = write(STDERR_FILENO, message, sizeof message - 1);
+    (void)ignored;
+    _exit(1);
+}
+
+/* Whatever hangs ends with exit 1 after so long; alarm(0) calls that off. */
+static inline void end_after(long seconds) {
+    signal(SIGALRM, took_too_long);
+    alarm((unsigned)seconds);
 }
 
 /* The option's value, or exit 2 with its name, value and range. */

@@ -13,7 +13,6 @@
 #include <getopt.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 
 #include "latencies.h"
 #include "questions.h"
@@ -261,14 +260,6 @@ static int hold(void) {
     return 0;
 }
 
-static void took_too_long(int signal_number) {
-    static const char message[] = "load: not done in time\n";
-    (void)signal_number;
-    ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
-    (void)ignored;
-    _exit(1);
-}
-
 int main(int argc, char **argv) {
     static const struct option options[] = {{"port", required_argument, NULL, 'p'},
                                             {"mode", required_argument, NULL, 'm'},
@@ -322,8 +313,7 @@ int main(int argc, char **argv) {
     if (wanted.rate && wanted.depth > 1) quit(2, "--rate and --depth do not go together");
     if (wanted.seconds < 0) wanted.seconds = wanted.idle ? 600 : 3;
 
-    signal(SIGALRM, took_too_long);
-    alarm((unsigned)(GRACE_SECONDS + wanted.warmup + (wanted.idle ? 0 : wanted.seconds)));
+    end_after(GRACE_SECONDS + wanted.warmup + (wanted.idle ? 0 : wanted.seconds));
     write_questions();
     stage = allocated(malloc((size_t)wanted.depth * largest_question()));
     return wanted.idle ? hold() : measure();

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 
 #include "../latencies.h"
 
@@ -256,14 +255,6 @@ static void measure_watches(void) {
     print_latencies((double)(now_ns() - changed_ns) / 1e9, 0);
 }
 
-static void took_too_long(int signal_number) {
-    static const char message[] = "registry: not done in time\n";
-    (void)signal_number;
-    ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
-    (void)ignored;
-    _exit(1);
-}
-
 static bool is_http2(const char *framing) {
     if (!strcmp(framing, "http2")) return true;
     if (strcmp(framing, "length")) quit(2, "--framing %s: not length or http2", framing);
@@ -310,8 +301,7 @@ int main(int argc, char **argv) {
             default: fputs("try --help\n", stderr); return 2;
         }
     if (!wanted.port) quit(2, "--port is missing; try --help");
-    signal(SIGALRM, took_too_long);
-    alarm((unsigned)(GRACE_SECONDS + wanted.seconds));
+    end_after(GRACE_SECONDS + wanted.seconds);
     read_items();
     if (wanted.http2) {
         greeting_stream = stream_of(&greeting);
