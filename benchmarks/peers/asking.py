@@ -1,5 +1,6 @@
 """Runs registry.c against a registry that is not RocketMQ's."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -37,6 +38,28 @@ class Script:
     def flags(self) -> list[str]:
         """As registry.c reads them."""
         return ["--framing", self.framing, "--acks", str(self.acks), "--least", str(self.least_bytes)]
+
+
+class Registry(ABC):
+    """One of them: how it is seeded."""
+
+    def __init__(self, bench: Bench, server: Server) -> None:
+        self.server = server
+        self._bench = bench
+        self._is_seeded = False
+
+    def seed(self) -> None:
+        """Let it have all that is asked for, once.
+
+        Raises:
+            BenchError: it did not take that.
+        """
+        if not self._is_seeded:
+            self._fill()
+            self._is_seeded = True
+
+    @abstractmethod
+    def _fill(self) -> None: ...
 
 
 def asked(bench: Bench, server: Server, script: Script, seconds: int | None = None) -> Load:

@@ -13,12 +13,11 @@ from typing import Any, Final
 from benchmarks.figures import BenchError
 from benchmarks.heartbeats import BROKERS
 from benchmarks.loads import Load
-from benchmarks.peers.asking import Script, asked, told
+from benchmarks.peers.asking import Registry, Script, asked, told
 from benchmarks.peers.fetching import go_program
 from benchmarks.peers.starting import Program, answering, data_directory, free_port
 from benchmarks.rounds import Bench
 from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
-from benchmarks.servers import Server
 
 _GO_MOD: Final = Path(__file__).resolve().parent / "etcd" / "go.mod"
 _ROUTE: Final = b"r" * PULLED_BODY_BYTES
@@ -142,23 +141,11 @@ def _is_healthy(port: int) -> bool:
         connection.close()
 
 
-class Etcd:
+class Etcd(Registry):
     """How it is seeded and asked."""
 
-    def __init__(self, bench: Bench, server: Server) -> None:
-        self.server = server
-        self._bench = bench
-        self._is_seeded = False
-
-    def seed(self) -> None:
-        """1,000 routes and, once, as many leases, through its JSON gateway.
-
-        Raises:
-            BenchError: it did not take them.
-        """
-        if self._is_seeded:
-            return
-        self._is_seeded = True
+    def _fill(self) -> None:
+        """1,000 routes and as many leases, through its JSON gateway."""
         for first in range(0, PULLED_TOPICS, _AT_ONCE):
             numbers = range(first, first + _AT_ONCE)
             self._gateway(

@@ -8,11 +8,10 @@ from typing import IO, Final
 
 from benchmarks.figures import BenchError
 from benchmarks.loads import Load
-from benchmarks.peers.asking import Script, asked, told
+from benchmarks.peers.asking import Registry, Script, asked, told
 from benchmarks.peers.starting import Program, answering, data_directory, free_port, java
 from benchmarks.rounds import Bench
 from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
-from benchmarks.servers import Server
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -100,22 +99,11 @@ def _session(port: int, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator
         _answer(answers)
 
 
-class ZooKeeper:
+class ZooKeeper(Registry):
     """How it is seeded and asked."""
 
-    def __init__(self, bench: Bench, server: Server) -> None:
-        self.server = server
-        self._bench = bench
-        self._is_seeded = False
-
-    def seed(self) -> None:
-        """1,000 routes, once; a session belongs to each connection.
-
-        Raises:
-            BenchError: it did not take them.
-        """
-        if self._is_seeded:
-            return
+    def _fill(self) -> None:
+        """1,000 routes; a session belongs to each connection."""
         nodes = [(b"/topics", b""), *((_path(number), _ROUTE) for number in range(PULLED_TOPICS))]
         with _session(self.server.port) as (connection, answers):
             for path, data in nodes:
@@ -123,7 +111,6 @@ class ZooKeeper:
             for path, _ in nodes:
                 if error := int.from_bytes(_answer(answers)[12:_REPLY_HEAD], signed=True):
                     raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
-        self._is_seeded = True
 
     def pull(self, seconds: int | None = None) -> Load:
         """What this server knows, as a NameServer answers; no other read is to be had."""
