@@ -96,14 +96,17 @@ static void put_number(long long number) {
 
 static void put_byte(unsigned byte) { put(&(uint8_t){(uint8_t)byte}, 1); }
 
-/* A msgpack integer of one byte, or of nine. */
+/* A msgpack integer, as short as it can be: so every library writes it. */
 static void put_msgpack_number(long long number) {
     if (number >= 0 && number < 128) {
         put_byte((unsigned)number);
         return;
     }
-    put_byte(0xd3);
-    for (int shift = 56; shift >= 0; shift -= 8) put_byte((unsigned)((uint64_t)number >> shift) & 255);
+    bool is_negative = number < 0;
+    int bytes = is_negative || number > 0xffffffff ? 8 : number > 0xffff ? 4 : number > 0xff ? 2 : 1;
+    if (is_negative) put_byte(0xd3);
+    else put_byte(bytes == 8 ? 0xcf : bytes == 4 ? 0xce : bytes == 2 ? 0xcd : 0xcc);
+    for (int shift = 8 * bytes - 8; shift >= 0; shift -= 8) put_byte((unsigned)((uint64_t)number >> shift) & 255);
 }
 
 static void put_msgpack_string(const char *string) {
@@ -169,12 +172,12 @@ static size_t put_json_header(const Field *fields, int count) {
 /* [code, opaque, flag, version, remark, ext]; where the opaque is. */
 static size_t put_native_header(const Field *fields, int count) {
     put_byte(0x96);
-    put_byte(0xcd), put_byte(kinds[questions.kind].code >> 8), put_byte(kinds[questions.kind].code & 255);
+    put_msgpack_number(kinds[questions.kind].code);
     put_byte(0xce);
     size_t opaque_at = text_size;
     put("\0\0\0\0", 4);
     put_byte(0);
-    put_byte(0xcd), put_byte(VERSION >> 8), put_byte(VERSION & 255);
+    put_msgpack_number(VERSION);
     put_byte(0xc0);
     put_byte(0x80 | (unsigned)count);
     for (int i = 0; i < count; i++) {

@@ -16,6 +16,8 @@ from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.questions import (
     DATA_VERSION,
     HEARTBEAT,
+    NATIVE_OPAQUE_ENDS,
+    NATIVE_PULLS,
     OPAQUE,
     PULL,
     UNREADABLE,
@@ -23,6 +25,7 @@ from namesrv.questions import (
     JsonHeader,
     NativeHeader,
     Repeated,
+    RepeatedPulls,
     RepeatedQuestions,
     decode_json,
     decode_native,
@@ -78,6 +81,9 @@ def _native_frame(answer: NativeAnswer, opaque: int) -> bytes:
 
 
 _NO_BODY: Final = json_answer(b"")
+
+# from here on four bytes are no opaque
+_NO_INT32: Final = b"\x80"
 
 # 322's answer has an ext field and is put together whole: it is as short as it gets
 _CHANGED: Final = {
@@ -149,6 +155,8 @@ class FastLane:
         self._manager = manager
         self._json_entries = answers.json.entries
         self._repeated = RepeatedQuestions()
+        self._native_entries = answers.native.entries
+        self._pulls = RepeatedPulls()
         self._caches: dict[int, RouteCache[Any]] = {_JSON: answers.json, _NATIVE: answers.native}
         self._native_no_body = answers.native_answer(b"")
 
@@ -218,10 +226,9 @@ class FastLane:
             self._late_pulls[topic] += 1
 
     def answer_repeated(self, connection: ServerConnection, data: bytes) -> bytes | None:
-        """The same for a whole read, if it is one question in JSON that was asked before, but for its opaque."""
+        """The same for a whole read, if it is one question that was asked before, but for its opaque."""
         if data[4] != _JSON:
-            # a native header is decoded as quickly as it is found
-            return None
+            return self._repeated_pull(connection, data)
         before, _, rest = data.partition(OPAQUE)
         opaque, _, after = rest.partition(b",")
         asked = self._repeated.get((before, after))
@@ -244,6 +251,24 @@ class FastLane:
             connection.note_role("client")
         head = answer[2].get(asked.digits)
         return _json_frame(answer, opaque) if head is None else head + opaque + answer[0]
+
+    def _repeated_pull(self, connection: ServerConnection, data: bytes) -> bytes | None:
+        """The same for a native route question."""
+        at = NATIVE_OPAQUE_ENDS[data[10]] if data[:10] == NATIVE_PULLS[len(data)] else 0
+        if not at:
+            return None
+        after = data[at:]
+        topic = self._pulls.get(after)
+        if topic is None:
+            self._pulls.learn(data, after)
+            return None
+        answer = self._native_entries.get(topic)
+        # one below 128 has no byte before it
+        opaque = (data[11:at] or data[10:11]).rjust(4, b"\0")
+        if answer is None or not self.is_ready or opaque >= _NO_INT32:
+            return None
+        self._count_pull(connection, topic, answer)
+        return answer[0] + opaque + answer[1]
 
     def _repeated_heartbeat(self, connection: ServerConnection, asked: Repeated, opaque: bytes) -> bytes | None:
         if asked.key is None:

@@ -5,13 +5,17 @@ read is recognised as a whole: what it asks, and that it is one sound frame, was
 """
 
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
+from namesrv_remoting.aio.connection import LONGEST_WHOLE_READ
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
 from namesrv_remoting.frames import HEAD
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
@@ -134,19 +138,35 @@ class Repeated(msgspec.Struct, frozen=True, gc=False):
 _UNUSUAL: Final = Repeated(0, b"", b"")
 
 
-class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
-    """What reads in JSON ask, by what comes before the opaque and what comes behind the comma after it.
+class _Remembered(dict[K, V]):
+    """A dict itself: the fast lane looks into it with every read."""
 
-    A dict itself: the fast lane looks into it with every read.
-    """
-
-    __slots__ = ("_last_after", "_missed", "_room")
+    __slots__ = ("_missed", "_room")
 
     def __init__(self, room: int = MAX_REPEATED) -> None:
         super().__init__()
         self._room = room
         # questions since there was any left
         self._missed = 0
+
+    def has_room(self) -> bool:
+        """Whether one more can be remembered; where there has been no room for long, all are forgotten."""
+        if len(self) < self._room:
+            return True
+        self._missed += 1
+        if self._missed > self._room * _MISSES_PER_ROOM:
+            self._missed = 0
+            self.clear()
+        return False
+
+
+class RepeatedQuestions(_Remembered[tuple[bytes, bytes], Repeated]):
+    """What reads in JSON ask, by what comes before the opaque and what comes behind the comma after it."""
+
+    __slots__ = ("_last_after",)
+
+    def __init__(self, room: int = MAX_REPEATED) -> None:
+        super().__init__(room)
         # what came behind the last opaque: one object for all questions of a kind of client
         self._last_after = b""
 
@@ -155,15 +175,46 @@ class RepeatedQuestions(dict[tuple[bytes, bytes], Repeated]):
         if not opaque.isdigit():
             # The opaque is somewhere else, perhaps in what would be remembered: each question would be another one.
             return
-        if len(self) < self._room:
+        if self.has_room():
             after = self._last_after = self._last_after if after == self._last_after else after
             asked = _read(data, before, opaque, after)
             self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
-            return
-        self._missed += 1
-        if self._missed > self._room * _MISSES_PER_ROOM:
-            self._missed = 0
-            self.clear()
+
+
+# array of six, code, opaque, flag, version, nil, empty map
+_LEAST_PULL: Final = 8 + 7
+# What a native route question without a body begins with, by how long its frame is: all before the opaque.
+NATIVE_PULLS: Final = [
+    HEAD.pack(size - 4, SerializeType.MSGPACK << 24 | size - 8) + b"\x96" + bytes([PULL])
+    if size >= _LEAST_PULL
+    else b""
+    for size in range(LONGEST_WHOLE_READ + 1)
+]
+# Where its opaque ends, by the first byte of that; 0: not as msgpack writes a number from 0 on.
+NATIVE_OPAQUE_ENDS: Final = bytes([11] * 0x80 + [0] * 0x4C + [12, 13, 15] + [0] * 0x31)
+
+
+class RepeatedPulls(_Remembered[bytes, str]):
+    """The topics that reads ask natively for, by what comes behind the opaque.
+
+    What is nothing plain asks for an empty one here, which never has a route.
+    """
+
+    __slots__ = ()
+
+    def learn(self, data: bytes, after: bytes) -> None:
+        """Remember what a read asks, or that it is nothing plain."""
+        if self.has_room():
+            self[after] = _native_topic(data)
+
+
+def _native_topic(data: bytes) -> str:
+    try:
+        asked = decode_native(data[8:])
+    except UNREADABLE:
+        return ""
+    ext = asked.ext
+    return "" if asked.flag or ext is None or ext.zone_mode is not None else ext.topic or ""
 
 
 def _body_at(data: bytes) -> int:

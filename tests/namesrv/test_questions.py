@@ -1,11 +1,12 @@
 """Questions that are repeated but for the opaque, and what only looks like one."""
 
+import msgpack
 import pytest
 
 from namesrv.questions import OPAQUE, RepeatedQuestions
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import POPULATION, NamesrvPeer, populate
-from tests.support.spelling import JSON, cut
+from tests.support.spelling import JSON, NATIVE, cut
 
 BROKER = POPULATION[0]
 AS_JAVA = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":%b,"version":479}'
@@ -69,6 +70,55 @@ async def test_what_only_looks_like_it_is_read(
     for opaque in (learnt, asked):
         data = cut(JSON, header % opaque if opaque else header)
         lane.answer(connection, JSON, data[8:], data, len(data), len(data))
+        assert lane.answer_repeated(connection, data) is None
+
+
+def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
+    """[105, opaque, 0, 479, nil, {"topic": topic}], with the opaque as it is given."""
+    return b"\x96\x69" + opaque + (rest or b"\x00\xcd\x01\xdf\xc0\x81\xa5topic\xa1" + topic)
+
+
+async def test_native_pull_is_recognised_whatever_its_opaque(server: InProcess, peer: NamesrvPeer) -> None:
+    """However long that is, unless it is no plain number of 31 bits."""
+    await populate(peer)
+    connection, lane = server.connection_of(peer), server.namesrv.fast_lane
+    learnt = cut(NATIVE, native_pull(b"\x07"))
+    assert lane.answer_repeated(connection, learnt) is None
+    lane.answer(connection, NATIVE, learnt[8:], learnt, len(learnt), len(learnt))
+    for number in (0, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1):
+        data = cut(NATIVE, native_pull(msgpack.packb(number)))
+        expected = lane.answer(connection, NATIVE, data[8:], data, len(data), len(data))
+        assert expected == lane.answer_repeated(connection, data) is not None
+    for opaque in (msgpack.packb(-1), msgpack.packb(1 << 31), b"\xd2\x00\x00\x00\x07", b"\xa17", b"\xc0"):
+        assert lane.answer_repeated(connection, cut(NATIVE, native_pull(opaque))) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # oneway, a zone, no topic, no ext fields, other than six members, nothing readable
+        cut(NATIVE, native_pull(b"\x07", b"\x02\xcd\x01\xdf\xc0\x81\xa5topic\xa1T")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0" + msgpack.packb({"topic": "T", "__ZONE_MODE": "true"}))),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0" + msgpack.packb({"topic": ""}))),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x80")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\xc0")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic\xa1T\x00")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic")),
+        # a body, the beginning of a frame, two frames, and what is none
+        cut(NATIVE, native_pull(b"\x07"), b"body"),
+        cut(NATIVE, native_pull(b"\x07"))[:-1],
+        cut(NATIVE, native_pull(b"\x07")) * 2,
+        b"\x00\x00\x00\x05\x4d\x00\x00\x01\x96",
+        b"\x00\x00\x00\x0d\x4d\x00\x00\x09\x96\x69\x07\x00\x00\xc0\x80\x00\x00",
+    ],
+)
+async def test_what_only_looks_like_a_native_pull_is_read(server: InProcess, peer: NamesrvPeer, data: bytes) -> None:
+    """As often as it comes."""
+    await populate(peer)
+    connection, lane = server.connection_of(peer), server.namesrv.fast_lane
+    known = cut(NATIVE, native_pull(b"\x07"))
+    assert lane.answer(connection, NATIVE, known[8:], known, len(known), len(known)) is not None
+    for _ in range(2):
         assert lane.answer_repeated(connection, data) is None
 
 
