@@ -13,7 +13,7 @@ from typing import Final
 from benchmarks.build import BuildError
 from benchmarks.figures import BenchError
 from tests.scoreboard import results
-from tests.scoreboard.rows import ROWS, SECTIONS, UNMEASURED
+from tests.scoreboard.rows import ROWS, SECTIONS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "scoreboard.md"
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = options.page.with_suffix(".json")
     failed = [name for name in names if not _measured(name, data, is_short=options.short)]
     found = results.load(data)
-    options.page.write_text(results.page(SECTIONS, found, UNMEASURED), encoding="utf-8")
+    options.page.write_text(results.page(SECTIONS, found), encoding="utf-8")
     if failed:
         _say(f"scoreboard: could not be measured: {' '.join(failed)}")
     return int(bool(failed))

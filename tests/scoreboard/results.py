@@ -132,8 +132,8 @@ def save(path: Path, results: Results) -> None:
     path.write_text(json.dumps({"rows": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def page(sections: Mapping[str, Sequence[str]], results: Results, unmeasured: Mapping[str, str]) -> str:
-    """The page: each row that has a figure, under its heading; at the end those that have none, and why."""
+def page(sections: Mapping[str, Sequence[str]], results: Results) -> str:
+    """The page: each row that has a figure, under its heading; at the end those that have none."""
     measured = [name for names in sections.values() for name in names if name in results]
     green = sum(results[name]["green"] for name in measured)
     count = sum(map(len, sections.values()))
@@ -150,8 +150,7 @@ def page(sections: Mapping[str, Sequence[str]], results: Results, unmeasured: Ma
     lines += ["", _CONDITIONS]
     missing = [name for names in sections.values() for name in names if name not in results]
     if missing:
-        lines += ["", "## Not measured", ""]
-        lines += [f"* {name}: {unmeasured.get(name, 'not run yet')}" for name in missing]
+        lines += ["", "## Not measured yet", "", ", ".join(missing)]
     text = "\n".join(lines) + "\n"
     for machine in machines:
         text = text.replace(f"| {machine},", f"| {_letter(machines, machine)},")

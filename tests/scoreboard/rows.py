@@ -154,6 +154,13 @@ ROWS: Final[Mapping[str, Row]] = {
         20,
         is_timed=True,
     ),
+    "D5": Row(
+        "The staleness report against the truth of whoever injected the faults",
+        "every percentile within one heartbeat or 1 %",
+        "two servers, brokers that crash, freeze, pause, leave and are cut off, clients; both engines",
+        passing(["tests/spark_jobs/test_truth.py"]),
+        1,
+    ),
     "D6": Row(
         "Live brokers evicted while servers stand still now and then",
         "0",
@@ -162,13 +169,6 @@ ROWS: Final[Mapping[str, Row]] = {
         simulated.stopped_servers,
         24,
         short=1,
-    ),
-    "D5": Row(
-        "The staleness report against the truth of whoever injected the faults",
-        "every percentile within one heartbeat or 1 %",
-        "two servers, brokers that crash, freeze, pause, leave and are cut off, clients; both engines",
-        passing(["tests/spark_jobs/test_truth.py"]),
-        1,
     ),
     "F1": Row(
         "A server with 10,000 topics is killed and starts again",
@@ -389,6 +389,3 @@ ROWS: Final[Mapping[str, Row]] = {
         short=10,
     ),
 }
-
-# why there is no row
-UNMEASURED: Final[Mapping[str, str]] = {}
