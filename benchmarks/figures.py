@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Unit = Literal["times", "count", "per_second", "seconds", "milliseconds", "microseconds", "megabytes", "kibibytes"]
+Unit = Literal[
+    "times", "percent", "count", "per_second", "seconds", "milliseconds", "microseconds", "megabytes", "kibibytes"
+]
 Sign = Literal[">=", "<="]
 
 # unit -> how a value is written, and what stands behind it
 _SPELLINGS: Final[dict[Unit, tuple[str, str]]] = {
     "times": ("{:.2f}", ""),
+    "percent": ("{:.2f}", " %"),
     "count": ("{:,.0f}", ""),
     "per_second": ("{:,.0f}", "/s"),
     "seconds": ("{:.2f}", " s"),

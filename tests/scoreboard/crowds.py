@@ -202,7 +202,7 @@ def no_descriptors(seconds: int) -> list[Figure]:
         resumed = time.monotonic() - began
     return [
         Figure("asked", "questions answered on a connection that was open before", "count", (asked,), Target(">=", 1)),
-        Figure("busy", "of a core used meanwhile", "times", (share,), Target("<=", 0.2)),
+        Figure("busy", "of a core used meanwhile", "percent", (100 * share,), Target("<=", 20)),
         Figure("resumed", "a newcomer is served after the others left", "seconds", (resumed,), Target("<=", 5)),
     ]
 

@@ -85,21 +85,8 @@ def _until_listening(process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def _lose_packets(host: Host) -> None:
-    rule = (
-        "-A",
-        "INPUT",
-        "-i",
-        "eth0",
-        "-m",
-        "statistic",
-        "--mode",
-        "random",
-        "--probability",
-        str(_LOSS),
-        "-j",
-        "DROP",
-    )
-    done = subprocess.run(host.command("iptables", *rule), capture_output=True, text=True, check=False)
+    rule = f"-A INPUT -i eth0 -m statistic --mode random --probability {_LOSS} -j DROP"
+    done = subprocess.run(host.command("iptables", *rule.split()), capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"packets cannot be lost (package iptables): {done.stderr.strip()}")
 
@@ -174,8 +161,10 @@ async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
             agents.append(await stack.enter_async_context(BrokerAgent(settings, topics)))
         for agent in agents:
             await agent.registered(1, _PATIENCE_SECONDS)
-        told = ClientSettings(name_servers=address, watch=True, poll_seconds=POLL_SECONDS, warm_up_seconds=0.0)
-        clients = [await stack.enter_async_context(RouteClient(told)) for _ in range(_CLIENTS)]
+        client_settings = ClientSettings(
+            name_servers=address, watch=True, poll_seconds=POLL_SECONDS, warm_up_seconds=0.0
+        )
+        clients = [await stack.enter_async_context(RouteClient(client_settings)) for _ in range(_CLIENTS)]
         await asyncio.gather(*(_first_route(client) for client in clients))
         async with asyncio.TaskGroup() as tasks:
             for client in clients:

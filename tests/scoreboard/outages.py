@@ -159,8 +159,15 @@ def figures(seen: Seen) -> list[Figure]:
     """What applications may expect of any outage."""
     return [
         none_of("failed", "pulls that failed", seen.failed, f"of {seen.pulls:,}"),
-        none_of("incomplete", "that lacked a live broker", seen.incomplete),
-        Figure("fresh", "fresh, of all", "times", (1 - seen.old / seen.pulls,), Target(">=", 0.9999)),
+        none_of("incomplete", "pulls that lacked a live broker", seen.incomplete),
+        Figure(
+            "fresh",
+            "pulls that were fresh",
+            "percent",
+            (100 * (1 - seen.old / seen.pulls),),
+            Target(">=", 99.99),
+            f"{seen.old:,} were not",
+        ),
         Figure("oldest", "oldest route", "seconds", (seen.oldest_seconds,)),
     ]
 
@@ -282,7 +289,7 @@ async def _chaos(seconds: int) -> list[Figure]:
 
     async with Fleet() as fleet:
         seen = await _watched(fleet, outage)
-    faults = ", ".join(f"{count} times {kind}" for kind, count in counts.items())
+    faults = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     return [*figures(seen), Figure("faults", "faults of servers", "count", (sum(counts.values()),), behind=faults)]
 
 

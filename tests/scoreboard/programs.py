@@ -63,10 +63,10 @@ def soak(minutes: int) -> list[Figure]:
         none_of("missed", "bounds of `make soak` broken", len(said["missed"]), "; ".join(said["missed"])),
         Figure(
             "rss",
-            "MB grown per hour",
+            "memory grown in an hour",
             "megabytes",
-            (said["rss_mib_per_hour"],),
-            behind=f"{said['rss_mib']:g} MB at last",
+            (1.048576 * said["rss_mib_per_hour"],),
+            behind=f"{said['rss_mib']:g} MiB in the end",
         ),
         none_of("untrue", "times the tables were not the truth", said["untrue_tables"], times),
         none_of("lines", "unexpected log lines", said["unexpected_log_lines"]),
@@ -104,9 +104,8 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
         if count == skipped:
             raise BenchError(f"none of {count} tests can run here: {done.stdout[-1000:]}")
         failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
-        return [
-            none_of("failed", f"failed, of {count - skipped:,} tests", failed, f"{skipped} skipped" if skipped else "")
-        ]
+        behind = f"of {count - skipped:,}" + (f", {skipped} skipped" if skipped else "")
+        return [none_of("failed", "tests that failed", failed, behind)]
 
     return measured
 

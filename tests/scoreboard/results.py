@@ -15,19 +15,20 @@ from benchmarks.conditions import Clocks, others_share, processor
 from benchmarks.figures import Figure, Target, spelt, spelt_target
 from tests.scoreboard.row import Row
 
-_HEADINGS: Final = ("id", "what", "target", "figures", "", "how", "date", "commit", "machine", "command")
+_HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "date", "commit", "machine", "command")
 
 _INTRODUCTION: Final = (
     "# Scoreboard",
     "",
     "What we promise, and what was measured.",
-    "`make scoreboard` measures every row anew, and `--only` those that are named.",
+    "`make scoreboard` measures every row again, `make scoreboard ARGS='--only D1 F4'` only these.",
     "[testing.md](testing.md#the-scoreboard) says how a row is added.",
     "All figures, round by round, are in [scoreboard.json](scoreboard.json).",
 )
 _CROWDED_SHARE: Final = 0.5
 _CONDITIONS: Final = (
-    "Load is the machine's load average when the row began, others the part of the processors that other work took."
+    "Load is the machine's load average when the row began, others the share of the processors that other work took; "
+    "a commit with a plus had changes that were not committed."
 )
 
 Results = dict[str, dict[str, Any]]
@@ -88,7 +89,7 @@ def result(name: str, row: Row, size: int, figures: Sequence[Figure], conditions
 def _crowded(row: Row, conditions: Mapping[str, Any]) -> str:
     """The reason that everything has beside other work; empty when there was none, or it does not matter."""
     is_crowded = conditions["others_share"] >= _CROWDED_SHARE
-    return "other work took most of the machine; to be measured on a quiet one" if row.is_timed and is_crowded else ""
+    return "other work took most of the machine: measure it again on a quiet one" if row.is_timed and is_crowded else ""
 
 
 def is_green(figures: Sequence[Figure]) -> bool:

@@ -37,9 +37,11 @@ def _on_all_cores(run: Callable[[int], Outcome], seeds: range) -> list[Outcome]:
 
 
 def _broken(outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> tuple[int, str]:
-    """How many broke one of these invariants, and which."""
+    """How many broke one of these invariants; behind it, of how many, and which."""
     failed = [each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants)]
-    return len(failed), ", ".join(f"seed {each.seed}: {each.invariant}" for each in failed[:5])
+    return len(failed), "; ".join(
+        (f"of {len(outcomes):,}", *(f"seed {each.seed}: {each.invariant}" for each in failed[:5]))
+    )
 
 
 def all_seeds(count: int) -> list[Figure]:
@@ -47,7 +49,7 @@ def all_seeds(count: int) -> list[Figure]:
     outcomes, rate = _seeds(count)
     failed, which = _broken(outcomes)
     return [
-        none_of("failed", f"failed, of {count:,} seeds", failed, which),
+        none_of("failed", "seeds that failed", failed, which),
         Figure("rate", "seeds a second", "per_second", (rate,)),
     ]
 
@@ -55,14 +57,14 @@ def all_seeds(count: int) -> list[Figure]:
 def watches(count: int) -> list[Figure]:
     """What the same seeds say of watches."""
     failed, which = _broken(_seeds(count)[0], _WATCH)
-    return [none_of("failed", f"violated, in the histories of {count:,} seeds", failed, which)]
+    return [none_of("failed", "histories with a violation", failed, which)]
 
 
 def removals(count: int) -> list[Figure]:
     """Brokers that come back while they are being removed, in schedules that a seed chooses."""
     outcomes = _on_all_cores(partial(_planned, _races), range(count))
     failed, which = _broken(outcomes, _REMOVALS)
-    return [none_of("wrong", f"wrong, in {count:,} schedules", failed, which)]
+    return [none_of("wrong", "schedules that went wrong", failed, which)]
 
 
 def stopped_servers(runs: int) -> list[Figure]:
@@ -86,7 +88,7 @@ def _evictions(plan: Callable[[random.Random], list[Fault]], runs: int) -> list[
     other, others = _broken(outcomes)
     return [
         none_of("evicted", "runs in which a live broker was evicted", evicted, which),
-        none_of("failed", "runs in which any invariant was broken, tables among them", other, others),
+        none_of("failed", "runs in which any invariant was broken", other, others),
     ]
 
 

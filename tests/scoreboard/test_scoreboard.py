@@ -11,7 +11,7 @@ from tests.scoreboard.row import Row, latest, none_of
 from tests.scoreboard.rows import ROWS, SECTIONS
 
 # what a busy machine makes worse is left to `make scoreboard`
-TIMED: Final = ("seconds", "milliseconds", "microseconds", "per_second", "times")
+TIMED: Final = ("seconds", "milliseconds", "microseconds", "per_second", "times", "percent")
 CONDITIONS: Final = {"date": "2030-01-02", "commit": "abc", "machine": "M", "load_average": 1.5, "others_share": 0.25}
 
 
