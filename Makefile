@@ -151,7 +151,7 @@ scoreboard: setup ## measure what we promise, row by row, and write docs/scorebo
 
 .PHONY: soak
 MINUTES ?= 60
-soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does anything grow, or is anything untrue?
+soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does anything leak, is any route wrong?
 	@$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: fuzz
@@ -160,7 +160,7 @@ fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000
 
 .PHONY: fuzz-coverage
 SECONDS ?= 60
-fuzz-coverage: setup ## fuzz each reader for SECONDS (60), led by what the inputs cover (Linux; installs atheris once)
+fuzz-coverage: setup ## fuzz each reader for SECONDS (60), guided by coverage (Linux; installs atheris once)
 	@sh locks/add.sh fuzz
 	@$(PY) -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
