@@ -32,7 +32,7 @@ from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.server.effects import EffectSink
 from namesrv.server.housekeeping import Housekeeping
-from namesrv.server.reload import Reloader, has_terminal, warn_if_open
+from namesrv.server.reload import Reloader, has_terminal, warn_if_files_are_few, warn_if_open
 from namesrv.server.snapshotter import Snapshotter
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
@@ -394,6 +394,7 @@ class NamesrvController:
             ready=namesrv.fast_lane.is_ready,
         )
         warn_if_open(namesrv)
+        warn_if_files_are_few(settings.max_connections)
         reason = namesrv.readiness.reason(self._clock.monotonic())
         if not namesrv.fast_lane.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)

@@ -7,6 +7,7 @@ valid, or nothing changes. What can change in a running server does; what cannot
 import asyncio
 import logging
 import os
+import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
@@ -25,6 +26,8 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 _LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
+# What is open besides the connections: those of the HTTP port, 32 at most, sockets that listen, logs, snapshots.
+_OTHER_FILES: Final = 100
 RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 
 
@@ -87,6 +90,8 @@ class Reloader:
         self.namesrv.certificates.use(self.namesrv.settings, certificate)
         if not was_open:
             warn_if_open(self.namesrv)
+        if "max_connections" in changed:
+            warn_if_files_are_few(self.namesrv.settings.max_connections)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
     def _follow_access_file(self, loaded: Loaded) -> None:
@@ -114,6 +119,15 @@ def warn_if_open(namesrv: Namesrv) -> None:
     if addresses and namesrv.is_open_to_everybody():
         hint = "anyone who reaches them may register and remove brokers; see --access"
         event(logger, logging.WARNING, "open_to_the_network", addresses=addresses, hint=hint)
+
+
+def warn_if_files_are_few(max_connections: int) -> None:
+    """Say so if not as many connections can be open as may be: nobody is refused then, and nobody can connect."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = max_connections + _OTHER_FILES
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        hint = f"raise the limit (ulimit -n; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
+        event(logger, logging.WARNING, "open_files_limit_too_low", limit=limit, needed=needed, hint=hint)
 
 
 def _is_loopback(host: str) -> bool:

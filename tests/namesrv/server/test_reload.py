@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import resource
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.logged import told
+from tests.support.logged import logged, told
 from tests.support.namesrv_peer import Broker, NamesrvPeer
 
 RELOADER = "namesrv.server.reload"
@@ -123,6 +125,30 @@ async def test_reload_takes_back_what_was_changed_over_the_wire(
 
     assert names == {fields["setting"] for _, name, fields in told(caplog, RELOADER) if name == "setting_changed"}
     assert LiveSettings.of(Settings()) == server.namesrv.live
+
+
+@pytest.fixture
+def thousand_files() -> Iterator[None]:
+    """This process may open that many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("thousand_files")
+@pytest.mark.settings(max_connections=901)
+async def test_too_low_a_limit_of_open_files_is_warned_about(
+    server: InProcess, file: File, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start, and when a reload makes it so: 100 files are for other things than connections."""
+    for max_connections in (900, 5000):
+        await file.reload(f"max_connections = {max_connections}\n")
+
+    assert "open_files_limit_too_low" in {record.msg for record in caplog.get_records("setup")}
+    [found] = logged(caplog, "open_files_limit_too_low")
+    assert (1000, 5100) == (found["limit"], found["needed"])
+    assert "to 5100" in found["hint"]
 
 
 async def test_asked_often_it_reloads_once_more(
