@@ -50,7 +50,7 @@ from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
-from namesrv_runtime import log, loops
+from namesrv_runtime import freed_memory, log, loops
 from namesrv_runtime.clock import Clock, SystemClock
 from namesrv_runtime.deadline import ExitDeadline
 from namesrv_runtime.log import event
@@ -91,7 +91,7 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
-    with ExitDeadline() as deadline:
+    with ExitDeadline() as deadline, freed_memory.given_back():
         # threads of the loop are joined before it ends
         code = loops.run(lambda: _exit_code(loaded, read_again, deadline))
     if code == EXIT_OK:
