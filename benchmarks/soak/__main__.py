@@ -21,12 +21,14 @@ from typing import Final
 
 from benchmarks.figures import BenchError
 from benchmarks.seeding import Wire
-from benchmarks.servers import WITHOUT_SHARES, Server
+from benchmarks.servers import WITHOUT_SHARES
 from benchmarks.soak import server as known
 from benchmarks.soak.commanded import Crew
 from benchmarks.soak.noise import Noise
 from benchmarks.soak.server import PATIENCE_SECONDS, VICTIM, Daemon
 from benchmarks.soak.verdict import Found
+from namesrv.questions import MAX_REPEATED
+from namesrv_runtime.freed_memory import EVERY_SECONDS
 
 # brokers of a process of their own, which is killed and frozen
 _VICTIMS_SHARE: Final = 0.06
@@ -43,6 +45,10 @@ class Pace:
     poll_seconds: float
     # for how long the server itself is stopped
     stopped_seconds: float
+    # how many questions are asked first that nobody repeats
+    questions: int
+    # at rest, until it counts
+    rest_seconds: float
 
     def flags(self) -> tuple[str, ...]:
         """The server's; everything else is as it is by default."""
@@ -54,8 +60,9 @@ class Pace:
         )
 
 
-FULL: Final = Pace(40.0, 5.0, 20.0, 2.0, 5.0, 5.0)
-SHORT: Final = Pace(8.0, 1.0, 6.0, 0.5, 0.5, 1.0)
+# as many questions as a server remembers; as long as it may keep what is free
+FULL: Final = Pace(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, MAX_REPEATED, EVERY_SECONDS + 3.0)
+SHORT: Final = Pace(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1000, 0.0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,13 +91,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _soak(options: argparse.Namespace, found: Found) -> None:
     began = time.monotonic()
     with ExitStack() as stack:
-        server = stack.enter_context(Daemon((SHORT if options.short else FULL).flags(), found))
+        pace = SHORT if options.short else FULL
+        server = stack.enter_context(Daemon(pace.flags(), found))
         cycles = _Cycles(options, server, stack, found)
         cycles.begin()
         _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
-        while not found.samples or time.monotonic() - began < options.minutes * 60:
+        before = server.server.resident_bytes()
+        cycles.fill()
+        found.remembered_bytes = server.server.resident_bytes() - before
+        # what grows needs two
+        while len(found.samples) < 2 or time.monotonic() - began < options.minutes * 60:
             cycles.one()
-            found.samples.append(server.sample(time.monotonic() - began))
+            resident_bytes = server.resident_at_rest(pace.rest_seconds)
+            found.samples.append(server.sample(time.monotonic() - began, resident_bytes))
             _say(_progress(found))
         found.exit_code = server.stopped()
 
@@ -129,6 +142,14 @@ class _Cycles:
         """Wait until all are there."""
         for crew in self._crews.values():
             crew.answer()
+
+    def fill(self) -> None:
+        """Have the server remember all the questions that it ever remembers.
+
+        It does so on purpose, and churn would take hours to fill that: whatever else grows would hide behind it.
+        """
+        with self._wire() as wire:
+            known.ask_once(wire, self._pace.questions)
 
     def one(self) -> None:
         """Let everything change for a while, and compare everything once it is at rest."""
@@ -183,6 +204,9 @@ class _Cycles:
     def _stop_server(self) -> None:
         self._server.stop_for(self._pace.stopped_seconds)
 
+    def _wire(self) -> Wire:
+        return Wire(self._server.server, PATIENCE_SECONDS)
+
     # -- truth ---------------------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
@@ -193,7 +217,7 @@ class _Cycles:
         for broker, topics in has.items():
             for topic, queues in topics.items():
                 routes.setdefault(topic, {})[broker] = queues
-        with Wire(Server(self._server.pid, self._server.port, 0.0), PATIENCE_SECONDS) as wire:
+        with self._wire() as wire:
             self._found.untrue += self._untrue(wire, set(has), routes)
         self._crews["clients"].ask("settle", routes=routes)
         wrong = self._crews["clients"].answer()

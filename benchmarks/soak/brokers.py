@@ -48,7 +48,12 @@ class Brokers:
             expiry_seconds=self._options.expiry_seconds,
         )
         names = self._random.sample(range(TOPICS), TOPICS_OF_A_BROKER)
-        return BrokerAgent(settings, [TopicConfig(f"topic-{name}", 8, 8) for name in names])
+        # as various as changes make them, or memory would grow until they have
+        return BrokerAgent(settings, [self._topic(f"topic-{name}") for name in names])
+
+    def _topic(self, name: str) -> TopicConfig:
+        queues = self._random.randrange(1, 17)
+        return TopicConfig(name, queues, queues)
 
     async def start(self) -> None:
         """All of them, some at a time."""
@@ -84,11 +89,10 @@ class Brokers:
             if name not in topics:
                 await agent.create_topic(TopicConfig(name, 4, 4))
             return "created"
-        queues = self._random.randrange(1, 17)
         # one of its own, or another one
         name = self._random.choice([*topics, f"topic-{self._random.randrange(TOPICS)}"])
         change = agent.update_topic if name in agent.topics else agent.create_topic
-        await change(TopicConfig(name, queues, queues))
+        await change(self._topic(name))
         return "changed"
 
     async def settle(self, _: Mapping[str, Any]) -> dict[str, Any]:

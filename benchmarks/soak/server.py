@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from benchmarks.abuse.bystanders import metric, scraped
 from benchmarks.figures import BenchError
 from benchmarks.seeding import Wire
-from benchmarks.servers import environment
+from benchmarks.servers import Server, environment
 from benchmarks.soak.noise import EXPECTED_REFUSALS
 from benchmarks.soak.verdict import Found, Sample
 from namesrv_remoting.bodies.dialects import NATIVE
@@ -27,6 +27,7 @@ Routes = dict[str, dict[str, list[int]]]
 
 # longer than that of the processes that are asked
 PATIENCE_SECONDS: Final = 700.0
+_LOOK_SECONDS: Final = 0.25
 # brokers with such names are frozen; nobody else is silent
 VICTIM: Final = "victim"
 
@@ -39,7 +40,6 @@ class Daemon:
         self._data = tempfile.TemporaryDirectory(prefix="namesrv-soak-")
         command = [sys.executable, "-m", "namesrv", *flags, f"--data-dir={self._data.name}"]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-        self.pid = self._process.pid
         self.port = 0
         self._http_port = 0
         self._listens = threading.Event()
@@ -58,6 +58,11 @@ class Daemon:
         self._process.wait()
         self._thread.join()
         self._data.cleanup()
+
+    @property
+    def server(self) -> Server:
+        """For whoever asks it something."""
+        return Server(self._process.pid, self.port, 0.0)
 
     def _read(self) -> None:
         assert self._process.stderr is not None  # noqa: S101  # asked for above
@@ -85,12 +90,20 @@ class Daemon:
         # an expiry that is so short; a server that was stopped, by us or for lack of processor time
         return entry["event"] in {"settings_doubted", "loop_was_late"}
 
-    def sample(self, seconds: float) -> Sample:
-        """What its process and its metrics say."""
+    def resident_at_rest(self, seconds: float) -> int:
+        """The least memory that it has within this time: what is free it gives back now and then."""
+        ends_at, least = time.monotonic() + seconds, self.server.resident_bytes()
+        while time.monotonic() < ends_at:
+            time.sleep(_LOOK_SECONDS)
+            least = min(least, self.server.resident_bytes())
+        return least
+
+    def sample(self, seconds: float, resident_bytes: int) -> Sample:
+        """What its metrics say."""
         metrics = scraped(self._http_port)
         return Sample(
             seconds,
-            metric(metrics, "process_resident_memory_bytes"),
+            resident_bytes,
             metric(metrics, "nameserver_allocated_blocks"),
             metric(metrics, "process_open_fds"),
             metric(metrics, "nameserver_tasks"),
@@ -110,6 +123,13 @@ class Daemon:
             return self._process.wait(PATIENCE_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise BenchError(f"the server does not end within {PATIENCE_SECONDS:g} s") from error
+
+
+def ask_once(wire: Wire, count: int) -> None:
+    """Ask that many questions that nobody repeats, about topics that nobody has."""
+    for number in range(1, count + 1):
+        fields = {"topic": f"unknown-{number}"}
+        wire.ask(encode_command(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, number, ext_fields=fields)))
 
 
 def brokers(wire: Wire) -> set[str]:

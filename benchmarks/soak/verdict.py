@@ -46,6 +46,8 @@ class Found:
     # what was done, by its name
     done: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
+    # what the questions take that a server remembers
+    remembered_bytes: float = 0.0
 
     def warm(self) -> list[Sample]:
         """The samples after the warm-up, at least the last two."""
@@ -58,6 +60,7 @@ class Found:
             "seconds": round(self.samples[-1].seconds) if self.samples else 0,
             "samples": len(self.samples),
             "rss_mib": round(warm[-1].resident_bytes / _MIB, 1) if warm else None,
+            "remembered_mib": round(self.remembered_bytes / _MIB, 1),
             "rss_mib_per_hour": _rounded(slope(warm, lambda sample: sample.resident_bytes / _MIB)),
             "blocks_per_hour": _rounded(slope(warm, lambda sample: sample.blocks)),
             "descriptors_grown": grown(warm, lambda sample: sample.descriptors),
