@@ -30,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = []
         _say(*(f"{name:4} {row.what}" for name, row in ROWS.items()))
     data = options.page.with_suffix(".json")
+    if options.take is not None:
+        names = []
+        _keep(data, options.take)
     failed = [name for name in names if not _measured(name, data, is_short=options.short)]
     found = results.load(data)
     options.page.write_text(results.page(SECTIONS, found), encoding="utf-8")
@@ -48,17 +51,29 @@ def _measured(name: str, data: Path, *, is_short: bool) -> bool:
     except (BenchError, BuildError, OSError, AssertionError) as error:
         _say(f"scoreboard: {name} cannot be measured: {error}")
         return False
-    found = results.load(data) | {name: results.result(name, row, size, figures, conditions.members())}
-    results.save(data, {each: found[each] for each in ROWS if each in found})
+    _keep(data, {name: results.result(name, row, size, figures, conditions.members())})
     verdict = "green" if results.is_green(figures) else "red"
     _say(f"scoreboard: {name} is {verdict}, after {time.monotonic() - began:.0f} s")
     _say(*(f"  {results.spelt_figure(figure)}" for figure in figures))
     return True
 
 
+def _keep(data: Path, new: results.Results) -> None:
+    """Add what was found to all that was found before."""
+    found = results.load(data) | new
+    results.save(data, {each: found[each] for each in ROWS if each in found})
+
+
 def _say(*lines: str) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
+
+
+def _taken(path: str) -> results.Results:
+    found = results.load(Path(path))
+    if not found:
+        raise argparse.ArgumentTypeError(f"no rows in {path}")
+    return found
 
 
 def _options() -> argparse.ArgumentParser:
@@ -67,6 +82,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--timed", action="store_true", help="only rows whose figures a busy machine makes worse")
     parser.add_argument("--short", action="store_true", help="small forms of some rows")
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="write this page, and JSON beside it")
+    parser.add_argument("--take", type=_taken, metavar="JSON", help="only take over what another page has")
     parser.add_argument("--list", action="store_true", help="list the rows, and write the page anew")
     return parser
 

@@ -56,8 +56,9 @@ def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Meas
 
 
 def soak(minutes: int) -> list[Figure]:
-    """What `make soak` finds."""
-    said = _said("benchmarks.soak", "--minutes", str(minutes))
+    """What `make soak` finds; it says on standard error how far it is."""
+    patience_seconds = minutes * 60 + _PATIENCE_SECONDS
+    said = _said("benchmarks.soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
     times = ", ".join(f"{count:,} {name}" for name, count in said["done"].items())
     return [
         none_of("missed", "bounds of `make soak` broken", len(said["missed"]), "; ".join(said["missed"])),
@@ -73,13 +74,16 @@ def soak(minutes: int) -> list[Figure]:
     ]
 
 
-def _said(module: str, *arguments: str) -> dict[str, Any]:
+def _said(
+    module: str, *arguments: str, patience_seconds: float = _PATIENCE_SECONDS, stderr: int | None = subprocess.PIPE
+) -> dict[str, Any]:
     """What a program of ours writes as JSON. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
         out = Path(root) / "figures.json"
-        done = _run("-m", module, *arguments, "--json", str(out))
+        done = _run(*("-m", module, *arguments, "--json", str(out)), patience_seconds=patience_seconds, stderr=stderr)
         if not out.exists():
-            raise BenchError(f"{module} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-1000:]}")
+            why = (done.stderr or "")[-1000:]
+            raise BenchError(f"{module} {' '.join(arguments)} ended with {done.returncode}: {why}")
         said: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return said
 
@@ -110,16 +114,22 @@ def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "
     return measured
 
 
-def _run(*arguments: str, environ: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+def _run(
+    *arguments: str,
+    environ: Mapping[str, str] | None = None,
+    patience_seconds: float = _PATIENCE_SECONDS,
+    stderr: int | None = subprocess.PIPE,
+) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
             [sys.executable, *arguments],
             cwd=ROOT,
             env={**os.environ, **(environ or {})},
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             check=False,
-            timeout=_PATIENCE_SECONDS,
+            timeout=patience_seconds,
         )
     except subprocess.TimeoutExpired as error:
-        raise BenchError(f"{' '.join(arguments)}: not done after {_PATIENCE_SECONDS} s") from error
+        raise BenchError(f"{' '.join(arguments)}: not done after {patience_seconds:g} s") from error

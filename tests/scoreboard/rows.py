@@ -378,7 +378,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "nothing grows, the tables are the truth",
         "`make soak`, {size} min (of 8 h): 1,000 agents and 1,000 clients",
         soak,
-        3,
+        60,
+        is_long=True,
     ),
     "S2": Row(
         "Random faults of servers and of the network between them and their clients",

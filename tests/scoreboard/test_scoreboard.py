@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.figures import Figure, Target
 from tests.scoreboard import results
+from tests.scoreboard.__main__ import main
 from tests.scoreboard.row import Row, latest, none_of
 from tests.scoreboard.rows import ROWS, SECTIONS
 
@@ -42,6 +43,20 @@ def test_page_shows_what_was_measured(tmp_path: Path) -> None:
     assert "p99: **7.00 s** (<= 6 s); p50 5.00 s, max 7.00 s, of 2 | **red**: too slow | 1,000 trials |" in page
     assert "* A: M\n" in page
     assert page.endswith("## Not measured yet\n\nX3, X4\n")
+
+
+def test_rows_of_another_page_are_taken_over(tmp_path: Path) -> None:
+    """With the figures, the commit and the machine of their run; a row that only this page has stays."""
+    for board, name in (("here", "D1"), ("there", "S1")):
+        found = {name: results.result(name, row(), 50, [none_of("lost", "lost", 0)], {**CONDITIONS, "commit": board})}
+        results.save(tmp_path / f"{board}.json", found)
+
+    assert 0 == main(["--take", str(tmp_path / "there.json"), "--page", str(tmp_path / "here.md")])
+
+    assert {"D1": "here", "S1": "there"} == {
+        name: each["commit"] for name, each in results.load(tmp_path / "here.json").items()
+    }
+    assert "`there`" in (tmp_path / "here.md").read_text()
 
 
 def test_row_without_a_target_is_not_green() -> None:
