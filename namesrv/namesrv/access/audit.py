@@ -277,8 +277,8 @@ def _weight(change: Any) -> int:
     """What a change takes in the queue beyond an ordinary one: rows of topics, and names, which may be long."""
     texts: Iterable[str | None] = ()
     match change:
-        case RouteChanged(rows_before=rows):
-            return len(rows) // _TOPICS_PER_WEIGHT
+        case RouteChanged(topics=topics):
+            return len(topics or ()) // _TOPICS_PER_WEIGHT
         case Registered(key=key, live=live, before=before):
             texts = chain(_texts(key, live), () if before is None else _texts(key, before))
         case Evicted(key=key, live=live):

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.records import (
+    Alike,
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Evicted,
+    Registered,
+    RouteChanged,
+    WriteWiped,
+)
 from namesrv.routeinfo.tables import QueueRow, difference
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Encoder, Item, encoded
@@ -131,8 +139,9 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
                 yield {"what": "broker", **_key(key), "before": was, "after": now}
         case Evicted(key=key, live=live, reason=reason):
             yield {"what": "broker", **_key(key), "before": _broker(live), "after": None, "reason": reason}
-        case RouteChanged(rows_before=before, rows_after=after):
-            yield from _routes(before, after)
+        case RouteChanged(parts=parts):
+            # some routes only depend on what changed
+            yield from _routes([each for part in parts for each in part if each.before != each.after])
         case WriteWiped(broker_name, topics, is_wiped):
             about = {"what": "write_permission", "broker_name": cut(broker_name), "topics": topics}
             yield {**about, "before": is_wiped, "after": not is_wiped}
@@ -179,17 +188,15 @@ def _rights(account: Account) -> dict[str, Any]:
     }
 
 
-def _routes(before: Mapping[str, QueueRow | None], after: Mapping[str, QueueRow]) -> Iterator[dict[str, Any]]:
-    # some routes only depend on what changed
-    changed = [topic for topic in before if before[topic] != after.get(topic)]
-    if not changed:
-        return
-    named = [_route(topic, before[topic] or (), after.get(topic, ())) for topic in islice(changed, _NAMED_TOPICS)]
-    yield {"what": "routes", "topics": len(changed), "named": named}
+def _routes(changed: Sequence[Alike]) -> Iterator[dict[str, Any]]:
+    if changed:
+        named = islice(((topic, each) for each in changed for topic in each.topics), _NAMED_TOPICS)
+        count = sum(len(each.topics) for each in changed)
+        yield {"what": "routes", "topics": count, "named": [_route(*route) for route in named]}
 
 
-def _route(topic: str, before: QueueRow, after: QueueRow) -> dict[str, Any]:
-    gone, new = difference(before, after)
+def _route(topic: str, alike: Alike) -> dict[str, Any]:
+    gone, new = difference(alike.before or (), alike.after or ())
     return {"topic": cut(topic), "before": _queues(gone), "after": _queues(new)}
 
 

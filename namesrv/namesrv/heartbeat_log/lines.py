@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from namesrv.routeinfo.records import (
+    Alike,
     BrokerAddrInfo,
     BrokerLiveInfo,
     Evicted,
@@ -22,7 +23,7 @@ from namesrv.routeinfo.records import (
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import QueueRow, Rerouted, alike, difference, place_in
+from namesrv.routeinfo.tables import QueueRow, difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
@@ -94,8 +95,9 @@ class RoutesPublished(NamedTuple):
     """New routes of these topics, some or all of those that one change touched."""
 
     revision: int
-    topics: Sequence[str]
-    rerouted: Rerouted
+    topics: Sequence[Alike]
+    # those that changed, as they were
+    groups_before: Mapping[str, BrokerData | None]
     # all groups now; values are frozen
     groups: Mapping[str, BrokerData]
 
@@ -236,11 +238,9 @@ class HeartbeatLines(Encoder):
         return beating
 
     def _routes(self, item: Item, published: RoutesPublished) -> bytes:
-        told, topics = self._told, published.topics
-        befores = [*map(published.rerouted.before.__getitem__, topics)]
-        afters = [*map(published.rerouted.after.get, topics)]
+        told = self._told
         topics_of: dict[bytes, list[str]] = {}
-        for members, before, after in alike(topics, befores, afters).values():
+        for members, before, after in published.topics:
             new = () if told.issuperset(members) else [topic for topic in members if topic not in told]
             if len(new) < len(members):
                 known = [topic for topic in members if topic in told] if new else members
@@ -249,8 +249,8 @@ class HeartbeatLines(Encoder):
                 topics_of.setdefault(_whole(after, published), []).extend(new)
             if after is None:
                 told.difference_update(members)
-            else:
-                told.update(members)
+            elif new:
+                told.update(new)
         changes = [b'{"topics":%b%b}' % (_json(topics), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
@@ -275,7 +275,7 @@ def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
 def _difference(before: QueueRow | None, after: QueueRow | None, published: RoutesPublished) -> bytes:
     gone, new = map(_names, difference(before or (), after or ()))
     changed = new - gone
-    for name, group in published.rerouted.groups_before.items():
+    for name, group in published.groups_before.items():
         is_there = place_in(after or (), name)[1]
         if group is not None and is_there and group.logged() != published.groups[name].logged():
             changed.add(name)

@@ -5,6 +5,7 @@ The contract is docs/heartbeat-log.md.
 
 import logging
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 from sys import intern
 from typing import Any, Final
@@ -38,11 +39,12 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# Topics of one line.
+# Topics of one line; of a line of new routes they are those that the tables work out together.
 _TOPICS_PER_LINE: Final = 1000
 # What takes as much memory in the queue as an ordinary line: topics of a line, or groups in a copy of all groups.
 _TOPICS_PER_WEIGHT: Final = 8
 _GROUPS_PER_WEIGHT: Final = 4
+_topics: Final = attrgetter("topics")
 # (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
 MAX_SERVED_PAIRS: Final = 500_000
 # At the end of the process, for what is queued and for the last compression.
@@ -159,12 +161,13 @@ class HeartbeatLog(LineLog):
         """Take note of new routes at the moment from which they are answered, without a look at each of them."""
         # what was answered until now was of the revision before
         if self.late.pulls:
-            self._note_pulls(self.late.take(rerouted.before.keys()))
+            self._note_pulls(self.late.take(rerouted.rows.keys()))
         groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
-        for part in parts(rerouted.before, _TOPICS_PER_LINE):
-            published = RoutesPublished(revision, part, rerouted, groups)
-            self._note(now, published, _weight(part) + len(groups) // _GROUPS_PER_WEIGHT)
+        for part in rerouted.parts:
+            published = RoutesPublished(revision, part, rerouted.groups_before, groups)
+            topics = sum(map(len, map(_topics, part)))
+            self._note(now, published, 1 + topics // _TOPICS_PER_WEIGHT + len(groups) // _GROUPS_PER_WEIGHT)
 
     async def tick(self) -> None:
         """Look who is late, and what time it is."""

@@ -32,6 +32,7 @@ from namesrv.routeinfo.holding import HoldPolicy, Holds
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
+    Alike,
     BrokerAddrInfo,
     BrokerLiveInfo,
     Effect,
@@ -572,9 +573,10 @@ class RouteInfoManager:
             self.tables.digests.clear()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
-        before = {topic: self.tables.topic_queue_table.get(topic) for topic in topics}
+        rows = {topic: self.tables.topic_queue_table.get(topic) for topic in topics}
         effects: list[Effect] = []
-        self._publish(Rerouted(before, {topic: row for topic, row in before.items() if row}), effects)
+        made = [[Alike([topic], row, row) for topic, row in part] for part in parts(rows.items(), CHUNK_TOPICS)]
+        self._publish(Rerouted(rows, [*made]), effects)
         for effect in effects:
             self._sink(effect)
 
@@ -584,13 +586,13 @@ class RouteInfoManager:
 
     def _publish(self, rerouted: Rerouted, effects: list[Effect]) -> bool:
         """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
-        topics = rerouted.before.keys()
+        topics = rerouted.rows.keys()
         if topics:
             for cache in self._caches:
                 cache.invalidate(topics)
             if self._on_publish is not None:
                 self._on_publish(self.revisions.revision + 1, rerouted)
-            effects.append(RouteChanged(topics, self.revisions.changed(topics), rerouted.before, rerouted.after))
+            effects.append(RouteChanged(topics, self.revisions.changed(topics), rerouted.parts))
         return bool(topics)
 
 

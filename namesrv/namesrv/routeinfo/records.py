@@ -3,7 +3,7 @@
 Everything here is frozen: a table's entry is replaced, never edited.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
@@ -244,15 +244,22 @@ class HeldUp:
     seconds: float
 
 
+class Alike(NamedTuple):
+    """Topics that had the same row of queues before a change and have the same one after it; None: none."""
+
+    topics: Sequence[str]
+    before: tuple[QueueData, ...] | None
+    after: tuple[QueueData, ...] | None
+
+
 @dataclass(frozen=True, slots=True)
 class RouteChanged:
     """The routes of these topics (None: of any) are others than before; `revision` counts such changes."""
 
     topics: AbstractSet[str] | None
     revision: int
-    # rows before and after, by topic: routes can also change with what is in no row
-    rows_before: Mapping[str, tuple[QueueData, ...] | None] = field(default_factory=dict, compare=False)
-    rows_after: Mapping[str, tuple[QueueData, ...]] = field(default_factory=dict, compare=False)
+    # the same topics by their rows, a thousand at a time: routes can also change with what is in no row
+    parts: Sequence[Sequence[Alike]] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

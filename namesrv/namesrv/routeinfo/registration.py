@@ -4,7 +4,11 @@ After `RouteInfoManager.registerBroker`, step by step (the numbers are those of 
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import repeat
+from operator import attrgetter, is_
+from typing import Final, TypeAlias
 
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -15,9 +19,14 @@ from namesrv.routeinfo.records import (
     RouteOptions,
 )
 from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in, plan_rows, row_with
-from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
+
+# of a topic that is registered: queues that are read and written, permission, flags
+_Numbers: TypeAlias = tuple[int, int, int, int]
+_topic_name: Final = attrgetter("topic_name")
+_numbers: Final = attrgetter("read_queue_nums", "write_queue_nums", "perm", "topic_sys_flag")
 
 
 def plan_registration(
@@ -113,21 +122,37 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     """
     name, table, rows = registration.broker_name, tables.topic_queue_table, changes.rows
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
-    steps: dict[tuple[int, int, int, int, int], QueueRow] = {}
+    steps: dict[tuple[int, _Numbers], QueueRow] = {}
     # so that rows hold the same object where they hold the same
-    known: dict[QueueData, QueueData] = {}
-    for number, topic in enumerate(registration.body.topic_configs, start=1):
-        # a body may name a topic twice: the last one counts, as in Java
-        row = rows[topic.topic_name] if topic.topic_name in rows else table.get(topic.topic_name)
-        step = (id(row), topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
-        after = steps.get(step)
-        if after is None:
-            perm = topic.perm & ~without_perm
-            queues = QueueData(name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
-            after = steps[step] = row_with(row or (), name, known.setdefault(queues, queues)) or ()
-        if after is not row:
-            rows[topic.topic_name] = after
-        if number % CHUNK_TOPICS == 0:
+    known: dict[_Numbers, QueueData] = {}
+
+    def step(row: QueueRow | None, numbers: _Numbers) -> QueueRow:
+        read, write, perm, flags = numbers
+        if numbers not in known:
+            known[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
+        after = steps[id(row), numbers] = row_with(row or (), name, known[numbers]) or ()
+        return after
+
+    for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
+        topics = tables.names_of([*map(_topic_name, part)])
+        befores, said = [*map(table.get, topics)], [*map(_numbers, part)]
+        first, numbers = befores[0], said[0]
+        if said.count(numbers) == len(said) and all(map(is_, befores, repeat(first))):
+            # without any of Python's for each, as far as that goes
+            after = steps.get((id(first), numbers)) or step(first, numbers)
+            if after is not first:
+                rows.update(dict.fromkeys(topics, after))
+            else:
+                deque(map(rows.pop, topics if rows else (), repeat(None)), maxlen=0)
+        else:
+            for topic, row, numbers in zip(topics, befores, said, strict=True):
+                after = steps.get((id(row), numbers)) or step(row, numbers)
+                if after is not row:
+                    rows[topic] = after
+                elif topic in rows:
+                    # a body may name a topic twice: the last one counts, as in Java
+                    del rows[topic]
+        if len(part) == CHUNK_TOPICS:
             yield
 
 

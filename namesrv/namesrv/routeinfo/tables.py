@@ -2,20 +2,19 @@
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import attrgetter, is_
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
+from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
 from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 
 K = TypeVar("K")
-R = TypeVar("R")
 V = TypeVar("V")
 
 # The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
@@ -59,12 +58,13 @@ class Changes:
 
 @dataclass(slots=True)
 class Rerouted:
-    """What routes were made of before a change, and what they are made of after it. Frozen as soon as it is applied."""
+    """What routes are made of before a change and after it. Frozen as soon as it is applied."""
 
-    # topic (the table's own string) -> its row (None: it had none), of every topic whose route may be another one now
-    before: dict[str, QueueRow | None] = field(default_factory=dict)
-    # topic -> its row after the change; not there: it has none
-    after: dict[str, QueueRow] = field(default_factory=dict)
+    # topic (the table's own string) -> its row after the change (None: it has none), of every topic whose route may be
+    # another one now
+    rows: dict[str, QueueRow | None] = field(default_factory=dict)
+    # the same topics by their rows, at most CHUNK_TOPICS in each part
+    parts: list[Sequence[Alike]] = field(default_factory=list)
     # broker name -> its group (None: there was none), of every group that changed
     groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
 
@@ -74,7 +74,9 @@ class Prepared:
     """Changes as the tables take them in."""
 
     changes: Changes
-    rerouted: Rerouted = field(default_factory=Rerouted)
+    rerouted: Rerouted
+    # topic -> its row, of those that have one after the change; and those that have none
+    rows: dict[str, QueueRow | None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     # broker name -> topics that it gets, and that it loses
     joined: dict[str, set[str]] = field(default_factory=dict)
@@ -199,11 +201,9 @@ class RouteTables:
 
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
-        prepared = Prepared(changes)
-        yield from self._forget_names()
+        yield from self._forget_names(changes.rows)
+        prepared = Prepared(changes, Rerouted(changes.rows))
         yield from self._prepare_rows(prepared)
-        # there may be a hundred thousand, and giving them up takes time as well
-        changes.rows = {}
         remapped: list[str] = []
         for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
             if self.topic_queue_mapping_info_table.get(topic, {}).get(broker_name) != mapping:
@@ -219,39 +219,54 @@ class RouteTables:
         moved = [name for name in self._moved(changes, rerouted) if changes.groups.get(name, True)]
         others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in moved))
         for part in parts(others, CHUNK_TOPICS):
-            for topic in set(part).difference(rerouted.before):
-                if topic in self.topic_queue_table:
-                    name = self.topic_names[topic]
-                    rerouted.before[name] = rerouted.after[name] = self.topic_queue_table[topic]
+            touched = [topic for topic in set(part).difference(rerouted.rows) if topic in self.topic_queue_table]
+            if touched:
+                names = [*map(self.topic_names.__getitem__, touched)]
+                rows = [*map(self.topic_queue_table.__getitem__, names)]
+                rerouted.rows.update(zip(names, rows, strict=True))
+                rerouted.parts.append(alike(names, rows, rows))
             if len(part) == CHUNK_TOPICS:
                 yield
+        yield from self._sort_out(prepared)
         return prepared
 
-    def _forget_names(self) -> Steps[None]:
-        if len(self.topic_names) > len(self.topic_queue_table) + SPARE_NAMES:
+    def names_of(self, topics: Sequence[str]) -> list[str]:
+        """The tables' own strings of some topics, which are to be changed next."""
+        return [*map(self.topic_names.setdefault, topics, topics)]
+
+    def _forget_names(self, rows: Collection[str]) -> Steps[None]:
+        """Those that have no row, and get none."""
+        if len(self.topic_names) > len(self.topic_queue_table) + len(rows) + SPARE_NAMES:
             for number, topic in enumerate(list(self.topic_names), start=1):
-                if topic not in self.topic_queue_table:
+                if topic not in self.topic_queue_table and topic not in rows:
                     del self.topic_names[topic]
                 if number % CHUNK_TOPICS == 0:
                     yield
 
+    def _sort_out(self, prepared: Prepared) -> Steps[None]:
+        """Those that have a row after the change: nearly always all that are in it, or none."""
+        rows, gone = prepared.rerouted.rows, prepared.gone
+        prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
+        if prepared.rows and gone:
+            for part in parts(gone, CHUNK_TOPICS):
+                deque(map(prepared.rows.pop, part), maxlen=0)
+                yield
+
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
-        rerouted, rows = prepared.rerouted, prepared.changes.rows
+        rows = prepared.rerouted.rows
         # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
         # values keep both alive, so that no id stands for two of them
         steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, QueueRow | None]] = {}
         kept: list[QueueRow | None] = []
         for part in parts(rows, CHUNK_TOPICS):
-            befores = [*map(self.topic_queue_table.get, part)]
-            afters = [*map(rows.__getitem__, part)]
-            # what goes is not looked for in one more table, as it leaves this one
-            names = [*map(self.topic_names.setdefault, part, part)] if any(afters) else part
-            rerouted.before.update(zip(names, befores, strict=True))
-            for pair, (members, before, after) in alike(names, befores, afters).items():
+            found = alike(part, [*map(self.topic_queue_table.get, part)], [*map(rows.__getitem__, part)])
+            prepared.rerouted.parts.append(found)
+            for topics, before, after in found:
+                pair = (id(before), id(after))
                 if pair not in steps:
                     steps[pair] = (*_step_between(before or (), after or ()), after)
                     kept += before, after
-                self._prepare_alike(prepared, members, *steps[pair])
+                self._prepare_alike(prepared, topics, *steps[pair])
             if len(part) == CHUNK_TOPICS:
                 yield
 
@@ -269,8 +284,6 @@ class RouteTables:
         prepared.route_count += (len(joined) - len(left)) * len(names)
         if after is None:
             prepared.gone += names
-        else:
-            prepared.rerouted.after.update(dict.fromkeys(names, after))
         for broker_name in joined:
             prepared.joined.setdefault(broker_name, set()).update(names)
         for broker_name in left:
@@ -318,7 +331,7 @@ class RouteTables:
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
         # here and below no Python runs for each topic
-        self.topic_queue_table.update(prepared.rerouted.after)
+        self.topic_queue_table.update(cast("dict[str, QueueRow]", prepared.rows))
         deque(map(self.topic_queue_table.pop, prepared.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
             known = self.topics_of_broker.setdefault(broker_name, topics)
@@ -359,9 +372,10 @@ def plan_rows(
         # order of a set, each would be waited for.
         names = sorted(part, key=id)
         rows = [*map(tables.topic_queue_table.__getitem__, names)]
-        for (at, _), (members, row, _) in alike(names, rows, rows).items():
+        for members, row, _ in alike(names, rows, rows):
+            at = id(row)
             if at not in steps:
-                after = step(row)
+                after = step(row or ())
                 steps[at] = row if after == row else after
             if steps[at] is not row:
                 changes.rows.update(dict.fromkeys(members, steps[at]))
@@ -370,20 +384,22 @@ def plan_rows(
 
 
 def alike(
-    topics: Sequence[str], befores: Sequence[R], afters: Sequence[R]
-) -> dict[tuple[int, int], tuple[Sequence[str], R, R]]:
-    """Topics by the ids of their rows before and after a change, which they nearly always share: and these rows."""
+    topics: Sequence[str], befores: Sequence[QueueRow | None], afters: Sequence[QueueRow | None]
+) -> Sequence[Alike]:
+    """Topics by their rows before and after a change, which they nearly always share."""
     first_before, first_after = befores[0], afters[0]
     if all(map(is_, befores, repeat(first_before))) and all(map(is_, afters, repeat(first_after))):
-        return {(id(first_before), id(first_after)): (topics, first_before, first_after)}
+        return (Alike(topics, first_before, first_after),)
     pairs = zip(map(id, befores), map(id, afters), strict=True)
-    found: dict[tuple[int, int], tuple[list[str], R, R]] = {}
+    found: dict[tuple[int, int], list[str]] = {}
+    made: list[Alike] = []
     for topic, pair, before, after in zip(topics, pairs, befores, afters, strict=True):
         if pair in found:
-            found[pair][0].append(topic)
+            found[pair].append(topic)
         else:
-            found[pair] = [topic], before, after
-    return {**found}
+            found[pair] = [topic]
+            made.append(Alike(found[pair], before, after))
+    return made
 
 
 def row_with(row: QueueRow, broker_name: str, queues: QueueData | None) -> QueueRow | None:

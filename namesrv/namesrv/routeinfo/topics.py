@@ -11,6 +11,7 @@ from namesrv_remoting.codes import PERM_WRITE
 def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
     """Drop a topic; with a cluster, only from that cluster's brokers. Its static mappings go with it."""
     row = tables.topic_queue_table.get(topic, ())
+    topic = tables.topic_names.get(topic, topic)
     leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
     left = tuple(queues for queues in row if queues.broker_name not in leaving)
     return Changes() if left == row else Changes({topic: left or None})
@@ -29,7 +30,7 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
             break
         taken = PERM_WRITE if queues.broker_name in tables.wiped else 0
         row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken)) or ()
-    return Changes() if row == before else Changes({topic: row})
+    return Changes() if row == before else Changes(dict.fromkeys(tables.names_of([topic]), row))
 
 
 def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:

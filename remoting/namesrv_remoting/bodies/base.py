@@ -74,10 +74,12 @@ def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *,
 
 def emptied(items: Any) -> Steps[None]:
     """Empty a dict or a list step by step; what cannot be emptied stays. To free 100,000 topics at once takes 8 ms."""
-    drop = items.popitem if isinstance(items, dict) else items.pop if isinstance(items, list) else None
-    while items and drop is not None:
-        for _ in range(min(len(items), _FREED_TOGETHER)):
-            drop()
+    while items and isinstance(items, dict | list):
+        if isinstance(items, list):
+            del items[-_FREED_TOGETHER:]
+        else:
+            for _ in range(min(len(items), _FREED_TOGETHER)):
+                items.popitem()
         yield
 
 

@@ -26,6 +26,10 @@ _MAX_DEPTH: Final = 64
 # A value that is skipped costs half a microsecond for each bracket that is not the end of a pair without another one in
 # it. Real ones have hundreds of bytes between those.
 _BYTES_PER_BRACKET: Final = 16
+# After so many values of a table, or bytes of it, others may run: a slice takes a millisecond or two at most, nearly
+# always a fiftieth of that.
+_VALUES_PER_STEP: Final = 500
+_BYTES_PER_STEP: Final = 128 * 1024
 # what one match may look at; no key, string or run of blanks of a registration comes near it
 _WINDOW: Final = 64 * 1024
 
@@ -120,6 +124,7 @@ class JsonSlices:
         if self._data[at : at + 1] == b"}":
             return at + 1
         is_last = False
+        began, held = at, 0
         while not is_last:
             guessed = self._guess(member, at)
             if guessed is not None:
@@ -131,7 +136,10 @@ class JsonSlices:
                 # the last slice of a table is rarely a likely one; any other says that the cuts are not where we look
                 self._guesses = is_last
             member.take(values)
-            yield
+            held += len(values)
+            if held >= _VALUES_PER_STEP or at - began >= _BYTES_PER_STEP:
+                began, held = at, 0
+                yield
         return at
 
     def _guess(self, member: Member, at: int) -> tuple[Any, int] | None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, Registered, RouteChanged, WriteWiped
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log import Item
 
@@ -46,9 +46,9 @@ def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
 def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int) -> None:
     """And those counted that are others than before, not those that a change has only touched."""
     row = tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues))
-    after = {f"topic-{number}": row for number in range(changed + same)}
-    before = {topic: row if number < same else None for number, topic in enumerate(after)}
-    made = Change("X", WHO, [RouteChanged(before.keys(), 1, before, after), WriteWiped("b", 1, is_wiped=True)])
+    topics = [f"topic-{number}" for number in range(changed + same)]
+    parts = [[Alike([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
+    made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True)])
 
     routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
 
@@ -65,5 +65,5 @@ def test_a_change_of_nothing_is_no_line() -> None:
     """A registration that comes to what was there, rows and all."""
     again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
     row = (QueueData("b", 8, 8, 6),)
-    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, {"T": row}, {"T": row}), again])
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, [[Alike(["T"], row, row)]]), again])
     assert b"" == AuditLines("ns", "0a").line(Item(1.0, 1.0, change))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered
-from namesrv.routeinfo.tables import Rerouted
+from namesrv.routeinfo.tables import alike
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
 
@@ -51,14 +51,11 @@ def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes,
         for topic in TOPICS
         if routes.get(topic) != new_routes.get(topic) or new_routes.get(topic, frozenset()) & changed
     ]
+    befores, afters = ([row(each.get(topic, frozenset())) for topic in topics] for each in (routes, new_routes))
     return RoutesPublished(
         revision,
-        topics,
-        Rerouted(
-            {topic: row(routes.get(topic, frozenset())) for topic in topics},
-            {topic: made for topic in topics if (made := row(new_routes.get(topic, frozenset()))) is not None},
-            {name: group(name, groups[name]) for name in changed},
-        ),
+        alike(topics, befores, afters) if topics else (),
+        {name: group(name, groups[name]) for name in changed},
         {name: group(name, ids) for name, ids in new_groups.items()},
     )
 

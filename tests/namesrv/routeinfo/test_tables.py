@@ -87,7 +87,7 @@ def test_last_broker_takes_everything_along() -> None:
 def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     """Exactly those whose answers are others now: more would be encoded again for nothing, fewer would be wrong."""
     # a change is used up when it is applied
-    assert affected == apply(tables_of(MASTER, SLAVE, OTHER), deepcopy(changes)).before.keys()
+    assert affected == apply(tables_of(MASTER, SLAVE, OTHER), deepcopy(changes)).rows.keys()
 
 
 def test_topics_that_stay_as_they_are_are_not_affected() -> None:
@@ -121,7 +121,7 @@ def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
     tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
     changes = Changes(dropped=[key("s:1")], groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})})
 
-    assert {"t1", "t2"} == apply(tables, changes).before.keys()
+    assert {"t1", "t2"} == apply(tables, changes).rows.keys()
 
 
 def test_dropping_what_is_not_there_does_nothing() -> None:
