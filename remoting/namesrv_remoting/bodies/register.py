@@ -8,6 +8,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -68,6 +69,7 @@ class _JsonBody(msgspec.Struct):
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
 
+_topic_name: Final = attrgetter("topic_name")
 _json_body: Final = msgspec.json.Decoder(java(_JsonBody))
 _json_wrapper: Final = msgspec.json.Decoder(java(_Wrapper))
 _json_topics: Final = msgspec.json.Decoder(java(dict[str, TopicConfig]))
@@ -145,9 +147,10 @@ class _Found:
 
     def __init__(self, tally: Tally, *, filter_servers: list[str] | None) -> None:
         self._tally = tally
-        # in JSON by their keys; the values' names count, as in RouteInfoManager
-        self._topics: dict[str, TopicConfig] = {}
-        self._native_topics: list[TopicConfig] = []
+        self._topics: list[TopicConfig] = []
+        # the same by their keys in JSON, once one is under another name than its own: then names count, as in
+        # RouteInfoManager, but of a key that comes twice the last one does
+        self._by_key: dict[str, TopicConfig] = {}
         self._deleted: list[str] = []
         self._mappings: dict[str, TopicQueueMappingInfo] = {}
         self._data_version: DataVersion | None = None
@@ -165,7 +168,7 @@ class _Found:
         return {**self._wrapper()}
 
     def _wrapper(self) -> dict[str, Member]:
-        topics, mappings = self._topics.clear, self._mappings.clear
+        topics, mappings = self._begin_topics, self._mappings.clear
         return {
             "dataVersion": Member(_json_data_version, self._take_data_version, MAX_DATA_VERSION_BYTES),
             "topicConfigTable": Member(_json_topics, self._take_topics, _TOPICS_SLICE_BYTES, topics),
@@ -174,7 +177,7 @@ class _Found:
 
     def of_native(self) -> dict[str, Member]:
         """The members of a native registration."""
-        topics, deleted, most = self._native_topics, self._deleted, self._tally.max_topics
+        topics, deleted, most = self._topics, self._deleted, self._tally.max_topics
         return {
             "topic_configs": Member(_native_topics, topics.extend, begin=topics.clear, what="topics", most=most),
             "deleted_topics": Member(
@@ -200,8 +203,8 @@ class _Found:
         self._filter_servers = filter_servers
 
     def registration(self) -> Steps[RegisterBrokerBody]:
-        topics = [*self._topics.values(), *self._native_topics]
-        yield from emptied(self._topics)
+        topics = [*self._by_key.values()] or self._topics
+        yield from emptied(self._by_key)
         return RegisterBrokerBody(
             topics,
             self._data_version,
@@ -211,13 +214,24 @@ class _Found:
         )
 
     def _begin_wrapper(self) -> None:
-        self._topics.clear()
+        self._begin_topics()
         self._mappings.clear()
         self._data_version = None
 
+    def _begin_topics(self) -> None:
+        self._topics.clear()
+        self._by_key.clear()
+
     def _take_topics(self, topics: dict[str, TopicConfig]) -> None:
-        self._topics.update(topics)
-        self._tally.check("topics", len(self._topics))
+        if not self._by_key and [*topics] == [*map(_topic_name, topics.values())]:
+            # nearly always: of one that comes twice whoever applies them takes the last one, as of a native one
+            self._topics += topics.values()
+        else:
+            if not self._by_key:
+                self._by_key.update(zip(map(_topic_name, self._topics), self._topics, strict=True))
+                self._topics.clear()
+            self._by_key.update(topics)
+        self._tally.check("topics", len(self._topics) + len(self._by_key))
 
     def _take_data_version(self, data_version: DataVersion | None) -> None:
         self._data_version = data_version and msgspec.convert(data_version, DataVersion, from_attributes=True)

@@ -151,6 +151,18 @@ def test_missing_and_null_members(members: bytes, expected: RegisterBrokerBody, 
     assert expected == read(b"{" + pad + members + b"}")
 
 
+@given(st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC"), st.integers(0, 9)), max_size=8))
+def test_of_topics_that_come_twice_the_last_one_counts(said: list[tuple[str, str, int]]) -> None:
+    """By their keys, and then by the names in their values, wherever a body is cut into slices."""
+    sent = ",".join(
+        f'"{key}":{{"pad":"{"x" * 6000}","topicName":"{name}","readQueueNums":{queues}}}' for key, name, queues in said
+    )
+    body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{sent}}}}}}}'.encode()
+
+    by_key = {key: (name, queues) for key, name, queues in said}
+    assert dict(by_key.values()) == {topic.topic_name: topic.read_queue_nums for topic in read(body).topic_configs}
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
