@@ -141,7 +141,7 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
             # without any of Python's for each, as far as that goes
             after = steps.get((id(first), numbers)) or step(first, numbers)
             if after is not first:
-                rows.update(dict.fromkeys(topics, after))
+                rows.update(zip(topics, repeat(after)))
             else:
                 deque(map(rows.pop, topics if rows else (), repeat(None)), maxlen=0)
         else:

@@ -26,6 +26,8 @@ class RouteRevisions:
         # large changes that have yet to be entered there (number, topics): nothing looks at each of a hundred thousand
         # topics at once
         self._large: list[tuple[int, Collection[str]]] = []
+        # the number of the last small one
+        self._small = 0
         self._spare_topics = spare_topics
 
     def changed(self, topics: Collection[str]) -> int:
@@ -35,6 +37,7 @@ class RouteRevisions:
             self._large.append((self.revision, topics))
         else:
             self._last.update(dict.fromkeys(topics, self.revision))
+            self._small = self.revision
         return self.revision
 
     def everything_changed(self) -> int:
@@ -49,11 +52,10 @@ class RouteRevisions:
         while self._large:
             number, topics = self._large[0]
             for part in parts(topics, STEP_TOPICS):
-                if max(map(last.get, part, repeat(0))) < number:
-                    last.update(dict.fromkeys(part, number))
-                else:
-                    # a small change has come in between
-                    last.update((topic, number) for topic in part if last.get(topic, 0) < number)
+                if self._small > number:
+                    # a small change has come in between, perhaps of one of these
+                    part = tuple(topic for topic in part if last.get(topic, 0) < number)  # noqa: PLW2901
+                last.update(zip(part, repeat(number)))
                 yield
             del self._large[0]
         if len(last) > len(routed) + self._spare_topics:
