@@ -259,8 +259,8 @@ class Settings(BaseModel):
 
     reserved_broker_connections: int = Field(default=1000, ge=0, le=1_000_000)
     """Part of max-connections that is reserved for brokers, at most a tenth: a peer that takes one of these must begin
-    like a broker within first-frame-timeout-seconds, or is closed; with an access file, it also has to be let. 0
-    reserves none, and a crowd of clients can keep brokers out."""
+    like a broker within first-frame-timeout-seconds, or is closed; an access file has to allow it, too. 0 reserves
+    none, and a crowd of clients can keep brokers out."""
 
     max_connections_per_ip: int = Field(default=1024, ge=0, le=1_000_000)
     """Open connections from one address; 0 is no limit. It keeps one machine from using up all connections; too low,
@@ -352,11 +352,11 @@ class Settings(BaseModel):
     one NAT, are slowed down."""
 
     quota_brokers_per_cluster: int = Field(default=0, ge=0, le=1_000_000)
-    """Brokers of one cluster, slaves included; one more is refused. 0 is no bound but max-brokers."""
+    """Brokers of one cluster, slaves included; one more is refused. 0 leaves only max-brokers."""
 
     quota_topics_per_cluster: int = Field(default=0, ge=0, le=100_000_000)
     """Topics of all brokers of one cluster, each counted for every broker name that has it; a registration that would
-    exceed it is refused, and its broker stays as it was. 0 is no bound but max-topics."""
+    exceed it is refused, and its broker stays as it was. 0 leaves only max-topics."""
 
     quota_brokers_per_account: int = Field(default=0, ge=0, le=1_000_000)
     """The same for the brokers that one account of the access file has registered."""
