@@ -88,7 +88,8 @@ def _directory(text: str) -> Path:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(
-        prog="make demo", description="A cluster on this machine: brokers die, hang and leave; who notices, and when?"
+        prog="python -m demo",
+        description="A cluster on this machine: brokers die, hang and leave; who notices, and when?",
     )
     parser.add_argument("--factor", type=float, default=_FACTOR, help="how much faster than by default (20)")
     parser.add_argument("--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="all, if none is named")

@@ -178,7 +178,7 @@ def _say(text: str) -> None:
 
 def main() -> int:
     """The exit code."""
-    parser = argparse.ArgumentParser(prog="make chart-check", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.chart_check", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="write deploy/kubernetes anew")
     with tempfile.TemporaryDirectory(prefix="namesrv-chart-") as work:
         try:

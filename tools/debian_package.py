@@ -264,7 +264,7 @@ def _run(*command: str, environ: Mapping[str, str] | None = None) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
-    parser = argparse.ArgumentParser(prog="make deb", description="Make the Debian packages.")
+    parser = argparse.ArgumentParser(prog="python -m tools.debian_package", description="Make the Debian packages.")
     parser.add_argument("--out", type=Path, default=_ROOT / "dist", metavar="DIR", help="where to (default: dist)")
     try:
         for package in build(parser.parse_args(argv).out):

@@ -77,13 +77,19 @@ def _taken(path: str) -> results.Results:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="make scoreboard", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.scoreboard", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=list(ROWS), metavar="ROW", help="these rows (see --list)")
     parser.add_argument("--timed", action="store_true", help="only rows whose figures a busy machine makes worse")
-    parser.add_argument("--short", action="store_true", help="small forms of some rows")
-    parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE", help="write this page, and JSON beside it")
-    parser.add_argument("--take", type=_taken, metavar="JSON", help="only take over what another page has")
-    parser.add_argument("--list", action="store_true", help="list the rows, and write the page anew")
+    parser.add_argument("--short", action="store_true", help="the short form of those rows that have one")
+    parser.add_argument(
+        "--page", type=Path, default=PAGE, metavar="FILE", help="write this page, and its JSON beside it"
+    )
+    parser.add_argument(
+        "--take", type=_taken, metavar="JSON", help="take over the rows of another page's JSON, and measure nothing"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="list the rows, measure nothing, and write the page from its JSON"
+    )
     return parser
 
 

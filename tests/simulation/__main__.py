@@ -18,7 +18,7 @@ _PROGRESS_SECONDS = 10.0
 
 def main() -> int:
     """Simulate; 1 if an invariant was broken."""
-    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this one, and print its time line")
     parser.add_argument("--count", type=int, default=100_000, help="run so many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first of them")

@@ -24,7 +24,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log
 @pytest.mark.parametrize(
     ("options", "environ", "engine", "why"),
     [
-        ((), {}, "embedded", "0 MB of logs fit on this machine"),
+        ((), {}, "embedded", "the logs, 0 MB, fit on this machine"),
         (("--engine", "spark"), {}, "spark", "as asked"),
         (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "as asked"),
         (("--master", "local[2]"), {}, "spark", "--master local[2]"),

@@ -70,7 +70,7 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
     ):
         if is_so:
             return Choice(SPARK, why, size)
-    return Choice(EMBEDDED, f"{size / 1e6:,.0f} MB of logs fit on this machine", size)
+    return Choice(EMBEDDED, f"the logs, {size / 1e6:,.0f} MB, fit on this machine", size)
 
 
 @contextmanager
