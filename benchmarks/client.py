@@ -13,13 +13,10 @@ import msgspec
 
 from benchmarks.figures import BenchError, Figure, Target, spelt_medians
 from benchmarks.rounds import Bench
-from benchmarks.seeding import Broker, Wire, topics
+from benchmarks.seeding import Broker, Wire, native_question, topics
 from benchmarks.servers import Server, daemon
 from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
-from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.serializers import encode_command
+from namesrv_remoting.codes import RequestCode
 from namesrv_runtime import loops
 
 # of a large producer, on so many broker groups
@@ -182,17 +179,11 @@ def _unchanged_answer_bytes(wire: Wire, names: list[str]) -> int:
     """The body of an answer that says that nothing has changed."""
     info = _ask(wire, RequestCode.SERVER_INFO, {})
     question = {"topics": names, "boot_id": info["boot_id"], "since": info["revision"], "wait_ms": 0}
-    return len(wire.ask_well(_frame(RequestCode.PULL_ROUTES, question)).body)
+    return len(wire.ask_well(native_question(RequestCode.PULL_ROUTES, question)).body)
 
 
 def _ask(wire: Wire, code: RequestCode, question: Mapping[str, object]) -> Any:
-    return msgspec.msgpack.decode(wire.ask_well(_frame(code, question)).body)
-
-
-def _frame(code: RequestCode, question: Mapping[str, object]) -> bytes:
-    return encode_command(
-        RemotingCommand(code, body=NATIVE.encode(dict(question)), serialize_type=SerializeType.MSGPACK)
-    )
+    return msgspec.msgpack.decode(wire.ask_well(native_question(code, question)).body)
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

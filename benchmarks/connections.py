@@ -8,11 +8,9 @@ import msgspec
 from benchmarks import loads
 from benchmarks.figures import BenchError, Figure, Target, spelt
 from benchmarks.rounds import Bench
-from benchmarks.seeding import Wire, pulled_brokers, register
+from benchmarks.seeding import Wire, native_question, pulled_brokers, register
 from benchmarks.servers import daemon
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.serializers import encode_command
+from namesrv_remoting.codes import RequestCode
 
 CONNECTIONS: Final = 10_000
 # the daemon's own files, and a few to spare
@@ -39,8 +37,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 def _check(wire: Wire) -> None:
     """Whether the server has them all."""
-    question = RemotingCommand(RequestCode.SERVER_INFO, serialize_type=SerializeType.MSGPACK)
-    count = msgspec.msgpack.decode(wire.ask_well(encode_command(question)).body)["connections"]
+    count = msgspec.msgpack.decode(wire.ask_well(native_question(RequestCode.SERVER_INFO)).body)["connections"]
     # and the one that asks
     if count != CONNECTIONS + 1:
         raise BenchError(f"the server has {count} connections, not {CONNECTIONS + 1}")

@@ -21,12 +21,11 @@ from benchmarks.build import program
 from benchmarks.connections import raise_file_limit
 from benchmarks.figures import BenchError, Figure, Target, Unit
 from benchmarks.rounds import Bench
-from benchmarks.seeding import Broker, Wire, topics
+from benchmarks.seeding import Broker, Wire, native_question, topics
 from benchmarks.servers import Server, daemon
-from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import MAX_WAIT_MS, PullRoutesRequest, ServerInfo
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.headers import BrokerHeartbeatRequestHeader
 from namesrv_remoting.serializers import encode_command
@@ -123,13 +122,9 @@ def pulls_of(profile: Profile) -> list[bytes]:
 def watches_of(dying: Sequence[TopicConfig], boot_id: str, since: int) -> list[bytes]:
     """Questions of clients that wait for a change of one topic each."""
     return [
-        _native(RequestCode.PULL_ROUTES, PullRoutesRequest([topic.topic_name], boot_id, since, MAX_WAIT_MS))
+        native_question(RequestCode.PULL_ROUTES, PullRoutesRequest([topic.topic_name], boot_id, since, MAX_WAIT_MS))
         for topic in dying
     ]
-
-
-def _native(code: RequestCode, question: object) -> bytes:
-    return encode_command(RemotingCommand(code, body=NATIVE.encode(question), serialize_type=SerializeType.MSGPACK))
 
 
 # -- one profile ------------------------------------------------------------------------------------------------------
@@ -265,8 +260,7 @@ class _Watchers:
 
 
 def _info(wire: Wire) -> ServerInfo:
-    question = RemotingCommand(RequestCode.SERVER_INFO, serialize_type=SerializeType.MSGPACK)
-    return msgspec.msgpack.decode(wire.ask_well(encode_command(question)).body, type=ServerInfo)
+    return msgspec.msgpack.decode(wire.ask_well(native_question(RequestCode.SERVER_INFO)).body, type=ServerInfo)
 
 
 def _heartbeat(broker: Broker) -> bytes:

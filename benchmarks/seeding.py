@@ -9,6 +9,7 @@ from typing import Final, Self
 from benchmarks.figures import BenchError
 from benchmarks.servers import Server
 from namesrv_remoting.bodies.compressed import write_compressed
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
@@ -26,7 +27,6 @@ PULLED_TOPICS: Final = 1_000
 PULLED_BODY_BYTES: Final = 1_871
 _GROUPS: Final = 8
 _QUEUES: Final = 8
-
 
 # What a Java broker's registration has besides, at the end of its topicConfigSerializeWrapper: rocketmq-rust refuses
 # others.
@@ -160,6 +160,12 @@ def pulled_brokers(more_topics: Sequence[TopicConfig] = ()) -> list[Broker]:
         for group in range(_GROUPS)
         for broker_id in (0, 1)
     ]
+
+
+def native_question(code: RequestCode, question: object = None) -> bytes:
+    """As our own clients ask it; without a body when there is nothing to say."""
+    body = b"" if question is None else NATIVE.encode(question)
+    return encode_command(RemotingCommand(code, body=body, serialize_type=SerializeType.MSGPACK))
 
 
 def register(wire: Wire, brokers: Sequence[Broker]) -> None:

@@ -12,11 +12,10 @@ from benchmarks.loads import Load
 from benchmarks.peers.asking import Script, told
 from benchmarks.pulls import PIPELINED
 from benchmarks.rounds import Bench
-from benchmarks.seeding import PULLED_BODY_BYTES, Broker, Wire, pulled_brokers, register, topics
+from benchmarks.seeding import PULLED_BODY_BYTES, Broker, Wire, native_question, pulled_brokers, register, topics
 from benchmarks.servers import Server, daemon
-from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import PullRoutesRequest, read_routes
-from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_remoting.serializers import encode_command
@@ -117,17 +116,14 @@ class WatchedNameServer(NameServer):
     def tell(self) -> Load:
         """The first of the topic's brokers registers it with other queues."""
         register(self._wire, self._brokers)
-        known = read_routes(self._wire.ask_well(_watch(PullRoutesRequest([f"{_WATCHED}0"]))).body)
+        known = read_routes(
+            self._wire.ask_well(native_question(RequestCode.PULL_ROUTES, PullRoutesRequest([f"{_WATCHED}0"]))).body
+        )
         changed = self._brokers[0].changed(read_queue_nums=4)
-        question = PullRoutesRequest([f"{_WATCHED}0"], known.boot_id, known.revision, _WAIT_MS)
-        script = Script("length", [_watch(question)], change=changed.json_frame(), least_bytes=_LEAST_BYTES)
+        watch = PullRoutesRequest([f"{_WATCHED}0"], known.boot_id, known.revision, _WAIT_MS)
+        question = native_question(RequestCode.PULL_ROUTES, watch)
+        script = Script("length", [question], change=changed.json_frame(), least_bytes=_LEAST_BYTES)
         return told(self.server, script)
-
-
-def _watch(question: PullRoutesRequest) -> bytes:
-    return encode_command(
-        RemotingCommand(RequestCode.PULL_ROUTES, body=NATIVE.encode(question), serialize_type=SerializeType.MSGPACK)
-    )
 
 
 @contextmanager

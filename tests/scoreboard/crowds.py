@@ -13,12 +13,11 @@ import msgspec
 from benchmarks.figures import BenchError, Figure, Target
 from benchmarks.repeating import Repeating
 from benchmarks.rounds import QUICK, Bench, Cores
-from benchmarks.seeding import Broker, Wire, topics
+from benchmarks.seeding import Broker, Wire, native_question, topics
 from benchmarks.servers import Server, daemon
 from namesrv_remoting.bodies.base import parts
-from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import ExtFields, RemotingCommand
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_remoting.serializers import encode_command
 from tests.scoreboard.row import none_of
@@ -37,12 +36,8 @@ _HOLD: Final = ("--mass-silence-hold-seconds", "3600")
 _BENCH: Final = Bench(QUICK, Cores(None, None), Path(), Path())
 
 
-def _frame(code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"") -> bytes:
-    return encode_command(RemotingCommand(code, ext_fields=ext_fields, body=body, serialize_type=SerializeType.MSGPACK))
-
-
 def _asked(wire: Wire, code: RequestCode, **members: object) -> Any:
-    return msgspec.msgpack.decode(wire.ask_well(_frame(code, None, NATIVE.encode(members))).body)
+    return msgspec.msgpack.decode(wire.ask_well(native_question(code, members)).body)
 
 
 class _TooSlowError(BenchError):
@@ -127,7 +122,8 @@ class _Probe:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._wire = Wire(server)
-        self._frame = _frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="nothing").to_ext())
+        ext_fields = GetRouteInfoRequestHeader(topic="nothing").to_ext()
+        self._frame = encode_command(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=ext_fields))
         self.answers = 0
         self.longest_ms = 0.0
         # what the server's loop computed between a question and its answer at most: nobody else makes that longer
