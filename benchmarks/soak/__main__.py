@@ -96,9 +96,9 @@ def _soak(options: argparse.Namespace, found: Found) -> None:
         cycles = _Cycles(options, server, stack, found)
         cycles.begin()
         _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
-        before = server.server.resident_bytes()
+        before = server.resident_at_rest(pace.rest_seconds)
         cycles.fill()
-        found.remembered_bytes = server.server.resident_bytes() - before
+        found.remembered_bytes = server.resident_at_rest(pace.rest_seconds) - before
         # what grows needs two
         while len(found.samples) < 2 or time.monotonic() - began < options.minutes * 60:
             cycles.one()
@@ -148,7 +148,7 @@ class _Cycles:
 
         It does so on purpose, and churn would take hours to fill that: whatever else grows would hide behind it.
         """
-        with self._wire() as wire:
+        with self._server.wire() as wire:
             known.ask_once(wire, self._pace.questions)
 
     def one(self) -> None:
@@ -204,9 +204,6 @@ class _Cycles:
     def _stop_server(self) -> None:
         self._server.stop_for(self._pace.stopped_seconds)
 
-    def _wire(self) -> Wire:
-        return Wire(self._server.server, PATIENCE_SECONDS)
-
     # -- truth ---------------------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
@@ -217,7 +214,7 @@ class _Cycles:
         for broker, topics in has.items():
             for topic, queues in topics.items():
                 routes.setdefault(topic, {})[broker] = queues
-        with self._wire() as wire:
+        with self._server.wire() as wire:
             self._found.untrue += self._untrue(wire, set(has), routes)
         self._crews["clients"].ask("settle", routes=routes)
         wrong = self._crews["clients"].answer()

@@ -59,11 +59,6 @@ class Daemon:
         self._thread.join()
         self._data.cleanup()
 
-    @property
-    def server(self) -> Server:
-        """For whoever asks it something."""
-        return Server(self._process.pid, self.port, 0.0)
-
     def _read(self) -> None:
         assert self._process.stderr is not None  # noqa: S101  # asked for above
         with self._process.stderr:
@@ -90,13 +85,21 @@ class Daemon:
         # an expiry that is so short; a server that was stopped, by us or for lack of processor time
         return entry["event"] in {"settings_doubted", "loop_was_late"}
 
+    def wire(self) -> Wire:
+        """A connection to it."""
+        return Wire(self._server(), PATIENCE_SECONDS)
+
     def resident_at_rest(self, seconds: float) -> int:
         """The least memory that it has within this time: what is free it gives back now and then."""
-        ends_at, least = time.monotonic() + seconds, self.server.resident_bytes()
+        server, ends_at = self._server(), time.monotonic() + seconds
+        least = server.resident_bytes()
         while time.monotonic() < ends_at:
             time.sleep(_LOOK_SECONDS)
-            least = min(least, self.server.resident_bytes())
+            least = min(least, server.resident_bytes())
         return least
+
+    def _server(self) -> Server:
+        return Server(self._process.pid, self.port, 0.0)
 
     def sample(self, seconds: float, resident_bytes: int) -> Sample:
         """What its metrics say."""
