@@ -7,7 +7,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-DEFAULT_LANGUAGE: Final = "en"
 LANGUAGES: Final = ("en", "zh")
 _ACCEPTED: Final = re.compile(r"\s*([a-z]{2,3})(?:-[^;,]*)?\s*(?:;\s*q=([0-9.]+))?\s*", re.ASCII | re.IGNORECASE)
 

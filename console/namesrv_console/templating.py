@@ -56,10 +56,6 @@ class Templates:
             name: _block(template, name, values) for name in page.parts
         }
 
-    def fragment(self, name: str, visit: Visit, /, **values: object) -> str:
-        """A template that is no page."""
-        return self._template(name, visit).render(visit=visit, **values)
-
     def _template(self, name: str, visit: Visit) -> Template:
         return self._environments[visit.catalogue.language].get_template(f"{name}.html")
 

@@ -27,8 +27,6 @@ _FIRST_RETRY_SECONDS: Final = 0.2
 _MOST_RETRY_SECONDS: Final = 3.0
 _FIRST_DESCRIPTOR: Final = 1_000_000
 _FIRST_PORT: Final = 40_000
-# minute of silence, then four questions
-_KEEPALIVE_SECONDS: Final = 120.0
 _DEFAULT_HIGH: Final = 64 * 1024
 
 
