@@ -21,6 +21,7 @@ _BUILD: Final = ROOT / "build" / "fuzz"
 # of each target, about; five of them
 _MOST_CORPUS_BYTES: Final = 12 * 1024
 _INSTRUMENTED: Final = ("namesrv", "namesrv_client", "namesrv_remoting", "namesrv_runtime", "tomllib", "json")
+# the keys of TARGETS, which are imported only where their imports are instrumented
 _NAMES: Final = ("frames", "bodies", "snapshot", "access-file", "log-lines")
 
 
@@ -82,7 +83,7 @@ def _libfuzzer(name: str, *flags: object) -> str:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz our readers, led by coverage.")
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz our readers, guided by coverage.")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")
     parser.add_argument("--only", nargs="+", choices=_NAMES, metavar="NAME", help=f"of {', '.join(_NAMES)}")
     parser.add_argument("--keep", action="store_true", help="take what was found into tests/fuzz/corpus")
