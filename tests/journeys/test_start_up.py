@@ -1,5 +1,6 @@
 """A server starts where it can, and says in one line why where it cannot."""
 
+import resource
 import socket
 from pathlib import Path
 
@@ -32,6 +33,18 @@ def test_listening_line_says_where_and_what(start: Start, data_dir: Path) -> Non
     assert line["version"]
     assert "ready: no brokers expected" == daemon.wait_for("ready")["reason"]
     assert 0o700 == data_dir.stat().st_mode & 0o777
+
+
+def test_as_many_files_may_be_open_as_the_system_lets_it(start: Start) -> None:
+    """The soft limit, often 1,024, is for programs that use select(): 10,000 connections need no settings."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
+    try:
+        daemon = start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert (hard, hard) == resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
 
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")

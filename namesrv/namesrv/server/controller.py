@@ -5,10 +5,11 @@ import fcntl
 import gc
 import logging
 import os
+import resource
 import secrets
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -91,12 +92,21 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
+    _raise_open_files_limit()
     with ExitDeadline() as deadline, freed_memory.given_back():
         # threads of the loop are joined before it ends
         code = loops.run(lambda: _exit_code(loaded, read_again, deadline))
     if code == EXIT_OK:
         event(logger, logging.INFO, "stopped")
     return code
+
+
+def _raise_open_files_limit() -> None:
+    """As far as it may be raised, as the JVM does for Apache's server: soft limits are for who uses select()."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # no limit at all is not to be had everywhere
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:

@@ -126,7 +126,7 @@ def warn_if_files_are_few(max_connections: int) -> None:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + _OTHER_FILES
     if limit != resource.RLIM_INFINITY and limit < needed:
-        hint = f"raise the limit (ulimit -n; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
+        hint = f"raise the limit (ulimit -Hn; LimitNOFILE= of systemd) to {needed}, or lower --max-connections"
         event(logger, logging.WARNING, "open_files_limit_too_low", limit=limit, needed=needed, hint=hint)
 
 

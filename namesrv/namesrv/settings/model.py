@@ -254,7 +254,7 @@ class Settings(BaseModel):
     slow links fail; higher: a peer that trickles bytes holds memory for longer."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -n), or nobody can
+    """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or nobody can
     connect when that is reached. Each takes a few KiB."""
 
     reserved_broker_connections: int = Field(default=1000, ge=0, le=1_000_000)
