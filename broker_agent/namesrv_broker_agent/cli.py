@@ -99,7 +99,7 @@ class SideCar:
         # the file is the truth, also about topics that an earlier run left in the state file
         await agent.replace_topics(self._config.topics)
         async with agent:
-            event(logger, logging.INFO, "started", agent=repr(agent))
+            event(logger, logging.INFO, "started", **self._who(agent))
             while not self._ended.is_set() and not self._drains.is_set():
                 await self._look(agent)
                 await _first(
@@ -109,6 +109,16 @@ class SideCar:
                 event(logger, logging.INFO, "draining", seconds=self._config.settings.client_poll_seconds)
                 await _first(agent.drain(), self._ended.wait())
         deadline.move(_THREADS_SECONDS, EXIT_OK)
+
+    def _who(self, agent: BrokerAgent) -> dict[str, Any]:
+        settings = self._config.settings
+        return {
+            "cluster_name": settings.cluster_name,
+            "broker_name": settings.broker_name,
+            "broker_id": settings.broker_id,
+            "broker_addr": settings.broker_addr,
+            "topics": len(agent.topics),
+        }
 
     async def _look(self, agent: BrokerAgent) -> None:
         """Say what changed at the servers, and follow the file."""

@@ -238,6 +238,8 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
         # no terminal: as the daemon logs there
         events = [json.loads(line)["event"] for line in process.lines]
         assert ["started", "draining", "stopped"] == [name for name in events if name != "name_server_changed"]
+        who = {"cluster_name": "c1", "broker_id": 0, "topics": 1}
+        assert who.items() <= json.loads(process.lines[0]).items()
     file.wait_until_left()
 
 
