@@ -189,6 +189,11 @@ def cell(value: object) -> Text:
     return Text(printable(str(value)))
 
 
+def counted(count: int, what: str) -> str:
+    """So many of something, whose plural has an s."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def lasting(seconds: float | None) -> str | None:
     """A time as people say it: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
     if seconds is None or not math.isfinite(seconds):

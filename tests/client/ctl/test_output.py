@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from namesrv_client.ctl.comparison import perm_text
-from namesrv_client.ctl.output import cell, json_text, lasting, moment, table, yaml_text
+from namesrv_client.ctl.output import cell, counted, json_text, lasting, moment, table, yaml_text
 from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import address_of, asked, at, ctl
@@ -49,6 +49,12 @@ def test_wide_characters_are_counted_as_they_are_shown() -> None:
     """Two columns each."""
     assert ["NAME      ID", "主题主题   1"] == rendered(12, ("主题主题", 1), heads=("name", "id"))
     assert ["NAME  主题主题", "ID    1"] == rendered(11, ("主题主题", 1), heads=("name", "id"))
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "0 brokers"), (1, "1 broker"), (1_000, "1,000 brokers")])
+def test_counted(count: int, said: str) -> None:
+    """Of one there is no plural."""
+    assert said == counted(count, "broker")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.comparison import Difference, View, differences, grouped, view_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, cell, table
+from namesrv_client.ctl.output import Report, cell, counted, table
 from namesrv_client.ctl.running import show
 from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.route import ClusterInfo
@@ -56,7 +56,8 @@ async def _diff(servers: Servers) -> Report:
     body: list[RenderableType] = []
     if len(views) > 1:
         counts = _counts(next(iter(views.values())))
-        same = f"the same on {len(views)} servers: {counts['brokers']} brokers, {counts['topics']} topics"
+        what = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
+        same = f"the same on {len(views)} servers: {what}"
         body = difference_table(found, tuple(views)) or [Text(same)]
     return Report(
         {

@@ -24,7 +24,7 @@ from namesrv_client.ctl.migration import (
 )
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options, addresses_of, duration
-from namesrv_client.ctl.output import Output, Report, table
+from namesrv_client.ctl.output import Output, Report, counted, table
 from namesrv_client.ctl.running import run
 from namesrv_client.ctl.servers import Answers, Servers, reason
 from namesrv_remoting.bodies.dialects import JSON
@@ -172,13 +172,9 @@ def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
     counts = next(iter(seen.values())).counts
     if matter:
         return Text("1 difference matters" if matter == 1 else f"{matter} differences matter", style="red")
-    known = f"{_counted(counts['brokers'], 'broker')}, {_counted(counts['topics'], 'topic')}"
-    harmless = f"; {_counted(len(verdicts), 'difference')} that nobody notices" if verdicts else ""
+    known = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
+    harmless = f"; {counted(len(verdicts), 'difference')} that nobody notices" if verdicts else ""
     return Text(f"{len(seen)} servers agree: {known}{harmless}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 async def _overview(server: NameServer) -> _Overview:
