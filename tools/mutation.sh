@@ -22,6 +22,9 @@ cp tests/broker_agent/test_link.py tests/broker_agent/test_protocols.py tests/br
 # mutmut forks, too
 rm -f "$scratch/tests/broker_agent/test_agent_processes.py"
 cp pyproject.toml "$scratch/"
+# the manual's vectors are tested
+mkdir "$scratch/docs"
+cp docs/protocol.md "$scratch/docs/"
 # mutmut asks for tests by their ids, and pytest finds none whose id has a :: in it, as that of an IPv6 address
 printf '\n\ndef pytest_make_parametrize_id(argname):\n    return argname\n' >>"$scratch/tests/conftest.py"
 cd "$scratch"
