@@ -73,7 +73,7 @@ setup-interop: setup
 
 .PHONY: interop
 interop: setup-interop ## run real RocketMQ brokers, clients and tools against this NameServer (needs Java, Maven, Go)
-	@$(PY) -m pytest --numprocesses 2 --dist loadfile tests/interop $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile -o faulthandler_timeout=1800 tests/interop $(ARGS)
 
 .PHONY: setup-spark
 setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
