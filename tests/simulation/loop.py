@@ -44,41 +44,39 @@ class _Task(asyncio.Task[T]):
         return self._number
 
 
-class _Handle(asyncio.Handle):
-    """A handle that is quicker made."""
+class _Handle:
+    """asyncio.Handle and TimerHandle, quicker made."""
 
-    __slots__ = ()
+    __slots__ = ("args", "callback", "context", "is_cancelled", "due")
 
-    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = contextvars.copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+    def __init__(self, callback: Any, args: Any, context: contextvars.Context, due: float = 0.0) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.due = due
+        self.is_cancelled = False
 
-
-class _TimerHandle(asyncio.TimerHandle):
-    """The same for timers."""
-
-    __slots__ = ()
-
-    def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]  # of the same slots
-        self._when = when
-        self._scheduled = True
+    def __repr__(self) -> str:
+        return f"<Handle [{self.callback!r} at {self.due:.6f}]>"
 
     def cancel(self) -> None:
         # its place in the heap stays until its time has come
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio has it
+        self.is_cancelled = True
+        self.callback = self.args = None
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def when(self) -> float:
+        return self.due
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """The loop of one life of one machine's process."""
 
     # asyncio's own, which its stubs leave out
-    _ready: deque[asyncio.Handle]
+    _ready: deque[_Handle]
+    _closed: bool
     _check_closed: Callable[[], None]
 
     def __init__(self, machine: "Machine", network: "Network") -> None:
@@ -87,7 +85,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._network = network
         self._numbers, self._timer_numbers = itertools.count(), itertools.count()
         # (when, number, handle)
-        self._timers: list[tuple[float, int, _TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         # uvloop's way; asyncio's own loop looks at sockets first
         self._looks_at_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
         self._delays = machine.world.random(f"threads of {machine.name} {machine.lives}")
@@ -107,24 +105,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_soon(  # type: ignore[override]  # with fewer types
         self, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.Handle:
-        self._check_closed()
-        handle = _Handle(callback, args, self, context)
+    ) -> _Handle:
+        if self._closed:
+            self._check_closed()
+        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context)
         self._ready.append(handle)
-        if self.machine.loop is self:
-            self.machine.wake()
+        machine = self.machine
+        if machine.next_at > machine.world.now and machine.loop is self:
+            machine.wake()
         return handle
 
     def call_soon_threadsafe(  # type: ignore[override]  # with fewer types
         self, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.Handle:
+    ) -> _Handle:
         return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]  # with fewer types
         self, when: float, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        self._check_closed()
-        handle = _TimerHandle(when, callback, args, self, context)
+    ) -> _Handle:
+        if self._closed:
+            self._check_closed()
+        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context, when)
         heapq.heappush(self._timers, (when, next(self._timer_numbers), handle))
         if self.machine.loop is self:
             self.machine.wake_at(when)
@@ -132,7 +133,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_later(  # type: ignore[override]  # with fewer types
         self, delay: float, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Handle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def time(self) -> float:
@@ -148,7 +149,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def next_due(self) -> float | None:
         """The loop's time at which a timer is due; None for never."""
         timers = self._timers
-        while timers and timers[0][2]._cancelled:
+        while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
@@ -162,20 +163,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         for handle in self._ready:
             handle.cancel()
 
-    def _due(self) -> list[asyncio.Handle]:
+    def _due(self, now: float) -> list[_Handle]:
         """Timers whose time has come, which are so no more."""
-        timers, now = self._timers, self.time() + _RESOLUTION
-        due: list[asyncio.Handle] = []
+        timers = self._timers
+        due: list[_Handle] = []
         while timers and timers[0][0] < now:
             handle = heapq.heappop(timers)[2]
-            if not handle._cancelled:
+            if not handle.is_cancelled:
                 due.append(handle)
         return due
 
     def step(self) -> None:
         """Make one pass."""
-        ready = self._ready
-        if due := self._due():
+        ready, timers = self._ready, self._timers
+        if timers and timers[0][0] < (now := self.machine.monotonic() + _RESOLUTION) and (due := self._due(now)):
             if self._looks_at_timers_first:
                 ready.extendleft(reversed(due))
             else:
@@ -185,9 +186,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             # what these add is for the next pass
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle._cancelled:
+                if not handle.is_cancelled:
                     try:
-                        handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # not in the stubs
+                        handle.context.run(handle.callback, *handle.args)
                     except Exception as error:  # noqa: BLE001 - nobody else is told
                         self.call_exception_handler({"message": "in a callback", "exception": error})
                     except ProcessDied:
@@ -202,9 +203,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return [task for task in found if task is not None and not task.done()]
 
     @property
-    def timers(self) -> list[asyncio.TimerHandle]:
+    def timers(self) -> list[_Handle]:
         """Timers that are not cancelled."""
-        return [handle for _, _, handle in self._timers if not handle._cancelled]
+        return [handle for _, _, handle in self._timers if not handle.is_cancelled]
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # what our code passes
         """Do the work at one later moment, and tell of it at another one, as a thread would."""

@@ -90,6 +90,7 @@ class World:
     def run(self, until: float) -> None:
         """Let time pass."""
         events, machines = self._events, list(self.machines.values())
+        shortest, spread, chosen = PASS_SECONDS[0], PASS_SECONDS[1] - PASS_SECONDS[0], self._pace.random
         while True:
             if self.violation is not None:
                 raise self.violation
@@ -107,7 +108,7 @@ class World:
             self.passes += 1
             assert self.passes < _MOST_PASSES, f"endless work at {self.now} s, of {machine.name}"
             self.running = machine
-            machine.step(self._pace.uniform(*PASS_SECONDS))
+            machine.step(shortest + spread * chosen())
             self.running = None
 
 
@@ -283,12 +284,18 @@ class Machine:
         self._wake_at((when - self._monotonic) / self._rate)
 
     def _wake_at(self, due: float) -> None:
-        self.next_at = min(self.next_at, max(due, self._free_at, self.frozen_until))
+        # not max() and min(): it happens with every pass
+        if due < self._free_at:
+            due = self._free_at
+        if due < self.frozen_until:
+            due = self.frozen_until
+        if due < self.next_at:
+            self.next_at = due
 
     def step(self, seconds: float) -> None:
         """Let the process's loop make a pass, which takes so long."""
-        assert self.loop is not None
         loop = self.loop
+        assert loop is not None
         self.passes += 1
         loop.step()
         self._free_at = self.world.now + seconds + self.pass_seconds
