@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 
@@ -27,7 +27,15 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
+class LoopClock:
+    """What keeps the time of the event loop that its users run on: the loop itself can wait for it."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""
+        await asyncio.sleep(seconds)
+
+
+class SystemClock(LoopClock):
     """The machine's clocks."""
 
     # On Linux this clock stands still while the machine is suspended: a laptop that was closed for an hour wakes up
@@ -37,17 +45,18 @@ class SystemClock:
     wall = staticmethod(time.time)
     busy = staticmethod(time.process_time)
 
-    async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""
-        await asyncio.sleep(seconds)
-
     def __repr__(self) -> str:
         return "SystemClock()"
 
 
+def timeout_on(clock: Clock, seconds: float) -> AbstractAsyncContextManager[object]:
+    """`asyncio.timeout` on the given clock, which a test may move. Raises TimeoutError."""
+    # with every call of a client: a task that watches the clock is for those that the loop does not know
+    return asyncio.timeout(seconds) if isinstance(clock, LoopClock) else _watched(clock, seconds)
+
+
 @asynccontextmanager
-async def timeout_on(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """`asyncio.timeout` on the given clock instead of the loop's, so that a test moves it. Raises TimeoutError."""
+async def _watched(clock: Clock, seconds: float) -> AsyncIterator[None]:
     async with asyncio.timeout(None) as scope:
         watch = asyncio.create_task(_expire(scope, clock, seconds))
         try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
+from namesrv_runtime.clock import LoopClock
 from tests.simulation.disk import Disk
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
@@ -117,7 +118,7 @@ def hash_line(before: int, line: str) -> int:
     return zlib.crc32(line.encode(), before)
 
 
-class Machine:
+class Machine(LoopClock):
     """A machine with clocks of its own, and at most one process."""
 
     def __init__(self, world: World, name: str, kind: Kind, address: str) -> None:
@@ -175,9 +176,6 @@ class Machine:
 
     def busy(self) -> float:
         return self._busy
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     def step_wall(self, seconds: float) -> None:
         """Somebody sets the clock."""
