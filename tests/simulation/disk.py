@@ -7,11 +7,10 @@ import errno
 import os
 import random
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -183,7 +182,19 @@ def simulated_disks(world: "World") -> Iterator[None]:
         "ftruncate": calls.change("ftruncate", errno.EIO),
         **{name: calls.change(name) for name in ("unlink", "rmdir")},
     }
-    with ExitStack() as stack:
-        for name, function in replaced.items():
-            stack.enter_context(mock.patch.object(os, name, function))
+    with replaced_attributes((os, name, function) for name, function in replaced.items()):
         yield
+
+
+@contextmanager
+def replaced_attributes(replaced: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Let (object, name of an attribute, value) be so; mock.patch takes longer than a hundredth of a run for it."""
+    before = []
+    try:
+        for owner, name, value in replaced:
+            before.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in reversed(before):
+            setattr(owner, name, value)

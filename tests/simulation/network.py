@@ -100,11 +100,14 @@ class Network:
             del self._cuts[way]
 
     def is_open(self, way: tuple[str, str]) -> bool:
+        if way in self._cuts:
+            return False
         machines = self.world.machines
-        return way not in self._cuts and machines[way[0]].is_on and machines[way[1]].is_on
+        return machines[way[0]].is_on and machines[way[1]].is_on
 
     def latency(self, way: tuple[str, str]) -> float:
-        return self.chosen.uniform(0.0002, 0.003) + self.extra_latency.get(way, 0.0)
+        extra = self.extra_latency.get(way, 0.0) if self.extra_latency else 0.0
+        return self.chosen.uniform(0.0002, 0.003) + extra
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,18 @@
 """What a process takes from its surroundings: times and random numbers. In a run they come from the world."""
 
+import asyncio
 import os
 import random
 import secrets
 import select
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest import mock
 
 from namesrv_remoting.aio import connection
 from namesrv_runtime import line_log
-from tests.simulation.disk import simulated_disks
+from tests.simulation.disk import replaced_attributes, simulated_disks
 from tests.simulation.threads import Threading
 from tests.simulation.world import World
 
@@ -78,10 +78,18 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (connection, "select", _Select(world)),
     ]
     try:
-        with ExitStack() as stack:
-            for module, name, value in replaced:
-                stack.enter_context(mock.patch.object(module, name, value))
-            stack.enter_context(simulated_disks(world))
+        with replaced_attributes(replaced), tasks_unlisted(), simulated_disks(world):
             yield
     finally:
         random.setstate(state)
+
+
+@contextmanager
+def tasks_unlisted() -> Iterator[None]:
+    """Let asyncio keep no list of all tasks of all loops: each simulated loop has its own."""
+    tasks: Any = asyncio.tasks._all_tasks
+    tasks.add = lambda _: None
+    try:
+        yield
+    finally:
+        del tasks.add

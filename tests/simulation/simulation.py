@@ -60,21 +60,28 @@ def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: b
 
 
 def _outcome(world: World, directory: Path, faults: Sequence[Fault]) -> Outcome:
-    invariant = message = ""
-    cluster = Cluster.built(world, times_of(world.seed), directory, world.random("cluster"))
-    checks = Checks(cluster, faults)
     try:
-        _run(world, cluster, checks, faults)
-    except Violation as violation:
-        invariant, message = violation.invariant, str(violation)
-        world.note("violation", message)
+        invariant, message = _found(world, directory, faults)
     finally:
         _bury(world)
     lines = tuple(world.lines or ())
     return Outcome(world.seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
 
 
-def _run(world: World, cluster: Cluster, checks: Checks, faults: Sequence[Fault]) -> None:
+def _found(world: World, directory: Path, faults: Sequence[Fault]) -> tuple[str, str]:
+    """The invariant that a run broke, and how; nothing, and nothing."""
+    try:
+        _run(world, directory, faults)
+    except Violation as violation:
+        message = str(violation)
+        world.note("violation", message)
+        return violation.invariant, message
+    return "", ""
+
+
+def _run(world: World, directory: Path, faults: Sequence[Fault]) -> None:
+    cluster = Cluster.built(world, times_of(world.seed), directory, world.random("cluster"))
+    checks = Checks(cluster, faults)
     chosen, injector = world.random("start"), Injector(cluster)
     for node in cluster.nodes:
         world.at(chosen.uniform(0.0, 2.0), node.start)
@@ -120,6 +127,8 @@ def _quiet() -> Iterator[None]:
     try:
         yield
     finally:
+        # the world itself, which held all that was collected before
+        gc.collect()
         gc.unfreeze()
         gc.enable()
         logging.disable(before)
@@ -154,7 +163,7 @@ def _bury(world: World) -> None:
             world.is_over = False
             if machine.disk is not None:
                 machine.disk.close_all()
-        world.machines.clear()
+        world.forget()
         gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -1,13 +1,15 @@
 """Threads of simulated processes: one runs at a time, as long as the world lets it, until it waits for something.
 
-They are real threads that hand one baton round, so that our code is what it is; their `threading`, `Queue` and
-`time.sleep` are these.
+Each has a stack of its own, so that our code is what it is, and no thread of the machine's: a hundred switches a run
+would wait for its scheduler. Their `threading`, `Queue` and `time.sleep` are these.
 """
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+
+import greenlet
 
 from tests.simulation.disk import ProcessDied
 
@@ -28,29 +30,23 @@ class SimulatedThread:
         self._is_dead = self.has_ended = False
         # of its waits: whoever wakes it from an earlier one comes too late
         self._waits = 0
-        self._mine, self._theirs = threading.Lock(), threading.Lock()
-        self._mine.acquire()
-        self._theirs.acquire()
-        self._real = threading.Thread(target=self._run, args=(target, args), daemon=True)
+        self._stack = greenlet.greenlet(lambda: self._run(target, args))
 
     def start(self) -> None:
         self._machine.threads.append(self)
-        self._real.start()
         self.wake_soon()
 
     def _run(self, target: Callable[..., None], args: Iterable[Any]) -> None:
-        self._mine.acquire()
         if not self._is_dead:
-            target(*args)
+            with suppress(ProcessDied):
+                target(*args)
         self.has_ended = True
-        self._theirs.release()
 
     def wait(self, seconds: float | None) -> None:
         """Let others run until somebody wakes this thread, or the time is over."""
         if seconds is not None:
             self._wake_at(self._world.now + seconds)
-        self._theirs.release()
-        self._mine.acquire()
+        self._stack.parent.switch()
         if self._is_dead:
             raise ProcessDied
 
@@ -75,8 +71,9 @@ class SimulatedThread:
         world = self._world
         before, world.thread = world.thread, self
         with self._machine.entered():
-            self._mine.release()
-            self._theirs.acquire()
+            # back to here when it waits or ends
+            self._stack.parent = greenlet.getcurrent()
+            self._stack.switch()
         world.thread = before
 
     def die(self) -> None:

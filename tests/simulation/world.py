@@ -113,6 +113,14 @@ class World:
             self.running = None
 
 
+    def forget(self) -> None:
+        """Let go of all that there was."""
+        self.machines.clear()
+        self._events.clear()
+        self.violation = None
+        self.network = Network(self)
+
+
 def hash_line(before: int, line: str) -> int:
     """A checksum that Python's own seed of hashes does not touch."""
     return zlib.crc32(line.encode(), before)
