@@ -199,7 +199,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, tables right again",
         "simulation, {size} stops; times in it are a tenth",
         simulated.long_stops,
-        50,
+        200,
         short=5,
     ),
     "F5": Row(
@@ -207,7 +207,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no live broker evicted, no dead one kept",
         "simulation, {size} runs of all these jumps",
         simulated.wrong_clocks,
-        30,
+        100,
         short=2,
     ),
     "F6": Row(
@@ -279,7 +279,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "0",
         "simulation, {size} schedules of brokers that leave, die, lose their connections and come back (of a million)",
         simulated.removals,
-        300,
+        2_000,
         short=20,
     ),
     "F15": Row(
@@ -332,7 +332,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "every invariant holds",
         "`make simulate`: the first {size} seeds (of 100,000)",
         simulated.all_seeds,
-        300,
+        2_000,
         short=20,
     ),
     "M3": Row(
@@ -347,7 +347,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "no violation",
         "the recorded histories of the first {size} seeds of `make simulate`",
         simulated.watches,
-        300,
+        2_000,
         short=20,
     ),
     "M5": Row(
