@@ -47,6 +47,18 @@ async def test_block_is_ended_when_its_time_is_up() -> None:
             await wait_on(clock, seconds, asyncio.Event())
 
 
+async def test_the_loop_itself_waits_for_the_machines_clock() -> None:
+    """Without a task that watches the clock."""
+    before = asyncio.all_tasks()
+
+    async with timeout_on(SystemClock(), 60.0):
+        await settle()
+        assert before == asyncio.all_tasks()
+    with pytest.raises(TimeoutError):
+        async with timeout_on(SystemClock(), 0.0):
+            await asyncio.Event().wait()
+
+
 async def test_every_other_end_is_left_alone() -> None:
     """An event in time, a cancellation from outside, an exception: they come out, and nothing sleeps any more."""
     clock, event = FakeClock(), asyncio.Event()
