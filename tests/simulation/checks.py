@@ -293,6 +293,10 @@ class Checks:
         if now < stopped + self._times.scan + _TICK_SECONDS + _SLACK_SECONDS:
             return
         self._check_kv(server)
+        for end in self._world.network.ends_of(machine):
+            unread = 0.0 if end.paused_since is None else now - end.paused_since
+            if unread > self._times.unread + _TICK_SECONDS + _SLACK_SECONDS:
+                self._fail("NoSlowReaderKept", f"{end!r} leaves its answers unread for {unread:.3f} s")
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():
             broker = self._brokers[key.broker_addr]
             heard = max(self._heard.get((broker.name, server.name), 0.0), server.started_at)

@@ -29,6 +29,10 @@ from tests.simulation.world import Kind, Machine, World
 PORT: Final = 9876
 CLUSTER: Final = "cluster"
 TOPICS: Final = ("orders", "bills", "parcels", "returns")
+# Of an answer about so many topics that nobody has, so many are more than a server keeps for somebody who does not
+# read, and what kernels take of them.
+_UNKNOWN_TOPICS: Final = tuple(f"unknown-{number}-".ljust(120, "x") for number in range(80))
+_QUESTIONS: Final = 12
 # (broker name, id, topics)
 BROKERS: Final = (
     ("broker-a", 0, ("orders", "bills")),
@@ -53,6 +57,8 @@ class Times:
     connect: float
     client_connect: float
     drain: float
+    # until an answer has to be read
+    unread: float
     # that much slower than the short ones are faults, puts and looks
     pace: float
 
@@ -68,6 +74,7 @@ SHORT: Final = Times(
     connect=0.5,
     client_connect=0.5,
     drain=0.5,
+    unread=3.0,
     pace=1.0,
 )
 
@@ -87,6 +94,7 @@ DEFAULTS: Final = Times(
     connect=_default(AgentSettings, "connect_timeout_seconds"),
     client_connect=_default(ClientSettings, "connect_timeout_seconds"),
     drain=_default(Settings, "drain_seconds"),
+    unread=_default(Settings, "whole_frame_timeout_seconds"),
     pace=10.0,
 )
 
@@ -153,6 +161,9 @@ class ServerNode(Node):
             broker_expiry_seconds=times.expiry,
             wait_for_service_seconds=times.warm_up,
             drain_seconds=times.drain,
+            whole_frame_timeout_seconds=times.unread,
+            # the least: answers that are not read are soon as many
+            write_buffer_bytes=64 * 1024,
             audit_log_dir="",
             admin_enabled=True,
         )
@@ -346,13 +357,15 @@ class OperatorNode(Node):
         self._pace = times.pace
         self._servers = servers
         self._leaves = asyncio.Event()
+        # what asks a lot, in this life
+        self._asking: list[asyncio.Task[None]] = []
         # server -> keys whose value it has acknowledged
         self.acknowledged: dict[str, dict[str, str]] = {server.name: {} for server in servers}
         # told of each answer to a watch: (server, what was asked, what was answered)
         self.on_watch: Callable[[ServerNode, PullRoutesRequest, PulledRoutes], None] = lambda *_: None
 
     def begin(self) -> None:
-        self._leaves = asyncio.Event()
+        self._leaves, self._asking = asyncio.Event(), []
 
     def stop(self) -> None:
         self.is_wanted = False
@@ -371,6 +384,7 @@ class OperatorNode(Node):
         ]
         tasks = [asyncio.create_task(work) for work in works]
         await asyncio.wait([*tasks, leaving := asyncio.create_task(self._leaves.wait())], return_when="FIRST_COMPLETED")
+        tasks += self._asking
         for task in [*tasks, leaving]:
             task.cancel()
         await asyncio.wait([*tasks, leaving])
@@ -402,6 +416,28 @@ class OperatorNode(Node):
             else:
                 self.world.note(self.name, "put", server.name, key)
                 self.acknowledged[server.name][key] = value
+
+    def ask_a_lot(self, server: ServerNode, seconds: float) -> None:
+        """Have it ask at once for more than a server writes to somebody who does not read."""
+        if self.machine.loop is not None and not self._leaves.is_set():
+            self._asking.append(self.machine.loop.create_task(self._ask_a_lot(server, seconds)))
+
+    async def _ask_a_lot(self, server: ServerNode, seconds: float) -> None:
+        client = self._new_client(server, self.world.random(f"questions of {self.name} {self.machine.lives}"))
+        asked = PullRoutesRequest([*TOPICS, *_UNKNOWN_TOPICS], None, 0, 0)
+        body = NATIVE.encode(asked)
+
+        async def ask() -> None:
+            with suppress(RemotingError):
+                answer = await client.invoke(
+                    RequestCode.PULL_ROUTES, body=body, timeout_seconds=seconds, serialize_type=SerializeType.MSGPACK
+                )
+                self.on_watch(server, asked, read_routes(answer.body))
+
+        try:
+            await asyncio.gather(*(ask() for _ in range(_QUESTIONS)))
+        finally:
+            await client.close()
 
     async def _watch(self, server: ServerNode, client: RemotingClient, chosen: random.Random) -> None:
         boot_id, since, wait_seconds = None, 0, 4.0 * self._pace

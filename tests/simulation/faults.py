@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node
+from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node, OperatorNode
 from tests.simulation.disk import Disk
 
 # names of all machines, as a plan knows them
@@ -63,6 +63,9 @@ _KINDS: Final[dict[str, int]] = {
     "disk slow": 2,
     "torn": 4,
 }
+# One run of so many has a peer that asks a lot and reads slowly; drawn besides, so that it moves no other fault.
+_RUNS_PER_SLOW_READER: Final = 12
+_READ_RATES: Final = (1_000, 10_000, 40_000)
 # those that happen on the way from one machine to another
 _WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way", "slow flow"})
 _ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk slow", "torn"})
@@ -98,6 +101,19 @@ def plan(chosen: random.Random, *, pace: float, most: int) -> list[Fault]:
     # what is hard comes in pairs: one thing goes wrong while another one does
     faults += [_second(chosen, fault) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
     return sorted(faults, key=lambda fault: fault.at)
+
+
+def slow_readers(chosen: random.Random, *, pace: float) -> list[Fault]:
+    """Draw at most one, whose bytes a second are as many in the shorter time."""
+    if chosen.randrange(_RUNS_PER_SLOW_READER):
+        return []
+    at, seconds = chosen.uniform(_BEGIN, _END) * pace, chosen.uniform(2.0, 8.0) * pace
+    return [slow_reader(at, chosen.choice(SERVERS), seconds, chosen.choice(_READ_RATES) / pace)]
+
+
+def slow_reader(at: float, server: str, seconds: float, rate: float) -> Fault:
+    """The operator asks a server for more than it reads."""
+    return Fault(at, "slow reader", ("operator", server), seconds, rate)
 
 
 def _second(chosen: random.Random, first: Fault) -> Fault:
@@ -154,6 +170,7 @@ class Injector:
             "half-open": self._reset,
             "crumbs": self._crumbs,
             "slow way": self._slow_way,
+            "slow reader": self._slow_reader,
             "slow flow": self._slow_flow,
             "busy": self._busy,
             "hog": self._hog,
@@ -229,6 +246,13 @@ class Injector:
 
     def _slow_way(self, fault: Fault) -> Callable[[], None]:
         return _set(self._network.extra_latency, fault)
+
+    def _slow_reader(self, fault: Fault) -> Callable[[], None]:
+        reader = self._cluster.node(fault.where[0])
+        assert isinstance(reader, OperatorNode)
+        server = next(server for server in self._cluster.servers if server.name == fault.where[1])
+        reader.ask_a_lot(server, fault.seconds)
+        return _set(self._network.read_rates, fault)
 
     def _slow_flow(self, fault: Fault) -> None:
         """The connections that there are take a bad way, and new ones another: what is said over these comes first."""

@@ -47,7 +47,7 @@ class _Task(asyncio.Task[T]):
 class _Handle:
     """asyncio.Handle and TimerHandle, quicker made."""
 
-    __slots__ = ("args", "callback", "context", "is_cancelled", "due")
+    __slots__ = ("args", "callback", "context", "due", "is_cancelled")
 
     def __init__(self, callback: Any, args: Any, context: contextvars.Context, due: float = 0.0) -> None:
         self.callback = callback

@@ -175,6 +175,12 @@ MUTATIONS: Final = (
         "        pass",
     ),
     Mutation(
+        "who does not read its answers is kept",
+        "namesrv_remoting.aio.connection",
+        "        if self._deadline_write < now:\n",
+        "        if self._deadline_write < 0:\n",
+    ),
+    Mutation(
         "an agent leaves its old connection open",
         "namesrv_broker_agent.link",
         "            await self._former.close()\n            self._former = None",

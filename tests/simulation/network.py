@@ -23,6 +23,8 @@ _SEGMENT_BYTES: Final = 1460
 _READ_BYTES: Final = 64 * 1024
 # what nobody has read for so long is all there, however it came
 _GATHERED_SECONDS: Final = 0.05
+# who reads slowly reads something so often
+_SLOW_READ_SECONDS: Final = 0.1
 _FIRST_RETRY_SECONDS: Final = 0.2
 _MOST_RETRY_SECONDS: Final = 3.0
 _FIRST_DESCRIPTOR: Final = 1_000_000
@@ -81,6 +83,8 @@ class Network:
         # what comes over these ways comes slowly, or in crumbs
         self.extra_latency: dict[tuple[str, str], float] = {}
         self.crumbs: dict[tuple[str, str], int] = {}
+        # (who reads, from whom) -> so many bytes a second
+        self.read_rates: dict[tuple[str, str], float] = {}
         self.chosen = world.random("network")
         self._numbers = itertools.count(_FIRST_DESCRIPTOR)
         self._ports: dict[str, Iterator[int]] = {}
@@ -225,7 +229,8 @@ class End(asyncio.Transport):
         self._protocol: Any = None
         self._buffer = bytearray()
         self._high, self._low = _DEFAULT_HIGH, _DEFAULT_HIGH // 4
-        self._is_writing_paused = False
+        # since when its protocol is to write nothing, for the other side does not read; None: it may write
+        self.paused_since: float | None = None
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
@@ -235,6 +240,8 @@ class End(asyncio.Transport):
         self._unread_since = 0.0
         self._has_eof = False
         self._read_planned = False
+        # a slow reader does not read before then
+        self._reads_at = 0.0
         self._segments: deque[tuple[bytes | None, list[bytes]]] = deque()
         self._is_pumping = False
         self._retry = _FIRST_RETRY_SECONDS
@@ -309,8 +316,9 @@ class End(asyncio.Transport):
         self._buffer += data
         self._writes.append([len(data), data])
         self._push()
-        if len(self._buffer) > self._high and not self._is_writing_paused:
-            self._is_writing_paused = True
+        if len(self._buffer) > self._high and self.paused_since is None:
+            self.paused_since = self._world.now
+            self._world.note(self.machine.name, "writes no more to", self.there.name)
             self._protocol.pause_writing()
 
     def writelines(self, list_of_data: Any) -> None:
@@ -330,6 +338,8 @@ class End(asyncio.Transport):
     def _force_close(self, error: Exception | None) -> None:
         if self._is_lost:
             return
+        if self.paused_since is not None and error is None:
+            self._world.note(self.machine.name, "gives up", self.there.name)
         self._buffer.clear()
         self._writes.clear()
         self._is_closing = self._is_lost = True
@@ -384,7 +394,7 @@ class End(asyncio.Transport):
 
     def _plan_read(self) -> None:
         is_due = self.has_unread and self._is_reading and not self._is_closing and self._protocol is not None
-        if is_due and not self._read_planned and self.loop is self.machine.loop:
+        if is_due and not self._read_planned and self.loop is self.machine.loop and self._reads_at <= self._world.now:
             self._read_planned = True
             self.loop.call_soon(self._read)
 
@@ -395,6 +405,11 @@ class End(asyncio.Transport):
         if self._received:
             is_gathered = self._world.now - self._unread_since > _GATHERED_SECONDS
             most = _READ_BYTES if is_gathered else self._network.crumbs.get(self._back, _READ_BYTES)
+            rate = self._network.read_rates.get(self._way)
+            if rate is not None:
+                most = round(rate * _SLOW_READ_SECONDS)
+                self._reads_at = self._world.now + _SLOW_READ_SECONDS
+                self._world.at(self._reads_at, self._plan_read)
             self._unread_since = self._world.now
             data = bytes(self._received[:most])
             del self._received[:most]
@@ -418,8 +433,9 @@ class End(asyncio.Transport):
 
     def _write_on(self) -> None:
         self._push()
-        if self._is_writing_paused and len(self._buffer) <= self._low and self._protocol is not None:
-            self._is_writing_paused = False
+        if self.paused_since is not None and len(self._buffer) <= self._low and self._protocol is not None:
+            self.paused_since = None
+            self._world.note(self.machine.name, "writes again to", self.there.name)
             self._protocol.resume_writing()
         if self._is_closing and not self._buffer and not self._is_lost:
             self._lose(None)

@@ -87,7 +87,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
 @contextmanager
 def tasks_unlisted() -> Iterator[None]:
     """Let asyncio keep no list of all tasks of all loops: each simulated loop has its own."""
-    tasks: Any = asyncio.tasks._all_tasks
+    tasks: Any = asyncio.tasks._all_tasks  # type: ignore[attr-defined]  # not in the stubs
     tasks.add = lambda _: None
     try:
         yield

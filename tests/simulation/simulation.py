@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import DEFAULTS, SHORT, Cluster, Times
-from tests.simulation.faults import Fault, Injector, plan
+from tests.simulation.faults import Fault, Injector, plan, slow_readers
 from tests.simulation.patches import simulated_surroundings
 from tests.simulation.world import Violation, World
 
@@ -47,7 +47,9 @@ def times_of(seed: int) -> Times:
 
 def planned(seed: int) -> list[Fault]:
     """The faults of a seed."""
-    return plan(World(seed).random("plan"), pace=times_of(seed).pace, most=_MOST_FAULTS)
+    world, pace = World(seed), times_of(seed).pace
+    faults = plan(world.random("plan"), pace=pace, most=_MOST_FAULTS)
+    return sorted([*faults, *slow_readers(world.random("slow readers"), pace=pace)], key=lambda fault: fault.at)
 
 
 def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import Fault, slow_reader
 from tests.simulation.shrinking import shrunk
-from tests.simulation.simulation import Outcome
+from tests.simulation.simulation import Outcome, simulate
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +49,18 @@ def test_a_failure_is_shrunk_to_the_fewest_faults() -> None:
         return Outcome(seed, tuple(chosen), 0, 0.0, "NothingCrashes" if fails else "")
 
     assert (faults[2], faults[5]) == shrunk(run(7, faults), run).faults
+
+
+def test_a_slow_reader_is_waited_for_and_given_up() -> None:
+    """Servers stop writing to a peer that reads slowly; one reads enough in time, the other does not."""
+    readers = [slow_reader(5.0, "ns-1", 6.0, 1_000.0), slow_reader(6.0, "ns-2", 6.0, 40_000.0)]
+    outcome = simulate(3, readers, keeps_lines=True)
+
+    assert "" == outcome.message
+    happened = [line.split(maxsplit=1)[1] for line in outcome.lines]
+    for server, what in (("ns-1", "gives up operator"), ("ns-2", "writes again to operator")):
+        begins = happened.index(f"{server:10} writes no more to operator")
+        assert f"{server:10} {what}" in happened[begins:]
 
 
 @pytest.mark.slow

@@ -46,7 +46,9 @@ class SimulatedThread:
         """Let others run until somebody wakes this thread, or the time is over."""
         if seconds is not None:
             self._wake_at(self._world.now + seconds)
-        self._stack.parent.switch()
+        whoever_let_it_run = self._stack.parent
+        assert whoever_let_it_run is not None
+        whoever_let_it_run.switch()
         if self._is_dead:
             raise ProcessDied
 

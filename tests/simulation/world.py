@@ -112,7 +112,6 @@ class World:
             machine.step(shortest + spread * chosen())
             self.running = None
 
-
     def forget(self) -> None:
         """Let go of all that there was."""
         self.machines.clear()
@@ -290,13 +289,7 @@ class Machine(LoopClock):
         self._wake_at((when - self._monotonic) / self._rate)
 
     def _wake_at(self, due: float) -> None:
-        # not max() and min(): it happens with every pass
-        if due < self._free_at:
-            due = self._free_at
-        if due < self.frozen_until:
-            due = self.frozen_until
-        if due < self.next_at:
-            self.next_at = due
+        self.next_at = min(self.next_at, max(due, self._free_at, self.frozen_until))
 
     def step(self, seconds: float) -> None:
         """Let the process's loop make a pass, which takes so long."""
