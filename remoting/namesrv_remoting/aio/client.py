@@ -14,7 +14,7 @@ from namesrv_remoting.aio.client_connection import ClientConnection, OnRequest
 from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.aio.tls import ClientTls, TlsError, why_not_connected
+from namesrv_remoting.aio.tls import ClientTls, TlsError, why_lost, why_not_connected
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import (
@@ -182,7 +182,7 @@ class RemotingClient:
             now = self.clock.monotonic()
             failures = 1 if self._failure is None else self._failure.failures + 1
             pause = self.backoff.pause_seconds(failures, self.random_unit())
-            reason = str(error) if self.tls is None else why_not_connected(error)
+            reason = why_lost(error) if self.tls is None else why_not_connected(error)
             reason = reason or f"timed out after {self.connect_timeout_seconds} s"
             self._failure = ConnectFailure(reason, now, failures, now + pause)
             return self._failure

@@ -250,6 +250,9 @@ def why_lost(error: Exception) -> str:
     """Why a connection to a server broke."""
     if isinstance(error, ssl.SSLError):
         return _CLIENT_FAILURES.get(error.reason or "") or f"TLS: {_words(error)}"
+    if isinstance(error, OSError) and error.errno:
+        # asyncio's own loop says "Connect call failed", and where to; the resolver's numbers are negative
+        return (os.strerror(error.errno) if error.errno > 0 else str(error.strerror)).lower()
     return str(error)
 
 

@@ -68,7 +68,7 @@ async def test_questions_fail_at_once_during_the_back_off(refusing: socket.socke
         with pytest.raises(ConnectError):
             await client.oneway(904, timeout_seconds=3.0)
 
-    refused = rf"^no connection to {client.address}: [^;]*(?i:connect)"
+    refused = rf"^no connection to {client.address}: connection refused"
     await fails(refused + r"[^;]*$")
     await clock.advance(0.4)
     await fails(refused + r".*, 0\.4 s ago; next attempt in 0\.1 s$")
