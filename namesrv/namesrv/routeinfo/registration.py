@@ -36,7 +36,7 @@ def plan_registration(
 
     Live entries that end with it are dropped: who held the id, and its own address under another cluster.
     """
-    name, key = registration.broker_name, registration.key
+    name, key = tables.name_of_broker(registration.broker_name), registration.key
     before = tables.broker_addr_table.get(name)
     addrs_before = {} if before is None else dict(before.broker_addrs)
     holder = addrs_before.get(registration.broker_id)
@@ -120,7 +120,7 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost is
     followed by one with the newest version, and then every full registration would look like old news.
     """
-    name, table, rows = registration.broker_name, tables.topic_queue_table, changes.rows
+    name, table, rows = tables.name_of_broker(registration.broker_name), tables.topic_queue_table, changes.rows
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
     steps: dict[tuple[int, _Numbers], QueueRow] = {}
     # so that rows hold the same object where they hold the same

@@ -234,6 +234,11 @@ class RouteTables:
         """The tables' own strings of some topics, which are to be changed next."""
         return [*map(self.topic_names.setdefault, topics, topics)]
 
+    def name_of_broker(self, name: str) -> str:
+        """The tables' own string of a broker's name: rows hold it, and their topics change one by one."""
+        group = self.broker_addr_table.get(name)
+        return name if group is None else group.broker_name
+
     def _forget_names(self, rows: Collection[str]) -> Steps[None]:
         """Those that have no row, and get none."""
         if len(self.topic_names) > len(self.topic_queue_table) + len(rows) + SPARE_NAMES:

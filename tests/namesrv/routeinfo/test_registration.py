@@ -15,7 +15,7 @@ from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, SystemError_
-from tests.support.route_builders import ROOMY, body, key, register, registration, rows, tables_of
+from tests.support.route_builders import ROOMY, body, key, register, registration, rows, tables_of, topic
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
 from tests.support.table_invariants import violations
@@ -70,6 +70,18 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     # as in Java, where the answer has a header class
     assert (None if refused.is_native else {}) == caught.value.ext_fields
     assert before == facts_of(tables)
+
+
+def test_rows_share_the_string_of_their_brokers_name() -> None:
+    """Each registration brings another one, and topics change one by one."""
+    tables = tables_of(MASTER)
+    for changed in ("t1", "t3"):
+        name = MASTER.broker_name.encode().decode()
+        register(tables, registration(name, 0, "m:1", topic(changed, 4), is_native=True, kind="delta"))
+
+    names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row]
+    assert 3 == len(names)
+    assert {id(tables.broker_addr_table["b1"].broker_name)} == {*map(id, names)}
 
 
 @pytest.mark.parametrize(
