@@ -4,8 +4,7 @@ After `RouteInfoManager.registerBroker`, step by step (the numbers are those of 
 refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
 """
 
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter, is_
 from typing import Final, TypeAlias
@@ -18,7 +17,16 @@ from namesrv.routeinfo.records import (
     Registration,
     RouteOptions,
 )
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Changes, QueueRow, RouteTables, place_in, plan_rows, row_with
+from namesrv.routeinfo.tables import (
+    CHUNK_TOPICS,
+    MOST_STEPS,
+    Changes,
+    QueueRow,
+    RouteTables,
+    place_in,
+    plan_rows,
+    row_with,
+)
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
@@ -138,22 +146,34 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
         befores, said = [*map(table.get, topics)], [*map(_numbers, part)]
         first, numbers = befores[0], said[0]
         if said.count(numbers) == len(said) and all(map(is_, befores, repeat(first))):
-            # without any of Python's for each, as far as that goes
+            # nearly always, and then no Python runs for each
             after = steps.get((id(first), numbers)) or step(first, numbers)
             if after is not first:
                 rows.update(zip(topics, repeat(after)))
-            else:
-                deque(map(rows.pop, topics if rows else (), repeat(None)), maxlen=0)
+            elif rows:
+                _put_each(rows, topics, befores, befores)
         else:
-            for topic, row, numbers in zip(topics, befores, said, strict=True):
-                after = steps.get((id(row), numbers)) or step(row, numbers)
-                if after is not row:
-                    rows[topic] = after
-                elif topic in rows:
-                    # a body may name a topic twice: the last one counts, as in Java
-                    del rows[topic]
+            afters = [steps.get((id(row), each)) or step(row, each) for row, each in zip(befores, said, strict=True)]
+            _put_each(rows, topics, befores, afters)
+        if len(steps) > MOST_STEPS:
+            steps.clear()
+            known.clear()
         if len(part) == CHUNK_TOPICS:
             yield
+
+
+def _put_each(
+    rows: dict[str, QueueRow | None],
+    topics: Sequence[str],
+    befores: Sequence[QueueRow | None],
+    afters: Sequence[QueueRow | None],
+) -> None:
+    for topic, before, after in zip(topics, befores, afters, strict=True):
+        if after is not before:
+            rows[topic] = after
+        elif topic in rows:
+            # a body may name a topic twice: the last one counts, as in Java
+            del rows[topic]
 
 
 def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:

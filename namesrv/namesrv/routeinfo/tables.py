@@ -24,6 +24,8 @@ _broker_name: Final = attrgetter("broker_name")
 
 # Topics worked out between two yields: about a millisecond.
 CHUNK_TOPICS: Final = 1000
+# Changes of rows that are remembered, since other topics may make the same: to free them takes a millisecond or two.
+MOST_STEPS: Final = 5 * CHUNK_TOPICS
 # Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
 # its connections; a broker that reconnects has two or three.
 MAX_CARRIERS: Final = 16
@@ -259,10 +261,8 @@ class RouteTables:
 
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
         rows = prepared.rerouted.rows
-        # what a change from one row to another means for the index; rows are shared by thousands of topics, and the
-        # values keep both alive, so that no id stands for two of them
+        # what a change from one row to another means for the index; rows are shared by thousands of topics
         steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, QueueRow | None]] = {}
-        kept: list[QueueRow | None] = []
         for part in parts(rows, CHUNK_TOPICS):
             found = alike(part, [*map(self.topic_queue_table.get, part)], [*map(rows.__getitem__, part)])
             prepared.rerouted.parts.append(found)
@@ -270,8 +270,9 @@ class RouteTables:
                 pair = (id(before), id(after))
                 if pair not in steps:
                     steps[pair] = (*_step_between(before or (), after or ()), after)
-                    kept += before, after
                 self._prepare_alike(prepared, topics, *steps[pair])
+            if len(steps) > MOST_STEPS:
+                steps.clear()
             if len(part) == CHUNK_TOPICS:
                 yield
 
