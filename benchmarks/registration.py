@@ -11,11 +11,13 @@ from benchmarks.figures import Figure, Target, ratios, spelt_medians
 from benchmarks.loads import Load
 from benchmarks.repeating import Repeating
 from benchmarks.rounds import Bench
-from benchmarks.seeding import PULLED_TOPICS, Wire, pulled_body_bytes, pulled_brokers, register, topics
+from benchmarks.seeding import PULLED_TOPICS, Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
 from benchmarks.servers import WITHOUT_LOG, Server, daemon
 from namesrv_remoting.codes import SerializeType
 
 TOPICS: Final = 10_000
+# what a broker may have
+MANY_TOPICS: Final = 100_000
 PER_SECOND: Final = 10
 # 36 characters, about what RocketMQ's own benchmark uses
 TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
@@ -23,7 +25,12 @@ TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
 
 def measure(bench: Bench) -> list[Figure]:
     """Pulls and the longest stall, with every topic changed and with only the DataVersion changed."""
-    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
+    with (
+        daemon(bench, *WITHOUT_LOG) as server,
+        daemon(bench) as with_log,
+        Wire(server) as wire,
+        Wire(with_log) as to_log,
+    ):
         # the first of them: its topics are among those that are pulled, so that each change makes every answer anew
         brokers = pulled_brokers(topics(TOPIC_NAME, TOPICS - PULLED_TOPICS))
         register(wire, brokers)
@@ -37,14 +44,25 @@ def measure(bench: Bench) -> list[Figure]:
             "pulls while registering",
             {name: _case(bench, server, wire, frames) for name, frames in disturbances.items()},
         )
+        register(to_log, pulled_brokers())
+        many = Broker("DefaultCluster", "many", 0, "127.0.0.1:10801", topics("T%d", MANY_TOPICS))
+        changes = [many.changed(read_queue_nums=4).json_frame(), many.json_frame()]
         probes = bench.in_turn(
             "stalls while registering",
-            {name: _case(bench, server, wire, frames, loads.PROBE) for name, frames in disturbances.items()},
+            {name: _case(bench, server, wire, frames, loads.PROBE) for name, frames in disturbances.items()}
+            | {"many": _case(bench, with_log, to_log, changes, loads.PROBE)},
         )
     return [
         *_figures("fields", "every topic changed", pulls, probes),
         *_figures("version", "DataVersion changed", pulls, probes),
         *_waits("quiet", "nobody registers", pulls, probes, target=None),
+        Figure(
+            "registration.many.stall",
+            f"a broker with {MANY_TOPICS:,} topics, all changed, with the heartbeat log: longest stall",
+            "milliseconds",
+            _longests(probes["many"]),
+            Target("<=", 20),
+        ),
     ]
 
 

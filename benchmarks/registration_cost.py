@@ -14,6 +14,8 @@ from benchmarks.servers import WITHOUT_LOG, Server, daemon
 
 # of each kind, in each round
 REGISTRATIONS: Final = 40
+# until the lines of the last one are written
+LOG_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,13 @@ class Cost:
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Unchanged registrations in each form, and changed ones."""
-    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
+    """Unchanged registrations in each form, and changed ones; and those with the heartbeat log."""
+    with (
+        daemon(bench, *WITHOUT_LOG) as server,
+        daemon(bench) as with_log,
+        Wire(server) as wire,
+        Wire(with_log) as to_log,
+    ):
         broker = Broker("DefaultCluster", "broker0", 0, "127.0.0.1:10911", topics(TOPIC_NAME, TOPICS))
         cases = {
             "unchanged": [broker.json_frame()],
@@ -37,10 +44,13 @@ def measure(bench: Bench) -> list[Figure]:
             "unchanged.compressed": [broker.compressed_frame()],
             "unchanged.native": [broker.native_frame()],
         }
+        logged = {"fields.log": cases["fields"]}
         found = bench.in_turn(
-            "cost of a registration", {name: case(server, wire, frames) for name, frames in cases.items()}
+            "cost of a registration",
+            {name: case(server, wire, frames) for name, frames in cases.items()}
+            | {name: case(with_log, to_log, frames, LOG_SECONDS) for name, frames in logged.items()},
         )
-        sizes = {name: len(frames[0]) / 1000 for name, frames in cases.items()}
+        sizes = {name: len(frames[0]) / 1000 for name, frames in (cases | logged).items()}
     return [
         _figure(name, f"{what} ({sizes[name]:,.0f} kB)", found[name], target)
         for name, what, target in (
@@ -49,23 +59,26 @@ def measure(bench: Bench) -> list[Figure]:
             ("unchanged.native", "unchanged, native", Target("<=", 2)),
             ("version", "DataVersion changed, JSON", None),
             ("fields", "every topic changed, JSON", None),
+            ("fields.log", "every topic changed, JSON, each a name in the heartbeat log", None),
         )
     ]
 
 
-def case(server: Server, wire: Wire, frames: Sequence[bytes]) -> Callable[[], Cost]:
-    """What these cost, sent in turn, REGISTRATIONS in all."""
+def case(server: Server, wire: Wire, frames: Sequence[bytes], log_seconds: float = 0.0) -> Callable[[], Cost]:
+    """What these cost, sent in turn, REGISTRATIONS in all; and what threads do for them so many seconds later."""
 
     def run() -> Cost:
         # not counted: the last case left another registration behind
         for frame in frames:
             wire.ask(frame)
+        time.sleep(log_seconds)
         cpu, wall = server.cpu_seconds(), time.perf_counter()
         for frame in itertools.islice(itertools.cycle(frames), REGISTRATIONS):
             wire.ask(frame)
+        waited = time.perf_counter() - wall
+        time.sleep(log_seconds)
         return Cost(
-            server=(server.cpu_seconds() - cpu) * 1000 / REGISTRATIONS,
-            round_trip=(time.perf_counter() - wall) * 1000 / REGISTRATIONS,
+            server=(server.cpu_seconds() - cpu) * 1000 / REGISTRATIONS, round_trip=waited * 1000 / REGISTRATIONS
         )
 
     return run

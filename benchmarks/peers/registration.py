@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Final
 
 from benchmarks.figures import Figure
-from benchmarks.peers.contestants import OURS, Peers, against, fewer_rounds, started
+from benchmarks.peers.contestants import OURS, OURS_WITH_LOG, Peers, against, fewer_rounds, started
 from benchmarks.registration import TOPIC_NAME, TOPICS
-from benchmarks.registration_cost import Cost, case
+from benchmarks.registration_cost import LOG_SECONDS, Cost, case
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Broker, Wire, topics
 
@@ -30,12 +30,16 @@ def measure(bench: Bench, peers: Peers) -> list[Figure]:
         "fields": [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()],
     }
     with ExitStack() as stack:
-        servers = {key: asked.server for key, asked in started(bench, stack, [OURS, *others]).items()}
+        contestants = [OURS, OURS_WITH_LOG, *others]
+        servers = {key: asked.server for key, asked in started(bench, stack, contestants).items()}
         wires = {key: stack.enter_context(Wire(server)) for key, server in servers.items()}
         first = {key: [_round_trip(wire, broker.json_frame())] for key, wire in wires.items()}
         found: dict[str, Mapping[str, Sequence[Cost]]] = {}
         for name, frames in kinds.items():
-            cases = {key: case(server, wires[key], frames) for key, server in servers.items()}
+            cases = {
+                key: case(server, wires[key], frames, LOG_SECONDS if key == OURS_WITH_LOG.key else 0.0)
+                for key, server in servers.items()
+            }
             bench.progress(f"registrations, {_WHAT[name]}, until they are compiled")
             for run in cases.values():
                 _warm_up(run)
@@ -50,6 +54,15 @@ def measure(bench: Bench, peers: Peers) -> list[Figure]:
         figures += against(
             f"registration.{name}.computing", f"{what}: computing time", "milliseconds", computed, others
         )
+        if OURS_WITH_LOG.key in computed:
+            logged = {**computed, OURS.key: computed[OURS_WITH_LOG.key]}
+            figures += against(
+                f"registration.{name}.log.computing",
+                f"{what}, ours with the heartbeat log: computing time",
+                "milliseconds",
+                logged,
+                others,
+            )
     return figures
 
 
