@@ -3,6 +3,8 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+# whoever sets it has hundreds of processes that tests start compile all of ours anew
+unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 ARGS ?=
