@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -34,6 +35,8 @@ os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 HERE = Path(__file__).parent
 # all that is in these folders is slow; a file or a test elsewhere says so by its own mark
 SLOW_FOLDERS = ("demo", "fuzz", "interop", "netns")
+# what is longer, a body of some megabytes, is cut in the id of a test
+ID_LENGTH = 200
 
 # no deadline, and no complaint about slow data: a slow moment of the machine says nothing about the code
 _ALWAYS = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -56,6 +59,13 @@ def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[
     return LOOPS if config.getoption("--all-loops") else dict([*LOOPS.items()][:1])
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut what is long: each worker sends the ids of all tests, and each of them again with every report of it."""
+    if isinstance(val, str | bytes) and len(val) > ID_LENGTH:
+        return f"{ascii(val[:ID_LENGTH])[:ID_LENGTH]}...{len(val)}"
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` and `-k` choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what lies in a slow folder, and the second run of a test, on asyncio's own loop."""
@@ -68,6 +78,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif loop is not None:
             # `-k uvloop` chooses the same with and without --all-loops
             item.extra_keyword_matches.add(first)
+    # Spark and browsers start at once: nobody waits for them at the end
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What is there for the whole run, thousands of tests among it, is not looked at by every full collection."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """As before, or DuckDB's module complains at the end of what is left."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
