@@ -42,7 +42,7 @@ async def watched(work: Coroutine[Any, Any, object], peer: NamesrvPeer, topics: 
     return seen
 
 
-@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+@pytest.mark.parametrize("protocol", ["native", pytest.param("rocketmq", marks=pytest.mark.slow)])
 async def test_sixty_thousand_topics_are_seen_all_or_none(tmp_path: Path, protocol: str) -> None:
     """When they are registered, when all of them change, and when the broker leaves; with a server's default limits."""
     topics = names()

@@ -46,7 +46,7 @@ def names(logs: Path) -> set[str]:
     return {path.name for path in logs.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("flags", [[], ["--drop-lines"]])
+@pytest.mark.parametrize("flags", [["--drop-lines"], pytest.param([], marks=pytest.mark.slow)])
 def test_report_says_the_same(logs: Path, tmp_path: Path, flags: list[str], engine_name: str) -> None:
     """On both engines, with the lines and without; what is still written is left alone."""
     before = summary(logs, tmp_path / "before", engine_name)

@@ -139,7 +139,12 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expiry_ms", "scan_ms", "poll_ms"), [(60_000, 10_000, 30_000), (20_000, 1_000, 5_000), (180_000, 7_000, 1_000)]
+    ("expiry_ms", "scan_ms", "poll_ms"),
+    [
+        (20_000, 1_000, 5_000),
+        pytest.param(60_000, 10_000, 30_000, marks=pytest.mark.slow),
+        pytest.param(180_000, 7_000, 1_000, marks=pytest.mark.slow),
+    ],
 )
 def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int, scan_ms: int, poll_ms: int) -> None:
     """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
