@@ -68,8 +68,8 @@ class _History:
             row = tables.topic_queue_table.get(topic)
             value = None
             if row:
-                queues = frozenset((q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in row)
-                groups = [tables.broker_addr_table[q.broker_name] for q in row]
+                queues = frozenset((q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in row.queues)
+                groups = [tables.broker_addr_table[q.broker_name] for q in row.queues]
                 value = (queues, _addresses(groups))
             self.values[topic].append((effect.revision, value))
 
@@ -360,7 +360,7 @@ class Checks:
         if live != tables.broker_live_table.keys():
             yield f"live are {sorted(tables.broker_live_table)}, not {sorted(live)}"
         rows = {
-            topic: {queues.broker_name: (queues.read_queue_nums, queues.write_queue_nums) for queues in row}
+            topic: {queues.broker_name: (queues.read_queue_nums, queues.write_queue_nums) for queues in row.queues}
             for topic, row in tables.topic_queue_table.items()
             # a broker's own topic, which agents name in RocketMQ's protocol where there would be one topic alone
             if topic not in tables.broker_addr_table

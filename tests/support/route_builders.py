@@ -13,12 +13,13 @@ from namesrv.routeinfo.records import (
     Effect,
     RegisterResult,
     Registration,
+    Rerouted,
     RouteChanged,
     RouteOptions,
 )
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv.routeinfo.tables import Changes, Rerouted, RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
@@ -105,7 +106,10 @@ def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | 
 
 def rows(tables: RouteTables) -> dict[str, dict[str, int]]:
     """Topic -> broker name -> permission: the queues at a glance."""
-    return {name: {queues.broker_name: queues.perm for queues in row} for name, row in tables.topic_queue_table.items()}
+    return {
+        name: {queues.broker_name: queues.perm for queues in row.queues}
+        for name, row in tables.topic_queue_table.items()
+    }
 
 
 def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:

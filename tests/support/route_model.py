@@ -318,7 +318,8 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
         },
         "clusters": {cluster: set(names) for cluster, names in tables.cluster_addr_table.items()},
         "topics": {
-            topic: {queues.broker_name: queues for queues in row} for topic, row in tables.topic_queue_table.items()
+            topic: {queues.broker_name: queues for queues in row.queues}
+            for topic, row in tables.topic_queue_table.items()
         },
         "mappings": {
             (topic, name): mapping

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from namesrv.routeinfo import records
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.route import QueueData
 
@@ -15,9 +16,9 @@ def violations(tables: RouteTables) -> list[str]:
 
 def _index_violations(tables: RouteTables) -> Iterator[str]:
     rows, live = tables.topic_queue_table, tables.broker_live_table
-    every = [queues for row in rows.values() for queues in row]
+    every = [queues for row in rows.values() for queues in row.queues]
     for name, expected in {
-        "topics_of_broker": _index((queues.broker_name, topic) for topic, row in rows.items() for queues in row),
+        "topics_of_broker": _index((queues.broker_name, topic) for topic, row in rows.items() for queues in row.queues),
         "brokers_on_connection": _index((entry.connection_id, key) for key, entry in live.items()),
         "carried_on": _index((connection_id, key) for key, found in tables.carriers.items() for connection_id in found),
         "topic_names": {topic: topic for topic in tables.topic_names},
@@ -37,7 +38,7 @@ def _index(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
 
 def queues_of(tables: RouteTables, topic: str, broker_name: str) -> QueueData | None:
     """The queues of a topic on one broker."""
-    row = tables.topic_queue_table.get(topic, ())
+    row = records.queues_of(tables.topic_queue_table.get(topic))
     return next((queues for queues in row if queues.broker_name == broker_name), None)
 
 
@@ -48,7 +49,7 @@ def _table_violations(tables: RouteTables) -> Iterator[str]:
     yield from (f"empty cluster {name}" for name, names in tables.cluster_addr_table.items() if not names)
     yield from (f"empty group {name}" for name, group in groups.items() if not group.broker_addrs)
     for topic, row in tables.topic_queue_table.items():
-        names = [queues.broker_name for queues in row]
+        names = [queues.broker_name for queues in row.queues]
         if not names or names != sorted(set(names)) or not groups.keys() >= set(names):
             yield f"row of {topic}: {names}"
     for topic, by_broker in tables.topic_queue_mapping_info_table.items():

@@ -13,11 +13,13 @@ from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
     Evicted,
+    QueueRow,
     Registered,
     RouteChanged,
     WriteWiped,
+    queues_of,
 )
-from namesrv.routeinfo.tables import QueueRow, difference
+from namesrv.routeinfo.tables import difference
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Encoder, Item, encoded
 
@@ -141,7 +143,9 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
             yield {"what": "broker", **_key(key), "before": _broker(live), "after": None, "reason": reason}
         case RouteChanged(parts=parts):
             # some routes only depend on what changed
-            yield from _routes([each for part in parts for each in part if each.before != each.after])
+            yield from _routes(
+                [each for part in parts for each in part if queues_of(each.before) != queues_of(each.after)]
+            )
         case WriteWiped(broker_name, topics, is_wiped):
             about = {"what": "write_permission", "broker_name": cut(broker_name), "topics": topics}
             yield {**about, "before": is_wiped, "after": not is_wiped}
@@ -196,7 +200,7 @@ def _routes(changed: Sequence[Alike]) -> Iterator[dict[str, Any]]:
 
 
 def _route(topic: str, alike: Alike) -> dict[str, Any]:
-    gone, new = difference(alike.before or (), alike.after or ())
+    gone, new = difference(queues_of(alike.before), queues_of(alike.after))
     return {"topic": cut(topic), "before": _queues(gone), "after": _queues(new)}
 
 

@@ -19,11 +19,13 @@ from namesrv.routeinfo.records import (
     Fenced,
     HeldBroker,
     HeldUp,
+    QueueRow,
     Registered,
     Scanned,
     Unregistered,
+    queues_of,
 )
-from namesrv.routeinfo.tables import QueueRow, difference, place_in
+from namesrv.routeinfo.tables import difference, place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
@@ -240,14 +242,15 @@ class HeartbeatLines(Encoder):
     def _routes(self, item: Item, published: RoutesPublished) -> bytes:
         told = self._told
         topics_of: dict[bytes, list[str]] = {}
-        for members, before, after in published.topics:
+        for members, row_before, row in published.topics:
+            before, after = queues_of(row_before), queues_of(row)
             new = () if told.issuperset(members) else [topic for topic in members if topic not in told]
             if len(new) < len(members):
                 known = [topic for topic in members if topic in told] if new else members
                 topics_of.setdefault(_difference(before, after, published), []).extend(known)
             if new:
                 topics_of.setdefault(_whole(after, published), []).extend(new)
-            if after is None:
+            if row is None:
                 told.difference_update(members)
             elif new:
                 told.update(new)
@@ -268,15 +271,15 @@ def _in_ascii(made: Sequence[_BeatLine | _ServedLine | Raw]) -> bytes:
     return _encode_lines(made)
 
 
-def _whole(row: QueueRow | None, published: RoutesPublished) -> bytes:
+def _whole(row: QueueRow, published: RoutesPublished) -> bytes:
     return b',"set":%b,"whole":true' % _spelt(_names(row), published.groups)
 
 
-def _difference(before: QueueRow | None, after: QueueRow | None, published: RoutesPublished) -> bytes:
-    gone, new = map(_names, difference(before or (), after or ()))
+def _difference(before: QueueRow, after: QueueRow, published: RoutesPublished) -> bytes:
+    gone, new = map(_names, difference(before, after))
     changed = new - gone
     for name, group in published.groups_before.items():
-        is_there = place_in(after or (), name)[1]
+        is_there = place_in(after, name)[1]
         if group is not None and is_there and group.logged() != published.groups[name].logged():
             changed.add(name)
     spelt = b',"set":%b' % _spelt(changed, published.groups) if changed else b""
@@ -284,8 +287,8 @@ def _difference(before: QueueRow | None, after: QueueRow | None, published: Rout
     return b'%b,"unset":%b' % (spelt, _json(left)) if left else spelt
 
 
-def _names(row: QueueRow | None) -> set[str]:
-    return {queues.broker_name for queues in row or ()}
+def _names(row: QueueRow) -> set[str]:
+    return {queues.broker_name for queues in row}
 
 
 def _spelt(names: set[str], groups: Mapping[str, BrokerData]) -> bytes:

@@ -5,6 +5,7 @@ The contract is docs/heartbeat-log.md.
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from sys import intern
@@ -24,10 +25,11 @@ from namesrv.routeinfo.records import (
     Fenced,
     HeldUp,
     Registered,
+    Rerouted,
     Scanned,
     Unregistered,
 )
-from namesrv.routeinfo.tables import Rerouted, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.steps import run_in_steps
@@ -117,7 +119,7 @@ class HeartbeatLog(LineLog):
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write what is left, as far as the disk allows it in a few seconds."""
-        self._note_pulls(self.late.take())
+        self._note_late_pulls()
         fields = {"version": self._shape["version"], "dropped": self.dropped}
         self._note(self._clock.monotonic(), Told(b"stop", fields))
         # what still happens until the process ends comes after the last line
@@ -138,7 +140,7 @@ class HeartbeatLog(LineLog):
                 self.late.left(key)
                 self._note(live.last_update + effect.silent_seconds + late, effect)
             case Scanned(now=now):
-                self._note_pulls(self.late.take())
+                self._note_late_pulls()
                 self._note(now + late, effect)
             case EvictionsHeld(now=now):
                 for held in effect.held:
@@ -161,7 +163,15 @@ class HeartbeatLog(LineLog):
         """Take note of new routes at the moment from which they are answered, without a look at each of them."""
         # what was answered until now was of the revision before
         if self.late.pulls:
-            self._note_pulls(self.late.take(rerouted.rows.keys()))
+            pulls, of = dict(self.late.take(rerouted.rows.keys())), self._tables.revisions.last_change_of
+            self._note_pulls(
+                [
+                    (topic, of(topic, before), pulls[topic])
+                    for topics, before, _ in chain.from_iterable(rerouted.parts if pulls else ())
+                    for topic in topics
+                    if topic in pulls
+                ]
+            )
         groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
         for part in rerouted.parts:
@@ -227,11 +237,14 @@ class HeartbeatLog(LineLog):
             connection.keep(record)
         return record
 
-    def _note_pulls(self, pulls: list[tuple[str, int]]) -> None:
-        find, now = self._last_change, self._clock.monotonic()
+    def _note_late_pulls(self) -> None:
+        self._note_pulls([(topic, self._last_change(topic), count) for topic, count in self.late.take()])
+
+    def _note_pulls(self, pulls: list[tuple[str, int, int]]) -> None:
+        now = self._clock.monotonic()
         for part in parts(pulls, _TOPICS_PER_LINE):
-            topics, counts = zip(*part, strict=True)
-            fields = {"topics": topics, "revisions": [find(topic) for topic in topics], "counts": counts}
+            topics, revisions, counts = zip(*part, strict=True)
+            fields = {"topics": topics, "revisions": revisions, "counts": counts}
             self._note(now, Told(b"pulls", fields), _weight(part))
 
     def _put_light(self, item: Light) -> None:

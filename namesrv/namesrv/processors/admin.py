@@ -9,7 +9,7 @@ from namesrv.kv import KVLimitError, KVWriteError
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
-from namesrv.routeinfo.tables import QueueRow
+from namesrv.routeinfo.records import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.tables import QueueRow
+from namesrv.routeinfo.records import QueueRow
 from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.bodies.dialects import Dialect
 from namesrv_remoting.bodies.route import TopicList
@@ -63,7 +63,7 @@ class TopicLists:
         size = 0
         made: bytes | str
         async for part in in_parts(list(rows), _SLICE):
-            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row)]
+            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row.queues)]
             names += wanted
             size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
             if size > limit:

@@ -230,7 +230,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
     for number, name in enumerate((yield from dropped) if dropped else (), start=1):
         if name not in names:
             more -= 1
-            dying += len(table[name]) == 1
+            dying += len(table[name].queues) == 1
         if number % CHUNK_TOPICS == 0:
             yield
     _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")

@@ -32,7 +32,6 @@ from namesrv.routeinfo.holding import HoldPolicy, Holds
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
-    Alike,
     BrokerAddrInfo,
     BrokerLiveInfo,
     Effect,
@@ -44,12 +43,15 @@ from namesrv.routeinfo.records import (
     Registered,
     RegisterResult,
     Registration,
+    Rerouted,
     RouteChanged,
     RouteOptions,
     Scanned,
     TakeoverAttempted,
+    TopicRow,
     Unregistered,
     WriteWiped,
+    queues_of,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
@@ -59,8 +61,6 @@ from namesrv.routeinfo.tables import (
     Carrier,
     Changes,
     Prepared,
-    QueueRow,
-    Rerouted,
     RouteTables,
 )
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
@@ -181,7 +181,7 @@ class RouteInfoManager:
                 del self._leaving[key]
 
     async def _prepared(self, changes: Changes) -> Prepared:
-        await run_in_steps(self.revisions.settle(self.tables.topic_queue_table))
+        await run_in_steps(self.revisions.settle())
         return await run_in_steps(self.tables.prepare(changes))
 
     async def register(self, registration: Registration) -> RegisterResult:
@@ -526,13 +526,13 @@ class RouteInfoManager:
         async with self._changing(AccessClass.ADMIN_WRITE) as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
-            for queues in row or ():
+            for queues in queues_of(row):
                 await run_in_steps(check_topics(self.tables, self.limits, queues.broker_name, [topic], 1))
             await self._change_topic(changes, row, effects)
 
-    async def _change_topic(self, changes: Changes, row: QueueRow | None, effects: list[Effect]) -> None:
+    async def _change_topic(self, changes: Changes, row: TopicRow | None, effects: list[Effect]) -> None:
         prepared = await self._prepared(changes)
-        self.tables.forget_digests(queues.broker_name for queues in row or ())
+        self.tables.forget_digests(queues.broker_name for queues in queues_of(row))
         self._apply(prepared, effects)
 
     async def wipe_write_perm(self, broker_name: str) -> int:
@@ -573,10 +573,8 @@ class RouteInfoManager:
             self.tables.digests.clear()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
-        rows = {topic: self.tables.topic_queue_table.get(topic) for topic in topics}
         effects: list[Effect] = []
-        made = [[Alike([topic], row, row) for topic, row in part] for part in parts(rows.items(), CHUNK_TOPICS)]
-        self._publish(Rerouted(rows, [*made]), effects)
+        self._publish(self.tables.renew(topics), effects)
         for effect in effects:
             self._sink(effect)
 
@@ -592,7 +590,7 @@ class RouteInfoManager:
                 cache.invalidate(topics)
             if self._on_publish is not None:
                 self._on_publish(self.revisions.revision + 1, rerouted)
-            effects.append(RouteChanged(topics, self.revisions.changed(topics), rerouted.parts))
+            effects.append(RouteChanged(topics, self.revisions.changed(rerouted), rerouted.parts))
         return bool(topics)
 
 

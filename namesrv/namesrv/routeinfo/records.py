@@ -12,7 +12,7 @@ import msgspec
 
 from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.register import RegisterBrokerBody
-from namesrv_remoting.bodies.route import QueueData
+from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion
 
 Kind = Literal["full", "delta"]
@@ -23,6 +23,26 @@ HEARTBEAT_SECONDS: Final = 30.0
 # A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
 _SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
 _SUSPECT_SHARE: Final = 0.75
+
+
+# The queues of one topic, ordered by broker name.
+QueueRow = tuple[QueueData, ...]
+
+
+class TopicRow(msgspec.Struct, gc=False):
+    """A row of the topic table: one object for all topics that got the same queues by the same step of one change.
+
+    So a million topics fit, and none needs a number of its own.
+    """
+
+    queues: QueueRow
+    # the last change of these topics' routes, 0 until that is made; every change of a route gives it a new row
+    revision: int = 0
+
+
+def queues_of(row: TopicRow | None) -> QueueRow:
+    """The queues of a topic, none if it has no row."""
+    return () if row is None else row.queues
 
 
 class BrokerAddrInfo(NamedTuple):
@@ -248,8 +268,24 @@ class Alike(NamedTuple):
     """Topics that had the same row of queues before a change and have the same one after it; None: none."""
 
     topics: Sequence[str]
-    before: tuple[QueueData, ...] | None
-    after: tuple[QueueData, ...] | None
+    before: TopicRow | None
+    after: TopicRow | None
+
+
+@dataclass(slots=True)
+class Rerouted:
+    """What routes are made of before a change and after it. Frozen as soon as it is applied."""
+
+    # topic (the table's own string) -> its row after the change, always a new one (None: it has none), of every topic
+    # whose route may be another one now
+    rows: dict[str, TopicRow | None] = field(default_factory=dict)
+    # the same topics by their rows, at most CHUNK_TOPICS in each part
+    parts: list[Sequence[Alike]] = field(default_factory=list)
+    # broker name -> its group (None: there was none), of every group that changed
+    groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
+    # what `rows` holds, but each only once or twice; and the topics that have none
+    made: list[TopicRow] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ from namesrv.routeinfo.records import (
     RegisterResult,
     Registration,
     RouteOptions,
+    TopicRow,
+    queues_of,
 )
 from namesrv.routeinfo.tables import (
     CHUNK_TOPICS,
     MOST_STEPS,
     Changes,
-    QueueRow,
     RouteTables,
     place_in,
     plan_rows,
@@ -130,15 +131,18 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     """
     name, table, rows = tables.name_of_broker(registration.broker_name), tables.topic_queue_table, changes.rows
     # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
-    steps: dict[tuple[int, _Numbers], QueueRow] = {}
+    steps: dict[tuple[int, _Numbers], TopicRow | None] = {}
+    # the rows before, so that no id stands for two of them
+    kept: list[TopicRow | None] = []
     # so that rows hold the same object where they hold the same
     known: dict[_Numbers, QueueData] = {}
 
-    def step(row: QueueRow | None, numbers: _Numbers) -> QueueRow:
+    def step(row: TopicRow | None, numbers: _Numbers) -> TopicRow | None:
+        kept.append(row)
         read, write, perm, flags = numbers
         if numbers not in known:
             known[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
-        after = steps[id(row), numbers] = row_with(row or (), name, known[numbers]) or ()
+        after = steps[id(row), numbers] = row_with(row, name, known[numbers])
         return after
 
     for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
@@ -157,16 +161,17 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
             _put_each(rows, topics, befores, afters)
         if len(steps) > MOST_STEPS:
             steps.clear()
+            kept.clear()
             known.clear()
         if len(part) == CHUNK_TOPICS:
             yield
 
 
 def _put_each(
-    rows: dict[str, QueueRow | None],
+    rows: dict[str, TopicRow | None],
     topics: Sequence[str],
-    befores: Sequence[QueueRow | None],
-    afters: Sequence[QueueRow | None],
+    befores: Sequence[TopicRow | None],
+    afters: Sequence[TopicRow | None],
 ) -> None:
     for topic, before, after in zip(topics, befores, afters, strict=True):
         if after is not before:
@@ -200,8 +205,8 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
     """8d: static mappings, for topics that have queues on this broker."""
     name, mappings = registration.broker_name, registration.body.mappings
     for number, (topic, mapping) in enumerate(mappings.items(), start=1):
-        row = changes.rows.get(topic, tables.topic_queue_table.get(topic)) or ()
-        if place_in(row, name)[1]:
+        row = changes.rows.get(topic, tables.topic_queue_table.get(topic))
+        if place_in(queues_of(row), name)[1]:
             changes.mappings[topic, name] = mapping
         if number % CHUNK_TOPICS == 0:
             yield

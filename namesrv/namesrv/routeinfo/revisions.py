@@ -1,9 +1,10 @@
 """Numbers of route changes, and which topics have changed since a client last asked."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from typing import Final
 
+from namesrv.routeinfo.records import Rerouted, TopicRow
 from namesrv_remoting.bodies.base import Steps, parts
 
 # Of at most so many topics without a route the last change is remembered; a client that asks for changes since before a
@@ -14,29 +15,34 @@ STEP_TOPICS: Final = 2_000
 
 
 class RouteRevisions:
-    """Counts route changes, and knows for each topic which was the last that touched it."""
+    """Counts route changes, and knows for each topic which was the last that touched it.
 
-    def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
+    That of a topic with a route is in its row, and so is found and changed with it.
+    """
+
+    def __init__(self, routed: Mapping[str, TopicRow], spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
         # the number of the last change
         self.revision = 0
         # changes up to this one are forgotten
         self.floor = 0
-        # topic -> the last change that touched it
-        self._last: dict[str, int] = {}
-        # large changes that have yet to be entered there (number, topics): nothing looks at each of a hundred thousand
-        # topics at once
-        self._large: list[tuple[int, Collection[str]]] = []
+        self._routed = routed
+        # topic that had no route after a change -> the last such change; means nothing once it has one again
+        self._gone: dict[str, int] = {}
+        # large changes whose topics have yet to be entered there: nothing looks at each of a hundred thousand at once
+        self._large: list[tuple[int, Rerouted]] = []
         # the number of the last small one
         self._small = 0
         self._spare_topics = spare_topics
 
-    def changed(self, topics: Collection[str]) -> int:
-        """Note one change of these topics, which stay as they are; its number."""
+    def changed(self, rerouted: Rerouted) -> int:
+        """Note one change, whose rows are in the table; its number."""
         self.revision += 1
-        if len(topics) > STEP_TOPICS:
-            self._large.append((self.revision, topics))
-        else:
-            self._last.update(dict.fromkeys(topics, self.revision))
+        for row in rerouted.made:
+            row.revision = self.revision
+        if len(rerouted.gone) > STEP_TOPICS:
+            self._large.append((self.revision, rerouted))
+        elif rerouted.gone:
+            self._gone.update(zip(rerouted.gone, repeat(self.revision)))
             self._small = self.revision
         return self.revision
 
@@ -46,30 +52,39 @@ class RouteRevisions:
         self.floor = self.revision
         return self.revision
 
-    def settle(self, routed: Collection[str]) -> Steps[None]:
+    def settle(self) -> Steps[None]:
         """Enter large changes, and forget topics that have no route if there are too many; one at a time, in steps."""
-        last = self._last
+        gone, routed = self._gone, self._routed
         while self._large:
-            number, topics = self._large[0]
-            for part in parts(topics, STEP_TOPICS):
+            number, rerouted = self._large[0]
+            for part in parts(rerouted.gone, STEP_TOPICS):
                 if self._small > number:
                     # a small change has come in between, perhaps of one of these
-                    part = tuple(topic for topic in part if last.get(topic, 0) < number)  # noqa: PLW2901
-                last.update(zip(part, repeat(number)))
+                    part = tuple(topic for topic in part if gone.get(topic, 0) < number)  # noqa: PLW2901
+                gone.update(zip(part, repeat(number)))
                 yield
             del self._large[0]
-        if len(last) > len(routed) + self._spare_topics:
-            for part in parts(list(last), STEP_TOPICS):
-                for topic in part:
-                    if topic not in routed:
-                        self.floor = max(self.floor, last.pop(topic))
+        if len(gone) > self._spare_topics:
+            for part in parts(list(gone), STEP_TOPICS):
+                for topic in filter(routed.__contains__, part):
+                    del gone[topic]
+                yield
+            # if half is left, all go: or nearly every change would have to look at all of them
+            for part in parts(list(gone) if len(gone) > self._spare_topics // 2 else (), STEP_TOPICS):
+                self.floor = max(self.floor, *map(gone.pop, part))
                 yield
 
     def last_change(self, topic: str) -> int:
         """The last change that touched a topic, 0 if none is known."""
-        found = self._last.get(topic, 0)
-        for number, topics in self._large:
-            if number > found and topic in topics:
+        return self.last_change_of(topic, self._routed.get(topic))
+
+    def last_change_of(self, topic: str, row: TopicRow | None) -> int:
+        """The same for a topic that has this row, or had it before a change that is not noted yet."""
+        if row is not None:
+            return row.revision
+        found = self._gone.get(topic, 0)
+        for number, rerouted in self._large:
+            if number > found and topic in rerouted.rows:
                 found = number
         return found
 

@@ -11,8 +11,8 @@ from itertools import repeat
 from typing import Final, Generic, TypeVar
 
 from namesrv.routeinfo import views
-from namesrv.routeinfo.records import RouteOptions
-from namesrv.routeinfo.tables import QueueRow, RouteTables
+from namesrv.routeinfo.records import RouteOptions, TopicRow
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class RouteCache(Generic[T]):
         self.zones: dict[str, dict[str, T]] = {}
         self._bytes = 0
         # id of a row -> the row (which keeps the id its own) and its answer
-        self._by_row: dict[int, tuple[QueueRow, T]] = {}
+        self._by_row: dict[int, tuple[TopicRow, T]] = {}
 
     def __repr__(self) -> str:
         return f"<RouteCache [{len(self.entries)} topics | {len(self._by_row)} bodies | {len(self.zones)} zones]>"

@@ -8,8 +8,17 @@ from itertools import chain, repeat
 from operator import attrgetter, is_
 from typing import Final, NamedTuple, TypeVar, cast
 
-from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged
-from namesrv.routeinfo.revisions import RouteRevisions
+from namesrv.routeinfo.records import (
+    Alike,
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    MinBrokerIdChanged,
+    QueueRow,
+    Rerouted,
+    TopicRow,
+    queues_of,
+)
+from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -17,9 +26,6 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The queues of one topic, ordered by broker name. Topics with the same queues share one such tuple, which is why a
-# million of them fit.
-QueueRow = tuple[QueueData, ...]
 _broker_name: Final = attrgetter("broker_name")
 
 # Topics worked out between two yields: about a millisecond.
@@ -41,8 +47,8 @@ SPARE_NAMES: Final = 10_000
 class Changes:
     """What one operation will do to the tables: worked out in chunks, applied in one step by `RouteTables.apply`."""
 
-    # topic -> its new queues, None to drop it
-    rows: dict[str, QueueRow | None] = field(default_factory=dict)
+    # topic -> its new row, None to drop it
+    rows: dict[str, TopicRow | None] = field(default_factory=dict)
     # (topic, broker name) -> mapping, None to drop it
     mappings: dict[tuple[str, str], TopicQueueMappingInfo | None] = field(default_factory=dict)
     # broker name -> its group, None to drop it
@@ -59,27 +65,13 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Rerouted:
-    """What routes are made of before a change and after it. Frozen as soon as it is applied."""
-
-    # topic (the table's own string) -> its row after the change (None: it has none), of every topic whose route may be
-    # another one now
-    rows: dict[str, QueueRow | None] = field(default_factory=dict)
-    # the same topics by their rows, at most CHUNK_TOPICS in each part
-    parts: list[Sequence[Alike]] = field(default_factory=list)
-    # broker name -> its group (None: there was none), of every group that changed
-    groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class Prepared:
     """Changes as the tables take them in."""
 
     changes: Changes
     rerouted: Rerouted
-    # topic -> its row, of those that have one after the change; and those that have none
-    rows: dict[str, QueueRow | None] = field(default_factory=dict)
-    gone: list[str] = field(default_factory=list)
+    # topic -> its row, of those that have one after the change
+    rows: dict[str, TopicRow | None] = field(default_factory=dict)
     # broker name -> topics that it gets, and that it loses
     joined: dict[str, set[str]] = field(default_factory=dict)
     left: dict[str, set[str]] = field(default_factory=dict)
@@ -102,15 +94,15 @@ class Carrier(NamedTuple):
 class RouteTables:
     """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
 
-    def __init__(self, revisions: RouteRevisions | None = None) -> None:
+    def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
         # cluster name -> names of its brokers; never holds an empty set
         self.cluster_addr_table: dict[str, frozenset[str]] = {}
         # broker name -> the group's instances; never a group without an address
         self.broker_addr_table: dict[str, BrokerData] = {}
         # who is alive
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
-        # topic -> its queues; never an empty row, never a broker that is not in broker_addr_table
-        self.topic_queue_table: dict[str, QueueRow] = {}
+        # topic -> its row; never one without queues, never a broker that is not in broker_addr_table
+        self.topic_queue_table: dict[str, TopicRow] = {}
         # entries of all its rows: a topic on a broker is one; and queues in all of them
         self.route_count = 0
         self.queue_count = 0
@@ -124,7 +116,7 @@ class RouteTables:
         # the digest of what a broker registered last; dropped when anything else touches its topics
         self.digests: dict[BrokerAddrInfo, bytes] = {}
         # which change was the last that touched a topic
-        self.revisions = revisions or RouteRevisions()
+        self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
 
         # Indexes, so that every operation costs what it touches.
         # broker name -> the topics that have a queue on it
@@ -220,17 +212,38 @@ class RouteTables:
         # topics whose rows stay, and whose routes do not; a group that goes is in no row any more
         moved = [name for name in self._moved(changes, rerouted) if changes.groups.get(name, True)]
         others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in moved))
+        renewed: dict[int, TopicRow | None] = {}
         for part in parts(others, CHUNK_TOPICS):
             touched = [topic for topic in set(part).difference(rerouted.rows) if topic in self.topic_queue_table]
             if touched:
-                names = [*map(self.topic_names.__getitem__, touched)]
-                rows = [*map(self.topic_queue_table.__getitem__, names)]
-                rerouted.rows.update(zip(names, rows, strict=True))
-                rerouted.parts.append(alike(names, rows, rows))
+                self._renew(rerouted, [*map(self.topic_names.__getitem__, touched)], renewed)
             if len(part) == CHUNK_TOPICS:
                 yield
         yield from self._sort_out(prepared)
         return prepared
+
+    def renew(self, topics: Iterable[str]) -> Rerouted:
+        """Give topics new rows with the same queues, in one step: their routes change with what is in no table."""
+        rerouted = Rerouted()
+        renewed: dict[int, TopicRow | None] = {}
+        for part in parts(dict.fromkeys(topics), CHUNK_TOPICS):
+            self._renew(rerouted, part, renewed)
+        self.topic_queue_table.update((topic, row) for topic, row in rerouted.rows.items() if row is not None)
+        return rerouted
+
+    def _renew(self, rerouted: Rerouted, topics: Sequence[str], renewed: dict[int, TopicRow | None]) -> None:
+        """Do so as a part of a change. In `renewed` are the new rows by the ids of the old ones, which `parts` keep."""
+        rows = [*map(self.topic_queue_table.get, topics)]
+        part = []
+        for members, before, _ in alike(topics, rows, rows):
+            if id(before) not in renewed:
+                renewed[id(before)] = None if before is None else TopicRow(before.queues)
+            after = renewed[id(before)]
+            part.append(Alike(members, before, after))
+            rerouted.rows.update(dict.fromkeys(members, after))
+            rerouted.made += () if after is None else (after,)
+            rerouted.gone += members if after is None else ()
+        rerouted.parts.append(part)
 
     def names_of(self, topics: Sequence[str]) -> list[str]:
         """The tables' own strings of some topics, which are to be changed next."""
@@ -252,7 +265,7 @@ class RouteTables:
 
     def _sort_out(self, prepared: Prepared) -> Steps[None]:
         """Those that have a row after the change: nearly always all that are in it, or none."""
-        rows, gone = prepared.rerouted.rows, prepared.gone
+        rows, gone = prepared.rerouted.rows, prepared.rerouted.gone
         prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
         if prepared.rows and gone:
             for part in parts(gone, CHUNK_TOPICS):
@@ -262,34 +275,28 @@ class RouteTables:
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
         rows = prepared.rerouted.rows
         # what a change from one row to another means for the index; rows are shared by thousands of topics
-        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int, QueueRow | None]] = {}
+        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int]] = {}
         for part in parts(rows, CHUNK_TOPICS):
             found = alike(part, [*map(self.topic_queue_table.get, part)], [*map(rows.__getitem__, part)])
             prepared.rerouted.parts.append(found)
             for topics, before, after in found:
                 pair = (id(before), id(after))
                 if pair not in steps:
-                    steps[pair] = (*_step_between(before or (), after or ()), after)
+                    steps[pair] = _step_between(queues_of(before), queues_of(after))
+                    prepared.rerouted.made += () if after is None else (after,)
+                prepared.rerouted.gone += topics if after is None else ()
                 self._prepare_alike(prepared, topics, *steps[pair])
             if len(steps) > MOST_STEPS:
                 steps.clear()
             if len(part) == CHUNK_TOPICS:
                 yield
 
-    def _prepare_alike(  # noqa: PLR0913, PLR0917 - what a step is
-        self,
-        prepared: Prepared,
-        names: Sequence[str],
-        joined: frozenset[str],
-        left: frozenset[str],
-        more: int,
-        after: QueueRow | None,
+    def _prepare_alike(
+        self, prepared: Prepared, names: Sequence[str], joined: frozenset[str], left: frozenset[str], more: int
     ) -> None:
         """Prepare the same step of some topics, without any of Python's for each."""
         prepared.queue_count += more * len(names)
         prepared.route_count += (len(joined) - len(left)) * len(names)
-        if after is None:
-            prepared.gone += names
         for broker_name in joined:
             prepared.joined.setdefault(broker_name, set()).update(names)
         for broker_name in left:
@@ -337,8 +344,8 @@ class RouteTables:
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
         # here and below no Python runs for each topic
-        self.topic_queue_table.update(cast("dict[str, QueueRow]", prepared.rows))
-        deque(map(self.topic_queue_table.pop, prepared.gone, repeat(None)), maxlen=0)
+        self.topic_queue_table.update(cast("dict[str, TopicRow]", prepared.rows))
+        deque(map(self.topic_queue_table.pop, prepared.rerouted.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
             known = self.topics_of_broker.setdefault(broker_name, topics)
             if known is not topics:
@@ -368,11 +375,12 @@ class RouteTables:
 
 
 def plan_rows(
-    tables: RouteTables, changes: Changes, topics: Iterable[str], step: Callable[[QueueRow], QueueRow | None]
+    tables: RouteTables, changes: Changes, topics: Iterable[str], step: Callable[[TopicRow], TopicRow | None]
 ) -> Steps[None]:
     """Make the same step with the row of each of these topics, yielding about every millisecond."""
-    # rows are shared by thousands of topics
-    steps: dict[int, QueueRow | None] = {}
+    # rows are shared by thousands of topics; they are kept, so that no id stands for two of them
+    steps: dict[int, TopicRow | None] = {}
+    kept: list[TopicRow | None] = []
     for part in parts(topics, CHUNK_TOPICS):
         # Those that were registered together lie together in memory, and so do their entries in every table: in the
         # order of a set, each would be waited for.
@@ -381,8 +389,9 @@ def plan_rows(
         for members, row, _ in alike(names, rows, rows):
             at = id(row)
             if at not in steps:
-                after = step(row or ())
-                steps[at] = row if after == row else after
+                kept.append(row)
+                after = step(cast("TopicRow", row))
+                steps[at] = row if queues_of(after) == queues_of(row) else after
             if steps[at] is not row:
                 changes.rows.update(dict.fromkeys(members, steps[at]))
         if len(part) == CHUNK_TOPICS:
@@ -390,7 +399,7 @@ def plan_rows(
 
 
 def alike(
-    topics: Sequence[str], befores: Sequence[QueueRow | None], afters: Sequence[QueueRow | None]
+    topics: Sequence[str], befores: Sequence[TopicRow | None], afters: Sequence[TopicRow | None]
 ) -> Sequence[Alike]:
     """Topics by their rows before and after a change, which they nearly always share."""
     first_before, first_after = befores[0], afters[0]
@@ -408,12 +417,14 @@ def alike(
     return made
 
 
-def row_with(row: QueueRow, broker_name: str, queues: QueueData | None) -> QueueRow | None:
+def row_with(row: TopicRow | None, broker_name: str, queues: QueueData | None) -> TopicRow | None:
     """The row with other queues of a broker, or without any (None); a row without queues is none."""
-    at, is_there = place_in(row, broker_name)
-    if is_there and row[at] == queues:
+    held = queues_of(row)
+    at, is_there = place_in(held, broker_name)
+    if is_there and held[at] == queues:
         return row
-    return (*row[:at], *(() if queues is None else (queues,)), *row[at + is_there :]) or None
+    others = (*held[:at], *(() if queues is None else (queues,)), *held[at + is_there :])
+    return TopicRow(others) if others else None
 
 
 def queues_in(row: QueueRow) -> int:

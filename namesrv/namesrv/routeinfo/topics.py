@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from namesrv.routeinfo.tables import Changes, QueueRow, RouteTables, plan_rows, row_with
+from namesrv.routeinfo.records import TopicRow, queues_of
+from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE
@@ -10,11 +11,11 @@ from namesrv_remoting.codes import PERM_WRITE
 
 def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
     """Drop a topic; with a cluster, only from that cluster's brokers. Its static mappings go with it."""
-    row = tables.topic_queue_table.get(topic, ())
+    row = queues_of(tables.topic_queue_table.get(topic))
     topic = tables.topic_names.get(topic, topic)
     leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
     left = tuple(queues for queues in row if queues.broker_name not in leaving)
-    return Changes() if left == row else Changes({topic: left or None})
+    return Changes() if left == row else Changes({topic: TopicRow(left) if left else None})
 
 
 def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> Changes:
@@ -22,23 +23,26 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
 
     The first broker that is not known ends it: what stands before it is kept if the topic existed, as in Java.
     """
-    before = row = tables.topic_queue_table.get(topic, ())
+    before = row = tables.topic_queue_table.get(topic)
     for queues in queue_datas:
         if queues.broker_name not in tables.broker_addr_table:
-            if not before:
+            if before is None:
                 return Changes()
             break
         taken = PERM_WRITE if queues.broker_name in tables.wiped else 0
-        row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken)) or ()
-    return Changes() if row == before else Changes(dict.fromkeys(tables.names_of([topic]), row))
+        row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken))
+    return Changes() if queues_of(row) == queues_of(before) else Changes(dict.fromkeys(tables.names_of([topic]), row))
 
 
 def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
     """Give all topics of a broker the permission that the rule makes of theirs."""
 
-    def step(row: QueueRow) -> QueueRow:
-        return tuple(
-            with_perm(queues, new_perm(queues.perm)) if queues.broker_name == broker_name else queues for queues in row
+    def step(row: TopicRow) -> TopicRow:
+        return TopicRow(
+            tuple(
+                with_perm(queues, new_perm(queues.perm)) if queues.broker_name == broker_name else queues
+                for queues in row.queues
+            )
         )
 
     return plan_rows(tables, changes, tables.topics_of_broker.get(broker_name, ()), step)

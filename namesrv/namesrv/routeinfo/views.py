@@ -15,15 +15,15 @@ def topic_route(
     row = tables.topic_queue_table.get(topic)
     if row is None:
         return None
-    groups = [tables.broker_addr_table[queues.broker_name] for queues in row]
+    groups = [tables.broker_addr_table[queues.broker_name] for queues in row.queues]
     if options.support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX):
         groups = [
             _with_acting_master(group) if not queues.perm & PERM_WRITE else group
-            for group, queues in zip(groups, row, strict=True)
+            for group, queues in zip(groups, row.queues, strict=True)
         ]
     return TopicRouteData(
         groups,
-        row,
+        row.queues,
         _filter_servers(tables, groups),
         order_topic_conf if options.order_message_enable else None,
         tables.topic_queue_mapping_info_table.get(topic),

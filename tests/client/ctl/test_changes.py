@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv.routeinfo.records import queues_of
 from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
@@ -14,8 +15,8 @@ BOTH = pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 
 def perms(server: InProcess, topic: str) -> dict[str, int]:
     """Broker name -> permission of a topic."""
-    found = server.namesrv.manager.tables.topic_queue_table.get(topic, ())
-    return {queues.broker_name: queues.perm for queues in found}
+    row = server.namesrv.manager.tables.topic_queue_table.get(topic)
+    return {queues.broker_name: queues.perm for queues in queues_of(row)}
 
 
 @BOTH

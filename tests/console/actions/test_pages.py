@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import httpx2
 import pytest
 
+from namesrv.routeinfo.records import queues_of
 from namesrv_console.access.settings import AccessSettings
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
@@ -102,7 +103,7 @@ async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> A
 
 def perms(server: InProcess, topic: str) -> list[int]:
     """Of the topic's queues."""
-    return [queues.perm for queues in server.namesrv.manager.tables.topic_queue_table.get(topic, ())]
+    return [queues.perm for queues in queues_of(server.namesrv.manager.tables.topic_queue_table.get(topic))]
 
 
 async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
-from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.records import (
+    Alike,
+    BrokerAddrInfo,
+    BrokerLiveInfo,
+    Registered,
+    RouteChanged,
+    TopicRow,
+    WriteWiped,
+)
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log import Item
 
@@ -45,7 +53,7 @@ def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 30))
 def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int) -> None:
     """And those counted that are others than before, not those that a change has only touched."""
-    row = tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues))
+    row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
     parts = [[Alike([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
     made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True)])
@@ -64,6 +72,6 @@ def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int
 def test_a_change_of_nothing_is_no_line() -> None:
     """A registration that comes to what was there, rows and all."""
     again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
-    row = (QueueData("b", 8, 8, 6),)
-    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 1, [[Alike(["T"], row, row)]]), again])
+    rows = [TopicRow((QueueData("b", 8, 8, 6),), revision) for revision in (1, 2)]
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[Alike(["T"], *rows)]]), again])
     assert b"" == AuditLines("ns", "0a").line(Item(1.0, 1.0, change))

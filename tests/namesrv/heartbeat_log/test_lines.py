@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, TopicRow
 from namesrv.routeinfo.tables import alike
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
@@ -32,9 +32,9 @@ def at(what: object) -> Item:
     return Item(1_772_351_990.0, 0.0, what)
 
 
-def row(names: frozenset[str]) -> tuple[QueueData, ...] | None:
-    """The queues of a topic."""
-    return tuple(QueueData(name, 4, 4, 6, 0) for name in sorted(names)) or None
+def row(names: frozenset[str]) -> TopicRow | None:
+    """A topic's row, if it is on any broker."""
+    return TopicRow(tuple(QueueData(name, 4, 4, 6, 0) for name in sorted(names))) if names else None
 
 
 def group(name: str, ids: frozenset[int]) -> BrokerData:

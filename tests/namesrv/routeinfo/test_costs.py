@@ -13,8 +13,8 @@ import pytest
 
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
-from namesrv.routeinfo.records import Alike, Registration
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Rerouted
+from namesrv.routeinfo.records import Alike, Registration, Rerouted
+from namesrv.routeinfo.tables import CHUNK_TOPICS
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig

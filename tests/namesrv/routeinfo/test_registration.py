@@ -79,7 +79,7 @@ def test_rows_share_the_string_of_their_brokers_name() -> None:
         name = MASTER.broker_name.encode().decode()
         register(tables, registration(name, 0, "m:1", topic(changed, 4), is_native=True, kind="delta"))
 
-    names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row]
+    names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row.queues]
     assert 3 == len(names)
     assert {id(tables.broker_addr_table["b1"].broker_name)} == {*map(id, names)}
 

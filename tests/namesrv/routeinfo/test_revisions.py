@@ -2,10 +2,12 @@
 
 import itertools
 import random
+from collections.abc import Collection
 
 import pytest
 
-from namesrv.routeinfo.revisions import STEP_TOPICS, RouteRevisions
+from namesrv.routeinfo.records import Rerouted, TopicRow
+from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, STEP_TOPICS, RouteRevisions
 from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]
@@ -13,78 +15,104 @@ TOPICS = ["a", "b", "c"]
 CROWD = dict.fromkeys(f"t{number}" for number in range(3 * STEP_TOPICS)).keys()
 
 
+class Changing:
+    """A topic table, and the revisions of what is done to it."""
+
+    def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
+        self.routed: dict[str, TopicRow] = {}
+        self.revisions = RouteRevisions(self.routed, spare_topics)
+
+    def change(self, routed: Collection[str] = (), gone: Collection[str] = ()) -> int:
+        """These topics have other routes now, those none."""
+        row = TopicRow(())
+        self.routed.update(dict.fromkeys(routed, row))
+        for topic in gone:
+            self.routed.pop(topic, None)
+        rows = {**dict.fromkeys(routed, row), **dict.fromkeys(gone)}
+        return self.revisions.changed(Rerouted(rows, made=[row], gone=[*gone]))
+
+
 def test_every_change_has_its_number() -> None:
     """From 1 on; nothing has happened at 0."""
-    revisions = RouteRevisions()
+    it = Changing()
+    revisions = it.revisions
     assert (0, 0) == (revisions.revision, revisions.last_change("a"))
     assert [] == revisions.changed_since(TOPICS, 0)
 
-    assert [1, 2, 3] == [revisions.changed({"a"}), revisions.everything_changed(), revisions.changed({"b"})]
-    assert (3, 1, 3) == (revisions.revision, revisions.last_change("a"), revisions.last_change("b"))
+    assert [1, 2, 3] == [it.change({"a"}), revisions.everything_changed(), it.change({"b"}, {"c"})]
+    assert [3, 1, 3, 3] == [revisions.revision, *map(revisions.last_change, TOPICS)]
 
 
+@pytest.mark.parametrize("has_route", [True, False])
 @pytest.mark.parametrize(
     ("since", "changed"), [(0, None), (1, None), (2, ["a", "b"]), (3, ["a"]), (4, []), (5, None), (-1, None)]
 )
-def test_what_changed_since(since: int, changed: list[str] | None) -> None:
+def test_what_changed_since(since: int, changed: list[str] | None, *, has_route: bool) -> None:
     """Those of the asked topics, in the order asked; who asks for what came before a change of everything gets all."""
-    revisions = RouteRevisions()
-    revisions.changed({"a"})
-    revisions.everything_changed()
-    revisions.changed({"b", "x"})
-    revisions.changed({"a", "y"})
+    it = Changing()
+    it.change({"a"})
+    it.revisions.everything_changed()
+    for topics in ({"b", "x"}, {"a", "y"}):
+        it.change(*((topics, ()) if has_route else ((), topics)))
 
-    assert changed == revisions.changed_since(TOPICS, since)
+    assert changed == it.revisions.changed_since(TOPICS, since)
 
 
 def test_large_change_costs_nothing_when_it_is_noted() -> None:
-    """It is entered later, a few topics at a time, and known from the first moment; newer ones count more."""
-    revisions = RouteRevisions()
-    revisions.changed(CROWD)
-    assert not revisions._last
-    revisions.changed({"t0"})
-    settling = revisions.settle({})
-    sizes = [0]
-    for _ in settling:
-        sizes.append(len(revisions._last))
-        assert (2, 1) == (revisions.last_change("t0"), revisions.last_change("t5999"))
-        assert ["t5999"] == revisions.changed_since(["x", "t5999"], 0)
-        assert ["t0"] == revisions.changed_since(CROWD, 1)
+    """Topics that are gone are entered later, a few at a time, and known from the first moment; newer ones count more.
 
-    assert len(CROWD) == len(revisions._last)
+    That of one that has come back is in its row.
+    """
+    it = Changing()
+    revisions = it.revisions
+    it.change((), CROWD)
+    assert not revisions._gone
+    it.change((), {"t0"})
+    it.change({"t1"})
+    settling = revisions.settle()
+    sizes = [1]
+    for _ in settling:
+        sizes.append(len(revisions._gone))
+        assert [2, 3, 1] == [*map(revisions.last_change, ("t0", "t1", "t5999"))]
+        assert ["t5999"] == revisions.changed_since(["x", "t5999"], 0)
+        assert ["t0", "t1"] == revisions.changed_since(CROWD, 1)
+
+    assert CROWD == revisions._gone.keys()
     assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
-    assert 0 == steps_and_result(revisions.settle(CROWD))[0]
+    assert 0 == steps_and_result(revisions.settle())[0]
 
 
 def test_settling_that_is_given_up_begins_anew() -> None:
     """The task that settled was cancelled in the middle of it."""
-    revisions = RouteRevisions()
-    revisions.changed(CROWD)
-    given_up = revisions.settle(CROWD)
+    it = Changing()
+    it.change((), CROWD)
+    given_up = it.revisions.settle()
     next(given_up)
     given_up.close()
 
-    assert 1 == revisions.last_change("t5999")
-    finished(revisions.settle(CROWD))
-    assert [1, 1] == [revisions._last["t0"], revisions._last["t5999"]]
+    assert 1 == it.revisions.last_change("t5999")
+    finished(it.revisions.settle())
+    assert [1, 1] == [it.revisions._gone["t0"], it.revisions._gone["t5999"]]
 
 
 def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
-    """Those with one never are; who asks for changes before the last of the forgotten gets everything."""
-    revisions = RouteRevisions(spare_topics=2)
-    for topic in ("a", "gone", "b", "b too", "c"):
-        revisions.changed({topic})
-    finished(revisions.settle(dict.fromkeys(TOPICS)))
-    assert (0, 2) == (revisions.floor, revisions.last_change("gone"))
+    """Those that came back do not count; who asks for changes before the last of the forgotten gets everything."""
+    it = Changing(spare_topics=4)
+    revisions = it.revisions
+    for topic in ("gone", "gone too", *TOPICS):
+        it.change((), {topic})
+    it.change(TOPICS)
+    finished(revisions.settle())
+    assert [0, 1, 2] == [revisions.floor, *map(revisions.last_change, ("gone", "gone too"))]
 
-    revisions.changed({"a"})
-    revisions.changed({"one more"})
-    finished(revisions.settle(dict.fromkeys(TOPICS)))
+    for number in range(3):
+        it.change((), {f"another {number}"})
+    finished(revisions.settle())
 
-    assert (7, 0) == (revisions.floor, revisions.last_change("gone"))
-    assert [6, 3, 5] == [revisions.last_change(topic) for topic in TOPICS]
-    assert revisions.changed_since(TOPICS, 6) is None
-    assert [] == revisions.changed_since(TOPICS, 7)
+    assert [9, 0, 0] == [revisions.floor, *map(revisions.last_change, ("gone", "another 2"))]
+    assert [6, 6, 6] == [revisions.last_change(topic) for topic in TOPICS]
+    assert revisions.changed_since(TOPICS, 8) is None
+    assert [] == revisions.changed_since(TOPICS, 9)
 
 
 @pytest.mark.parametrize("spare_topics", [0, 1, 3, 10, 1_000])
@@ -92,7 +120,8 @@ def test_client_that_replays_changes_is_right(spare_topics: int) -> None:
     """However little is remembered, however rarely a client asks, it knows the truth after asking."""
     dice = random.Random(spare_topics)
     names = [f"t{number}" for number in range(20)]
-    revisions, truth = RouteRevisions(spare_topics), dict.fromkeys(names, 0)
+    it, truth = Changing(spare_topics), dict.fromkeys(names, 0)
+    revisions = it.revisions
     clients: list[tuple[int, dict[str, int]]] = [(0, dict(truth)) for _ in range(5)]
 
     for step in range(2_000):
@@ -102,13 +131,14 @@ def test_client_that_replays_changes_is_right(spare_topics: int) -> None:
             revisions.everything_changed()
         elif chance < 0.03:
             truth.update(dict.fromkeys(names, step))
-            revisions.changed(CROWD)
+            it.change((), CROWD)
         elif chance < 0.1:
-            finished(revisions.settle(names[: dice.randrange(20)]))
+            finished(revisions.settle())
         else:
             touched = dice.sample(names, dice.randrange(1, 4))
             truth.update(dict.fromkeys(touched, step))
-            revisions.changed(frozenset(touched))
+            come = dice.randrange(len(touched) + 1)
+            it.change(touched[:come], touched[come:])
         number = dice.randrange(5)
         since, known = clients[number]
         if dice.random() < 0.3:

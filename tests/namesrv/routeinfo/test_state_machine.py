@@ -34,7 +34,6 @@ from namesrv.routeinfo.records import (
     Registration,
     RouteChanged,
 )
-from namesrv.routeinfo.revisions import RouteRevisions
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
@@ -222,7 +221,7 @@ class RouteMachine(RuleBasedStateMachine):
         """Empty tables, one open connection."""
         self.runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
         # few enough that both limits are met
-        self.scene = RouteScene(RouteTables(RouteRevisions(spare_topics=4)))
+        self.scene = RouteScene(RouteTables(spare_topics=4))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
         self.scene.json_cache.max_bytes = 2_000

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.tables import SPARE_NAMES, Changes, Rerouted, RouteTables, difference, place_in
+from namesrv.routeinfo.records import Rerouted, TopicRow
+from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables, difference, place_in
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData, QueueData
@@ -23,7 +24,7 @@ MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
 
 def test_topics_with_the_same_queues_share_one_row() -> None:
     """Ten thousand topics of one broker cost one row, however many steps made it."""
-    tables = tables_of(MASTER, replace(OTHER, body=body("t1", "t2")))
+    tables = tables_of(MASTER, replace(OTHER, body=body("t1", "t2")), SLAVE)
 
     assert tables.topic_queue_table["t1"] is tables.topic_queue_table["t2"]
 
@@ -70,7 +71,7 @@ def test_last_broker_takes_everything_along() -> None:
     ("changes", "affected"),
     [
         (Changes(), set()),
-        (Changes(rows={"t1": (queue_data("b1", perm=4),)}), {"t1"}),
+        (Changes(rows={"t1": TopicRow((queue_data("b1", perm=4),))}), {"t1"}),
         (Changes(groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})}), set()),
         (Changes(groups={"b1": BrokerData("c1", "b1", {0: "m:1"})}), {"t1", "t2"}),
         (Changes(groups={"b2": BrokerData("c1", "b2", {0: "o:1"}, "zone")}), {"t2", "t3"}),

@@ -197,6 +197,6 @@ async def test_wiped_permission_survives_a_restart_with_its_broker(tmp_path: Pat
         assert {"broker-a"} == server.namesrv.manager.tables.wiped
 
         await peer.register(B, registration("U", "V"))
-        queues = server.namesrv.manager.tables.topic_queue_table
-        assert [4] == [row.perm for row in queues["T"]]
-        assert [4, 6] == [row.perm for row in queues["U"]]
+        table = server.namesrv.manager.tables.topic_queue_table
+        assert [4] == [queues.perm for queues in table["T"].queues]
+        assert [4, 6] == [queues.perm for queues in table["U"].queues]
