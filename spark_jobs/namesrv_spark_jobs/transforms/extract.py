@@ -15,6 +15,7 @@ from namesrv_spark_jobs.transforms.schema import (
     EVENTS,
     MOST_COUNT,
     REQUIRED,
+    RUN,
     VERSION,
 )
 
@@ -22,6 +23,8 @@ Row = Mapping[str, Any]
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
+# many beats in one row, see `schema.RUN`
+RUN_PART: Final = "run"
 REST_PART: Final = "rest"
 BAD_PART: Final = "bad"
 LEFT_OUT_PART: Final = "left_out"
@@ -43,7 +46,7 @@ _TEXTS: Final = (
 _WHOLE: Final = ("v", "broker_id", "scan", "revision", "count")
 _TIMES: Final = ("silent", "late", "hold", "scan_interval", "broker_expiry")
 # of `events`: in nearly all lines there is nothing in them
-SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
+SPARSE: Final = ("problem", RUN, *_TEXTS, *_WHOLE, *_TIMES)
 
 # JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
 _BETWEEN: Final = "\x1f"
@@ -72,10 +75,14 @@ def events(read: DataFrame, options: Options) -> DataFrame:
     shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
     numbers are written, and the one text `said` (see `said`), which is the same in thousands of lines.
     """
+    firsts = {"v": F.col(RUN)["v"], "seq": F.col(RUN)["seq"], "ts_ms": F.col(RUN)["ts_ms"]}
+    firsts |= {"mono_ms": F.col(RUN)["mono"] / 1000}
+    read = read.withColumns({name: F.coalesce(name, first) for name, first in firsts.items()})
     # bad lines are shown whatever was asked for
-    part = F.when(_problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    part = F.when(problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
+    part = part.when(F.col(RUN).isNotNull(), RUN_PART)
     part = part.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
-    read = read.withColumns({"part": part, "problem": _problem()})
+    read = read.withColumns({"part": part, "problem": problem()})
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
     return read.select(
         "part",
@@ -92,6 +99,8 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
         microseconds("expiry_ms").alias("expiry"),
+        F.coalesce(F.col(RUN)["lines"], F.lit(1)).alias("lines"),
+        RUN,
         *(F.when(is_looked_at, F.col(name)).alias(name) for name in (*_TEXTS, *_WHOLE)),
         *(F.when(is_looked_at, microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
     )
@@ -102,23 +111,20 @@ def microseconds(name: str) -> Column:
     return F.when(F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS), F.rint(F.col(name) * 1000).cast("long"))
 
 
-def _problem() -> Column:
-    problem = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
+def problem() -> Column:
+    """What is wrong with a line; null when nothing is."""
+    found = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
-        problem = problem.when(F.col(name).isNull(), f"no {name}")
-    problem = problem.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
-    problem = problem.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
-    return problem.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
+        found = found.when(F.col(name).isNull(), f"no {name}")
+    found = found.when(microseconds("mono_ms").isNull(), "mono_ms is not a time")
+    found = found.when(~F.col("ts_ms").between(0, _LATEST_WALL_MS), "ts_ms is not a time")
+    return found.when(~F.col("count").between(0, MOST_COUNT), "count is out of range")
 
 
 def _is_wanted(options: Options) -> Column:
     """Whether an event is one that was asked for."""
-    wanted = F.expr("true")
-    ever = F.col("event").isin(*_OF_ANY_TIME)
-    if options.since_ms is not None:
-        wanted &= ever | (F.col("ts_ms") >= options.since_ms)
-    if options.until_ms is not None:
-        wanted &= ever | (F.col("ts_ms") < options.until_ms)
+    # the beats of a run have times of their own
+    wanted = F.col("event").isin(*_OF_ANY_TIME) | F.col(RUN).isNotNull() | is_in_time(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
     # a line without a cluster or topic is about all of them
@@ -135,6 +141,16 @@ def _is_wanted(options: Options) -> Column:
         told = told.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
         wanted &= told.isNull() | F.coalesce(F.arrays_overlap(told, named), F.expr("false"))
     return wanted
+
+
+def is_in_time(options: Options) -> Column:
+    """Whether an event is of a time that was asked for."""
+    found = F.expr("true")
+    if options.since_ms is not None:
+        found &= F.col("ts_ms") >= options.since_ms
+    if options.until_ms is not None:
+        found &= F.col("ts_ms") < options.until_ms
+    return found
 
 
 def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
@@ -190,9 +206,10 @@ def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataF
 
 def tally(events: DataFrame, files: DataFrame) -> DataFrame:
     """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files."""
-    columns = ("file", "part", "event", "boot", "key", "who", "said", "is_newer")
-    counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
-        F.count(F.lit(1)).alias("lines"),
+    part = F.when(F.col("part") == RUN_PART, BEAT_PART).otherwise(F.col("part")).alias("part")
+    columns = ("file", "event", "boot", "key", "who", "said", "is_newer")
+    counted = events.groupBy(*columns, part, (F.col("copy") > 1).alias("is_copy")).agg(
+        F.sum("lines").alias("lines"),
         F.min("mono").alias("first"),
         F.max("mono").alias("last"),
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),

@@ -4,7 +4,7 @@ from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.schema import UNANNOUNCED
-from namesrv_spark_jobs.transforms.silences import is_last_beat
+from namesrv_spark_jobs.transforms.silences import is_last_beat, is_near_miss
 
 _LIFE: Final = ("key", "boot", "life")
 _BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
@@ -138,5 +138,5 @@ def near_misses(points: DataFrame) -> DataFrame:
     """Beats with a `silence` after them of more than two thirds of their expiry, which the broker survived."""
     own = point_beats(points).filter(~F.col("next_is_evict"))
     silence = F.col("next_live") - F.col("live")
-    late = own.filter(3 * silence > 2 * F.col("expiry"))
+    late = own.filter(is_near_miss(silence, F.col("expiry")))
     return late.select("key", "who", "boot", "mono", "seq", silence.alias("silence"), "expiry")

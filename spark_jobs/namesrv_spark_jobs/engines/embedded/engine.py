@@ -15,6 +15,7 @@ from namesrv_spark_jobs.engines.embedded.columns import kind_of, quoted, sql_typ
 from namesrv_spark_jobs.engines.embedded.reading import (
     SUSPECT,
     Reading,
+    files_of,
     of_bad,
     of_nothing,
     of_tables,
@@ -23,8 +24,9 @@ from namesrv_spark_jobs.engines.embedded.reading import (
 )
 from namesrv_spark_jobs.engines.embedded.tables import Row, Table
 from namesrv_spark_jobs.engines.engine import Rows, Shape
-from namesrv_spark_jobs.frames import DataFrame
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
+from namesrv_spark_jobs.frames import DataFrame, written_in
+from namesrv_spark_jobs.transforms.runs import compacted, marked
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, RUN
 
 # what DuckDB may have in memory; beyond that it goes to disk
 MEMORY: Final = "2GB"
@@ -178,16 +180,23 @@ class EmbeddedEngine:
         return self._table(f"SELECT {', '.join((*dense, *unpacked))} FROM {place}")
 
     def _names(self, reading: Reading) -> Any:
-        listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in reading.names.items())
+        names, knows_files = reading.names, "file" in self._kinds(reading)
+        if not knows_files:
+            # each is its own, and that is known without a look at its rows
+            names = {**names, **{str(file): file.absolute().as_uri() for file in files_of(reading.tables)}}
+        listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in names.items())
         parts = [f"SELECT file, name FROM (VALUES {listed}) t(file, name)"] if listed else []
-        if reading.tables:
+        if knows_files:
             # a table that knows no file is one
             name = "CASE WHEN starts_with(file, '/') THEN 'file://' || file ELSE file END AS name"
             parts.append(f"SELECT DISTINCT file, {name} FROM ({self._of_tables(reading)})")
         return Table(self, " UNION ALL ".join(parts), ["file", "name"])
 
+    def _kinds(self, reading: Reading) -> dict[str, str]:
+        return dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")) if reading.tables else {}
+
     def _of_tables(self, reading: Reading) -> str:
-        return of_tables(reading.tables, dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")))
+        return of_tables(reading.tables, self._kinds(reading))
 
     def _table(self, sql: str) -> Table:
         return Table(self, sql, self.columns_of(sql))
@@ -204,14 +213,14 @@ class EmbeddedEngine:
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
         lines, names = self.lines_stored(files, _with_numbers, _with_numbers, _AS_LINES)
-        kept = lines.join(names, on="file", how="inner").drop("file").withColumnRenamed("name", "file")
+        kept = lines.join(names, on="file", how="inner").drop("file", RUN).withColumnRenamed("name", "file")
         folder.mkdir(parents=True, exist_ok=True)
         self._copy(kept, folder / f"{uuid.uuid4()}.parquet")
 
     def write_sorted(self, file: str, target: Path) -> None:
         """Keep all lines of a file as a table, for long: small, and quick to read for one broker or some time."""
         lines, _ = self.lines_stored([file], _with_numbers, _with_numbers, _AS_LINES)
-        kept: Any = lines.drop("file")
+        kept: Any = lines.drop("file", RUN)
         numbers = [quoted(name) for name, kind in LINE.items() if kind == "double"]
         same = " AND ".join(f"bool_and(TRY_CAST({name} AS {_EXACT}) IS NOT DISTINCT FROM {name})" for name in numbers)
         options = []
@@ -220,6 +229,8 @@ class EmbeddedEngine:
             exact = ", ".join(f"CAST({name} AS {_EXACT}) AS {name}" for name in numbers)
             kept = Table(self, f"SELECT * REPLACE ({exact}) FROM ({kept.sql})", kept.columns)
             options = ["PARQUET_VERSION V2"]
+            with written_in(self):
+                kept = self.stored(compacted(self.stored(marked(kept), "marked")), "compacted")
         self._copy(
             kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd"
         )
