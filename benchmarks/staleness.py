@@ -166,16 +166,30 @@ def _started(*command: str) -> subprocess.Popen[str]:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all that came from it."""
+    """A process and all that came from it.
+
+    Spark's Python workers are children of whichever thread of Java started them.
+    """
     found = [pid]
     for parent in found:
-        try:
-            children = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
-        except OSError:
-            # it has ended
-            continue
-        found += map(int, children.split())
+        found += [child for thread in _threads(parent) for child in _children(thread)]
     return found
+
+
+def _threads(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        # it has ended
+        return []
+
+
+def _children(thread: Path) -> list[int]:
+    try:
+        return [int(child) for child in (thread / "children").read_text(encoding="ascii").split()]
+    except OSError:
+        # it has ended
+        return []
 
 
 def _peak_bytes(pid: int) -> int:

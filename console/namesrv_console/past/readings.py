@@ -201,7 +201,7 @@ class Readings:
             folder = kept.enter_context(TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True))
             engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
             with written_in(engine):
-                lines = pipeline.counted(engine, pipeline.read(engine, files, options))
+                lines = pipeline.counted(engine, pipeline.read(engine, files, options), options)
                 is_bad = (F.col("part") == BAD_PART).alias("is_bad")
                 tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
                 counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}

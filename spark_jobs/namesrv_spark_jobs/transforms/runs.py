@@ -63,7 +63,10 @@ def compacted(marked: DataFrame) -> DataFrame:
 
 
 def marked(lines: DataFrame) -> DataFrame:
-    """Lines (`schema.LINE`, `corrupt_line`) with whether they are beats in the midst of others like them, and the `gap` after them, if so."""
+    """Lines (`schema.LINE`, `corrupt_line`) with whether they are beats in the midst of others like them.
+
+    Those that follow each other have the same `run`, and count by `place`; `gap` is the one after each.
+    """
     order = W.partitionBy("key").orderBy("is_other", "mono", "seq")
     is_beat = F.col("event").isin(*BEATS)
     is_other = problem().isNotNull() | ~F.coalesce(is_beat | (F.col("event") == "evict"), F.expr("false"))

@@ -148,11 +148,15 @@ def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
     gap_bin = F.when(F.col("expiry") > 0, bin_of(F.col("next_mono") - F.col("mono"), F.col("expiry")))
     ends = ~_is_gap() | (F.col("earlier") == 0) | (F.col("next_who") != F.col("who"))
     is_point = ends | F.coalesce(_might_be_dead(grid), F.expr("false"))
-    groups = sequence.filter(~_is_run()).join(settings, on="boot", how="left").groupBy(
-        *("key", "boot", "life"),
-        F.when(is_point, F.col("seq")).alias("point"),
-        (place % PERIOD_GAPS).alias("slot"),
-        F.when(_is_gap(), gap_bin).alias("bin"),
+    groups = (
+        sequence.filter(~_is_run())
+        .join(settings, on="boot", how="left")
+        .groupBy(
+            *("key", "boot", "life"),
+            F.when(is_point, F.col("seq")).alias("point"),
+            (place % PERIOD_GAPS).alias("slot"),
+            F.when(_is_gap(), gap_bin).alias("bin"),
+        )
     )
     return groups.agg(
         F.count(F.lit(1)).alias("rows"),
