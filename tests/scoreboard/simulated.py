@@ -17,6 +17,7 @@ from tests.simulation.world import WALL_START
 # a run with faults of its own is so long, in virtual seconds; times in it are a tenth of the defaults
 _RUN_SECONDS: Final = 360.0
 _FAULTS_BEGIN: Final = 5.0
+_RUNS_PER_PROCESS: Final = 200
 _WATCH: Final = frozenset(
     {"WatchLosesNothing", "WatchDoublesNothing", "WatchReordersNothing", "RevisionNeverBack", "EveryChangeSeen"}
 )
@@ -32,7 +33,8 @@ def _seeds(count: int) -> tuple[Sequence[Outcome], float]:
 
 
 def _on_all_cores(run: Callable[[int], Outcome], seeds: range) -> list[Outcome]:
-    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+    # a process keeps some memory of each run
+    with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
         return list(pool.imap_unordered(run, seeds))
 
 

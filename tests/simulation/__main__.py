@@ -14,6 +14,9 @@ from tests.simulation.shrinking import shrunk
 from tests.simulation.simulation import Outcome, simulate
 
 _PROGRESS_SECONDS = 10.0
+_SEEDS_PER_CHUNK = 4
+# then another goes on: of a run in which a process was killed half a megabyte is never collected
+_CHUNKS_PER_PROCESS = 50
 
 
 def main() -> int:
@@ -83,8 +86,8 @@ def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
         yield from map(simulate, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap_unordered(simulate, seeds, chunksize=4)
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=_CHUNKS_PER_PROCESS) as pool:
+        yield from pool.imap_unordered(simulate, seeds, chunksize=_SEEDS_PER_CHUNK)
 
 
 def _tell(failed: Outcome) -> None:
