@@ -40,6 +40,12 @@ def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
     assert 100 == simulated("--first", str(first), "--count", "100")["seeds"]
 
 
+@pytest.mark.slow
+def test_a_scan_that_is_logged_late_is_no_missing_line() -> None:
+    """The log of this run has one between lines with lower numbers and later times."""
+    assert 1 == simulated("--first", "1323", "--count", "1")["seeds"]
+
+
 def test_a_failure_is_shrunk_to_the_fewest_faults() -> None:
     """Those without any of which it would not fail."""
     faults = [Fault(float(number), "kill", ("ns-1",)) for number in range(8)]
