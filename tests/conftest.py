@@ -60,7 +60,7 @@ def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Cut what is long: each worker sends the ids of all tests, and each of them again with every report of it."""
+    """A name of readable length: each worker tells those of all tests, and every one four times more as it runs."""
     if isinstance(val, str | bytes) and len(val) > ID_LENGTH:
         return f"{ascii(val[:ID_LENGTH])[:ID_LENGTH]}...{len(val)}"
     return None
@@ -78,8 +78,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif loop is not None:
             # `-k uvloop` chooses the same with and without --all-loops
             item.extra_keyword_matches.add(first)
-    # Spark and browsers start at once: nobody waits for them at the end
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_collection_finish() -> None:
