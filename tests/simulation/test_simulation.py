@@ -4,15 +4,19 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.simulation.faults import Fault, slow_reader
+from tests.simulation.patches import simulated_surroundings
 from tests.simulation.shrinking import shrunk
 from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,3 +78,9 @@ def test_a_seed_is_one_run() -> None:
     """Seeds replay byte by byte, in another process with other hashes, too."""
     one, other = (simulated("--first", "10", "--count", "12", hash_seed=seed) for seed in ("1", "2"))
     assert one["checksum"] == other["checksum"]
+
+
+def test_threads_of_others_sleep_for_real() -> None:
+    """Spark's, that an earlier test has left, go on while the machine's time stands still."""
+    with simulated_surroundings(World(1)), ThreadPoolExecutor() as pool:
+        pool.submit(time.sleep, 0).result()
