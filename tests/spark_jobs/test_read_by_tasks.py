@@ -2,11 +2,14 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.engines.embedded.tables import Table
 from namesrv_spark_jobs.engines.engine import Shape
 from namesrv_spark_jobs.engines.read_by_tasks import Order, grouped, read
 from namesrv_spark_jobs.log_files import log_files
@@ -55,3 +58,13 @@ def test_executors_of_another_version_read_nothing(spark: SparkSession, tmp_path
     assert read(spark, files, order(version=duckdb.__version__))
     assert read(spark, files, order(version="0.0.1")) is None
     assert read(spark, [*files, str(tmp_path / "gone.jsonl")], order(version=duckdb.__version__)) is None
+
+
+def test_spark_can_read_what_is_written_for_it(tmp_path: Path) -> None:
+    """Floating point that is never the same twice is split by bytes in the newer encodings, which it cannot read."""
+    with EmbeddedEngine(tmp_path / "scratch") as engine:
+        table: Any = Table(engine, "SELECT CAST(range * 1.37 AS DOUBLE) AS number FROM range(1000)", ["number"])
+        written = engine.write_for_others(table, tmp_path / "numbers.parquet")
+        found = engine.rows_of(f"SELECT encodings FROM parquet_metadata('{written}')")  # noqa: S608 - a name of ours
+
+    assert [{"encodings": "PLAIN"}] == [dict(row) for row in found]

@@ -26,8 +26,11 @@ from namesrv_spark_jobs.engines.embedded.tables import Row, Table
 from namesrv_spark_jobs.engines.engine import Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame, written_in
 from namesrv_spark_jobs.transforms.runs import compacted, marked
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, RUN
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, RUN, RUN_KIND
 
+# Differences of numbers in place of them: two thirds of the size, or one, for nothing. Its encoding of floating point
+# Spark cannot read, and says nothing where it skips files that are damaged: there must be none in such a table.
+_SMALL: Final = "PARQUET_VERSION V2"
 # what DuckDB may have in memory; beyond that it goes to disk
 MEMORY: Final = "2GB"
 # milliseconds as the daemon writes them
@@ -225,12 +228,13 @@ class EmbeddedEngine:
         same = " AND ".join(f"bool_and(TRY_CAST({name} AS {_EXACT}) IS NOT DISTINCT FROM {name})" for name in numbers)
         options = []
         if self._connection.execute(f"SELECT {same} FROM ({kept.sql})").fetchone() == (True,):
-            # The encodings of version 2 save a third. Its one for floating point Spark cannot read, and says nothing.
             exact = ", ".join(f"CAST({name} AS {_EXACT}) AS {name}" for name in numbers)
             kept = Table(self, f"SELECT * REPLACE ({exact}) FROM ({kept.sql})", kept.columns)
-            options = ["PARQUET_VERSION V2"]
+            options = [_SMALL]
             with written_in(self):
                 kept = self.stored(compacted(self.stored(marked(kept), "marked")), "compacted")
+            run = f"CAST({quoted(RUN)} AS {sql_type(RUN_KIND).replace('DOUBLE', 'VARCHAR')}) AS {quoted(RUN)}"
+            kept = Table(self, f"SELECT * REPLACE ({run}) FROM ({kept.sql})", kept.columns)
         self._copy(
             kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd"
         )
@@ -248,8 +252,8 @@ class EmbeddedEngine:
         """Write the rows of a table, in any order, for Spark to read soon; where they are."""
         made: Any = table
         file.parent.mkdir(parents=True, exist_ok=True)
-        # differences of numbers in place of them: a third of the size, for nothing
-        self._copy(made, file, "PARQUET_VERSION V2", codec="lz4")
+        has_floats = any("DOUBLE" in kind for _, kind in self._described(made.sql))
+        self._copy(made, file, *(() if has_floats else (_SMALL,)), codec="lz4")
         return str(file)
 
     def _copy(self, table: Table, target: Path, *options: str, codec: str = "snappy") -> None:
