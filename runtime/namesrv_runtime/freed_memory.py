@@ -23,8 +23,11 @@ def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
     ended = threading.Event()
 
     def work() -> None:
-        pause_seconds = every_seconds
-        while not ended.wait(pause_seconds) and (trim := _malloc_trim()) is not None:
+        # looked for after the first pause: start-up counts
+        if ended.wait(every_seconds) or (trim := _malloc_trim()) is None:
+            return
+        pause_seconds = 0.0
+        while not ended.wait(pause_seconds):
             began = time.thread_time()
             trim(0)
             pause_seconds = max(every_seconds, _PAUSE_SHARE * (time.thread_time() - began))
