@@ -28,6 +28,8 @@ _OF_EACH: Final = ("v", "seq", "ts_ms", "mono_ms")
 # nobody asks a beat for what it says about the silence before it
 _UNUSED: Final = "silent_ms"
 _BEAT: Final = ("mono", "seq", "ts_ms")
+# what tells a run from all others
+_PLACE: Final = ["boot", "seq", "file", "part"]
 
 
 def compacted(marked: DataFrame) -> DataFrame:
@@ -129,10 +131,7 @@ def to_be_taken_apart(events: DataFrame, options: Options) -> DataFrame:
 
 def without(events: DataFrame, taken: DataFrame) -> DataFrame:
     """The events but for these runs."""
-    return events.join(F.broadcast(taken.select("boot", "seq", "file", "part")), on=_PLACE, how="left_anti")
-
-
-_PLACE: Final = ["boot", "seq", "file", "part"]
+    return events.join(F.broadcast(taken.select(*_PLACE)), on=_PLACE, how="left_anti")
 
 
 def apart(runs: DataFrame, options: Options) -> DataFrame:
