@@ -218,6 +218,8 @@ class ServerLink:
         def lost(error: ConnectionClosedError) -> None:  # noqa: ARG001 - the next call says it in its own words
             if client is self._client:
                 self._useless = self._useless or _LOST
+                # now, and not when the task gets round to it: who waits from here on waits for the next registration
+                self.settled.clear()
                 self._wake.set()
 
         client = RemotingClient(

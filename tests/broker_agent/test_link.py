@@ -1,5 +1,6 @@
 """The link to one NameServer registers when it has to, else sends heartbeats on time, and is back after every loss."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -195,6 +196,21 @@ async def test_delta_lost_with_its_connection_comes_with_the_next_registration(t
         assert await it.passing(lambda: agents.queues(it.server, "refunds")) < 1
         assert 1 == await it.agent.registered()
         assert [("full", 2), ("full", 3)] == await agents.registrations(it.server)
+
+
+async def test_registration_counts_no_more_once_its_connection_is_lost() -> None:
+    """From that moment on: who waits then waits for the next registration."""
+    async with agents.played() as it:
+        peer = await it.registers()
+        peer.close()
+        await until(lambda: not agents.sockets(it.agent))
+
+        with pytest.raises(TimeoutError, match="not registered"):
+            await it.agent.registered(timeout_seconds=0)
+        assert not it.state.is_settled
+        registering = asyncio.ensure_future(it.registers())
+        await passing(it.clock, registering.done)
+        assert 1 == await it.agent.registered()
 
 
 async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
