@@ -173,7 +173,7 @@ simulate: setup ## run the whole system in simulation, N (100,000) seeds, or one
 
 .PHONY: mutation
 mutation: setup ## change tables, wire, link and keeper in MUTANTS (100) small ways each: which do their tests notice?
-	@sh tools/mutation.sh $${MUTANTS:-100} $(ONLY)
+	@sh tools/mutation.sh $${MUTANTS:-100} '$(ONLY)' $(PACKAGES)
 
 .PHONY: lock
 lock: ## write locks/ anew from pyproject.toml (ARGS=--upgrade for the newest versions)

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Changes tables, wire, the agent's link and the client's keeper in some hundred small ways, one at a time, and looks
 # whether their tests notice.
-# mutation.sh COUNT [PATTERN]: so many mutants of each package, the same ones each time, or only of functions whose
-# dotted name matches the pattern; all of them would take hours.
+# mutation.sh COUNT [PATTERN [PACKAGE...]]: so many mutants of each package, the same ones each time, or only of these
+# packages and of functions whose dotted name matches the pattern (as of grep -E); all of them would take hours.
 set -eu
 cd "$(dirname "$0")/.."
 count=$1
 pattern=${2:-.}
+[ $# -le 2 ] && packages='namesrv namesrv_remoting namesrv_broker_agent namesrv_client' || { shift 2; packages=$*; }
 scratch=build/mutation
 .venv/bin/python -c 'import mutmut' 2>/dev/null ||
     .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement locks/mutation.txt
@@ -31,14 +32,16 @@ cd "$scratch"
 mutmut=../../.venv/bin/mutmut
 # one of each kind makes them all, and learns which tests run what
 "$mutmut" run --max-children 1 'namesrv.routeinfo.liveness.*__mutmut_1' >setup.txt 2>&1 || { tail -c 2000 setup.txt; exit 1; }
-"$mutmut" results --all true | awk '{ sub(/:$/, "", $1); print $1 }' | grep -e "$pattern" | sort >mutants.txt
+"$mutmut" results --all true | awk '{ sub(/:$/, "", $1); print $1 }' | grep -E -e "$pattern" | sort >mutants.txt
 # every so-many-th of each package, so that each module has its share
-for package in namesrv namesrv_remoting namesrv_broker_agent namesrv_client; do
+for package in $packages; do
     grep "^$package\." mutants.txt >"$package.txt" || continue
     step=$(($(wc -l <"$package.txt") / count + 1))
     awk -v step="$step" 'NR % step == 0' "$package.txt" >"$package.chosen.txt"
     echo "$package: $(wc -l <"$package.chosen.txt") of $(wc -l <"$package.txt") mutants"
 done
+# without a name mutmut would try them all
+cat ./*.chosen.txt 2>/dev/null | grep -q . || { echo "no mutant of $packages matches '$pattern'"; exit 1; }
 cat ./*.chosen.txt | xargs "$mutmut" run --max-children "$(nproc)" >run.txt 2>&1 || { tail -c 2000 run.txt; exit 1; }
 "$mutmut" results --all true >all.txt
 for chosen in ./*.chosen.txt; do

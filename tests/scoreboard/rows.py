@@ -362,7 +362,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "80 %",
         "`make mutation`: {size} changes of each",
         records.mutation,
-        10,
+        40,
         is_long=True,
     ),
     "M7": Row(
