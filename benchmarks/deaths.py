@@ -43,7 +43,6 @@ class _Nameserver:
             TableLimits(1, 1_000_000, 1_000_000_000, 1_000_000_000, 1_000_000, 1_000_000, 1_000_000_000),
             sink=_forget,
             is_connected=lambda _: True,
-            caches=(answers.json, answers.native),
         )
         self._brokers = brokers
         self._connections = itertools.count(1)
@@ -83,7 +82,7 @@ class _Nameserver:
         )
         # somebody asks for all of them, so that a death has answers to forget
         for name in names:
-            self._answers.fill(name)
+            self._answers.find(name)
 
 
 def _forget(_: Effect) -> None:

@@ -33,7 +33,7 @@ from namesrv.questions import (
     sender_of_version,
 )
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
+from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions, TopicRow
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.aio.connection import ServerConnection
@@ -80,6 +80,9 @@ def _native_frame(answer: NativeAnswer, opaque: int) -> bytes:
     return b"".join((answer[0], opaque.to_bytes(4, signed=True), answer[1]))
 
 
+# of a topic that has none
+_NO_ROW: Final = TopicRow(())
+
 _NO_BODY: Final = json_answer(b"")
 
 # from here on four bytes are no opaque
@@ -106,8 +109,15 @@ class RouteAnswers:
         ext: bytes = msgpack.packb({"boot_id": boot_id})
         self._header_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + ext
         self._header_length = 3 + 4 + len(self._header_tail)
-        self.json: RouteCache[JsonAnswer] = RouteCache(tables, options, order_topic_conf, _encode_json)
-        self.native: RouteCache[NativeAnswer] = RouteCache(tables, options, order_topic_conf, self._encode_native)
+        self.json: RouteCache[JsonAnswer] = RouteCache(tables, options, order_topic_conf, _encode_json, "json")
+        self.native: RouteCache[NativeAnswer] = RouteCache(
+            tables, options, order_topic_conf, self._encode_native, "native"
+        )
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self.json.clear()
+        self.native.clear()
 
     def _encode_native(self, route: TopicRouteData) -> tuple[NativeAnswer, int]:
         body = NATIVE.encode(route)
@@ -122,7 +132,7 @@ class RouteAnswers:
 
     def native_body(self, topic: str) -> bytes | None:
         """The native route of a topic, for an answer with many; None when it has none."""
-        answer = self.native.entries.get(topic) or self.native.fill(topic)
+        answer = self.native.find(topic)
         return None if answer is None else answer[1][len(self._header_tail) :]
 
 
@@ -153,9 +163,8 @@ class FastLane:
         self._late_topics = set() if late is None else late.topics
         self._late_pulls = Counter() if late is None else late.pulls
         self._manager = manager
-        self._json_entries = answers.json.entries
+        self._rows = manager.tables.topic_queue_table
         self._repeated = RepeatedQuestions()
-        self._native_entries = answers.native.entries
         self._pulls = RepeatedPulls()
         self._caches: dict[int, RouteCache[Any]] = {_JSON: answers.json, _NATIVE: answers.native}
         self._native_no_body = answers.native_answer(b"")
@@ -203,7 +212,7 @@ class FastLane:
         cache = self._caches[serialize_type]
         answer = None if ext.zone_mode is None else _in_zone(cache, topic, ext)
         if answer is None:
-            answer = cache.entries.get(topic) or cache.fill(topic)
+            answer = cache.find(topic)
             if answer is None:
                 return None
         self._count_pull(connection, topic, answer)
@@ -240,7 +249,7 @@ class FastLane:
         topic = asked.topic
         if topic is None:
             return self._repeated_heartbeat(connection, asked, opaque)
-        answer = self._json_entries.get(topic)
+        answer: JsonAnswer | None = self._rows.get(topic, _NO_ROW).json or self._caches[_JSON].find(topic)
         if answer is None or not self.is_ready:
             return None
         # as `_pull` does, without its calls: this is nearly all of the traffic
@@ -262,7 +271,7 @@ class FastLane:
         if topic is None:
             self._pulls.learn(data, after)
             return None
-        answer = self._native_entries.get(topic)
+        answer: NativeAnswer | None = self._rows.get(topic, _NO_ROW).native or self._caches[_NATIVE].find(topic)
         # one below 128 has no byte before it
         opaque = (data[11:at] or data[10:11]).rjust(4, b"\0")
         if answer is None or not self.is_ready or opaque >= _NO_INT32:
@@ -340,4 +349,4 @@ def _in_zone(cache: RouteCache[T], topic: str, ext: Ext) -> T | None:
     zone = ext.zone_name
     if zone is None or not zone.strip() or ext.zone_mode is None or ext.zone_mode.lower() != "true":
         return None
-    return cache.fill_zone(topic, zone)
+    return cache.find_in_zone(topic, zone)

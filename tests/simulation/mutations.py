@@ -139,9 +139,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "answers are kept when routes change",
-        "namesrv.routeinfo.route_cache",
-        "                deque(map(answers.pop, topics, repeat(None)), maxlen=0)",
-        "                pass",
+        "namesrv.routeinfo.tables",
+        "renewed[id(before)] = None if before is None else TopicRow(before.queues)",
+        "renewed[id(before)] = before",
     ),
     Mutation(
         "routes are answered by a server whose brokers are not back, and the client believes it",

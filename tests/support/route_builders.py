@@ -131,8 +131,8 @@ class RouteScene:
         self.tables = tables or RouteTables()
         # heartbeats: the broker, its entry, the silence before
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
-        self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json)
-        self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native)
+        self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json, "json")
+        self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native, "native")
         self.liveness = LivenessClock(self.clock.monotonic, 130.0)
         self.manager = RouteInfoManager(
             self.tables,
@@ -141,9 +141,13 @@ class RouteScene:
             limits,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
-            caches=(self.json_cache, self.native_cache),
+            forget_answers=self.forget_answers,
             on_touch=lambda *touch: self.touched.append(touch),
         )
+
+    def forget_answers(self) -> None:
+        self.json_cache.clear()
+        self.native_cache.clear()
 
     async def register(self, *brokers: Registration) -> list[RegisterResult]:
         return [await self.manager.register(broker) for broker in brokers]

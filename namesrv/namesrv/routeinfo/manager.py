@@ -54,7 +54,6 @@ from namesrv.routeinfo.records import (
     queues_of,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
-from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import (
     CHUNK_TOPICS,
     MAX_CARRIERS,
@@ -92,7 +91,7 @@ class RouteInfoManager:
         *,
         sink: Callable[[Effect], None],
         is_connected: Callable[[int], bool],
-        caches: Sequence[RouteCache[Any]] = (),
+        forget_answers: Callable[[], None] = lambda: None,
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None,
         on_publish: Callable[[int, Rerouted], None] | None = None,
@@ -109,8 +108,8 @@ class RouteInfoManager:
         self._quotas = quotas or TableQuotas()
         # silent brokers that are not evicted yet, since they are many
         self.holds = Holds(hold_policy or HoldPolicy())
-        # what has to forget a topic as soon as its route changes
-        self._caches = caches
+        # all, those of rows that stay as they are, too
+        self._forget_answers = forget_answers
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
         self.membership = 0
         # heartbeats of registered brokers
@@ -567,8 +566,7 @@ class RouteInfoManager:
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
         """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
         if topics is None:
-            for cache in self._caches:
-                cache.clear()
+            self._forget_answers()
             # under other options the same registration may come to something else
             self.tables.digests.clear()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
@@ -586,8 +584,6 @@ class RouteInfoManager:
         """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
         topics = rerouted.rows.keys()
         if topics:
-            for cache in self._caches:
-                cache.invalidate(topics)
             if self._on_publish is not None:
                 self._on_publish(self.revisions.revision + 1, rerouted)
             effects.append(RouteChanged(topics, self.revisions.changed(rerouted), rerouted.parts))

@@ -29,15 +29,27 @@ _SUSPECT_SHARE: Final = 0.75
 QueueRow = tuple[QueueData, ...]
 
 
-class TopicRow(msgspec.Struct, gc=False):
+# What an answer depends on besides its row: the dialect, the zone (casefolded, "" for none), the order configuration,
+# and whether slaves are shown as such where others act as masters.
+AnswerKey = tuple[str, str, str | None, bool]
+
+
+class TopicRow(msgspec.Struct, gc=False, eq=False):
     """A row of the topic table: one object for all topics that got the same queues by the same step of one change.
 
-    So a million topics fit, and none needs a number of its own.
+    So a million topics fit, and none needs a number or an answer of its own. Nothing in it can refer to a row, so that
+    the garbage collector need not know it. A topic with static mappings shares its row with no other.
     """
 
     queues: QueueRow
     # the last change of these topics' routes, 0 until that is made; every change of a route gives it a new row
     revision: int = 0
+    # The encoded answers to questions for these topics, see route_cache and fast_lane: bytes, and tuples and
+    # dictionaries of those. None: there is none yet, or it depends on more than the row.
+    json: Any = None
+    native: Any = None
+    # those that do
+    others: dict[AnswerKey, Any] | None = None
 
 
 def queues_of(row: TopicRow | None) -> QueueRow:

@@ -1,112 +1,152 @@
-"""Cache of encoded answers to route questions.
+"""Encoded answers to route questions, kept on the rows of the topic table.
 
-Filled lazily, emptied by topic when a write section publishes. Topics with the same queues have the same answer, so
-that ten thousand topics of one broker group cost one encoding and one body.
+Filled lazily. Topics with the same queues share a row, so that ten thousand topics of one broker group cost one
+encoding and one body. Every change of a route gives its topics a new row, so that no answer has to be looked for to be
+forgotten: it goes with its row.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
 
 from namesrv.routeinfo import views
-from namesrv.routeinfo.records import RouteOptions, TopicRow
+from namesrv.routeinfo.records import AnswerKey, RouteOptions, TopicRow
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
+from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
 
 T = TypeVar("T")
 
-# Bodies held per dialect before the cache is emptied and fills again: only when most topics have queues of their own.
+# Bodies held per dialect before the oldest are forgotten: only when most topics have queues of their own.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
-# Zones with a cache of their own; a deployment has a handful, and a hostile peer could name any number.
+# Zones whose answers are kept; a deployment has a handful, and a hostile peer could name any number.
 MAX_ZONES: Final = 32
+# Older answers that each new one checks for whether their rows are gone: at most about half of all are such.
+_LOOKS: Final = 2
+
+
+class _Made(msgspec.Struct, frozen=True, gc=False):
+    """An answer that was made."""
+
+    # who was asked about
+    topic: str
+    row: TopicRow
+    # in the row's `others`; None: it is the row's own
+    key: AnswerKey | None
+    size: int
 
 
 @dataclass(eq=False, repr=False)
 class RouteCache(Generic[T]):
-    """Encoded answers in one dialect: `entries[topic]`, or `fill(topic)` when that has none."""
+    """Encoded answers in one dialect, ready but for the opaque.
+
+    `row.json`, or `row.native`, is the answer for every topic of a row; `find(topic)` makes it if it is None, and knows
+    those that depend on more than the row.
+    """
 
     tables: RouteTables
     options: RouteOptions
     order_topic_conf: Callable[[str], str | None]
     encode: Callable[[TopicRouteData], tuple[T, int]]
+    dialect: Literal["json", "native"]
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def __post_init__(self) -> None:
-        # topic -> its answer, ready but for the opaque
-        self.entries: dict[str, T] = {}
-        # zone (casefolded) -> topic -> answer
-        self.zones: dict[str, dict[str, T]] = {}
+        # what was made, the oldest first, but for those looked at since
+        self._made: deque[_Made] = deque()
+        # of all of these
         self._bytes = 0
-        # id of a row -> the row (which keeps the id its own) and its answer
-        self._by_row: dict[int, tuple[TopicRow, T]] = {}
+        # names of zones (casefolded) whose answers are kept
+        self._zones: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<RouteCache [{len(self.entries)} topics | {len(self._by_row)} bodies | {len(self.zones)} zones]>"
+        return f"<RouteCache [{len(self)} answers | {self._bytes} bytes | {len(self._zones)} zones]>"
 
-    def fill(self, topic: str) -> T | None:
-        """The answer for a topic that has no entry; None when it has no route."""
+    def __len__(self) -> int:
+        """How many answers there are, all topics of a row together."""
+        return sum(map(self._is_in_use, self._made))
+
+    def find(self, topic: str) -> T | None:
+        """The answer for a topic; None when it has no route."""
         row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
-        is_shareable = (
-            topic not in self.tables.topic_queue_mapping_info_table
-            and not self.options.order_message_enable
-            and not self.options.support_acting_master
-        )
-        shared = self._by_row.get(id(row)) if is_shareable else None
-        if shared is not None:
-            answer = shared[1]
-        else:
-            route = self.route(topic)
-            assert route is not None  # noqa: S101 - it has a row
-            answer = self._counted(*self.encode(route))
-            if is_shareable:
-                self._by_row[id(row)] = (row, answer)
-        self.entries[topic] = answer
-        return answer
+        options = self.options
+        key = self._key(topic, "") if options.order_message_enable or options.support_acting_master else None
+        return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
-    def fill_zone(self, topic: str, zone_name: str) -> T | None:
+    def find_in_zone(self, topic: str, zone_name: str) -> T | None:
         """The answer for a client in a zone."""
+        row = self.tables.topic_queue_table.get(topic)
+        if row is None:
+            return None
         zone = zone_name.casefold()
-        known = self.zones.get(zone, {}).get(topic)
+        key = self._key(topic, zone)
+        known = self._known(row, key)
         if known is not None:
             return known
-        route = self.route(topic)
-        if route is None:
-            return None
-        answer, size = self.encode(in_zone(route, zone_name))
-        if zone in self.zones or len(self.zones) < MAX_ZONES:
-            self._counted(answer, size)
-            self.zones.setdefault(zone, {})[topic] = answer
-        return answer
+        answer, size = self.encode(in_zone(self._route(topic), zone_name))
+        if zone not in self._zones:
+            if len(self._zones) >= MAX_ZONES:
+                return answer
+            self._zones.add(zone)
+        return self._keep(topic, row, key, answer, size)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The route as it is now."""
         return views.topic_route(self.tables, topic, self.options, self.order_topic_conf(topic))
 
-    def _counted(self, answer: T, size: int) -> T:
+    def _route(self, topic: str) -> TopicRouteData:
+        route = self.route(topic)
+        assert route is not None  # noqa: S101 - it has a row
+        return route
+
+    def _key(self, topic: str, zone: str) -> AnswerKey:
+        """What an answer depends on besides its row."""
+        conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
+        shows_slaves = self.options.support_acting_master and topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
+        return self.dialect, zone, conf, shows_slaves
+
+    def _known(self, row: TopicRow, key: AnswerKey | None) -> T | None:
+        held: Mapping[Any, T | None] = row.others or {}
+        return held.get(key) if key else getattr(row, self.dialect)
+
+    def _keep(self, topic: str, row: TopicRow, key: AnswerKey | None, answer: T, size: int) -> T:
+        made = self._made
+        for _ in range(min(_LOOKS, len(made))):
+            if self._is_in_use(made[0]):
+                made.rotate(-1)
+            else:
+                self._forget_first()
         self._bytes += size
-        if self._bytes > self.max_bytes:
-            self.clear()
-            self._bytes = size
+        while self._bytes > self.max_bytes and made:
+            self._forget_first()
+        made.append(_Made(topic, row, key, size))
+        if key is None:
+            setattr(row, self.dialect, answer)
+        elif row.others is None:
+            row.others = {key: answer}
+        else:
+            row.others[key] = answer
         return answer
 
-    def invalidate(self, topics: Collection[str]) -> None:
-        """Forget the answers of these topics; where they are more than the answers, all answers."""
-        for answers in (self.entries, *self.zones.values()):
-            if len(topics) > len(answers):
-                answers.clear()
-            else:
-                # without a step of Python's for each: there may be a hundred thousand
-                deque(map(answers.pop, topics, repeat(None)), maxlen=0)
-        # the bodies are few and cheap to make; which of them a change touches is not worth knowing
-        self._by_row.clear()
+    def _is_in_use(self, made: "_Made") -> bool:
+        """Whether the topic still has that row; where it has not, other topics may, and have to ask once more."""
+        return self.tables.topic_queue_table.get(made.topic) is made.row
+
+    def _forget_first(self) -> None:
+        made = self._made.popleft()
+        self._bytes -= made.size
+        if made.key is None:
+            setattr(made.row, self.dialect, None)
+        elif made.row.others is not None:
+            del made.row.others[made.key]
 
     def clear(self) -> None:
         """Forget everything."""
-        self.entries.clear()
-        self.zones.clear()
-        self._by_row.clear()
-        self._bytes = 0
+        while self._made:
+            self._forget_first()
+        self._zones.clear()

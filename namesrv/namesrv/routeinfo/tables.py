@@ -196,12 +196,10 @@ class RouteTables:
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
         yield from self._forget_names(changes.rows)
+        yield from self._set_apart(changes)
         prepared = Prepared(changes, Rerouted(changes.rows))
         yield from self._prepare_rows(prepared)
-        remapped: list[str] = []
         for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
-            if self.topic_queue_mapping_info_table.get(topic, {}).get(broker_name) != mapping:
-                remapped.append(topic)
             self._prepare_mapping(prepared, topic, broker_name, mapping)
             if number % CHUNK_TOPICS == 0:
                 yield
@@ -211,7 +209,7 @@ class RouteTables:
         )
         # topics whose rows stay, and whose routes do not; a group that goes is in no row any more
         moved = [name for name in self._moved(changes, rerouted) if changes.groups.get(name, True)]
-        others = chain(remapped, *(self.topics_of_broker.get(name, ()) for name in moved))
+        others = chain.from_iterable(self.topics_of_broker.get(name, ()) for name in moved)
         renewed: dict[int, TopicRow | None] = {}
         for part in parts(others, CHUNK_TOPICS):
             touched = [topic for topic in set(part).difference(rerouted.rows) if topic in self.topic_queue_table]
@@ -270,6 +268,17 @@ class RouteTables:
         if prepared.rows and gone:
             for part in parts(gone, CHUNK_TOPICS):
                 deque(map(prepared.rows.pop, part), maxlen=0)
+                yield
+
+    def _set_apart(self, changes: Changes) -> Steps[None]:
+        """Topics whose static mappings change get rows of their own: their answers, which rows hold, have those."""
+        rows = changes.rows
+        for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
+            if self.topic_queue_mapping_info_table.get(topic, {}).get(broker_name) != mapping:
+                row = rows[topic] if topic in rows else self.topic_queue_table.get(topic)
+                if row is not None:
+                    rows[self.topic_names.setdefault(topic, topic)] = TopicRow(row.queues)
+            if number % CHUNK_TOPICS == 0:
                 yield
 
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:

@@ -277,7 +277,7 @@ class NamesrvController:
             limits.tables,
             sink=sink,
             is_connected=connections.__contains__,
-            caches=(answers.json, answers.native),
+            forget_answers=answers.clear,
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=None if log is None else log.touched,
             on_publish=None if log is None else log.routes_published,

@@ -169,11 +169,11 @@ async def test_change_tells_watchers_and_caches_once(server: InProcess, peer: Na
     """An update that changes nothing does not."""
     await peer.register(Broker())
     await peer.call(105, {"topic": "T"})
-    for body, entries, revision in (
+    for body, answers, revision in (
         (b"orderMessageEnable=false", 1, 1),
         (b"orderMessageEnable=true", 0, 2),
         (b"orderMessageEnable=true", 0, 2),
     ):
         await peer.call(318, None, body)
-        assert entries == len(server.namesrv.answers.json.entries)
+        assert answers == len(server.namesrv.answers.json)
         assert revision == server.namesrv.manager.revisions.revision

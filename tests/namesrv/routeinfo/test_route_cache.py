@@ -1,7 +1,7 @@
 """The cache holds what encoding anew would give, and encodes nothing twice for nothing."""
 
 import json
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -10,8 +10,9 @@ from namesrv.routeinfo.route_cache import MAX_ZONES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
-from tests.support.route_builders import registration, tables_of, topic
+from tests.support.route_builders import body, register, registration, tables_of, topic
 
 
 class CountedCache(RouteCache[bytes]):
@@ -20,7 +21,7 @@ class CountedCache(RouteCache[bytes]):
     def __init__(self, tables: RouteTables, *, max_bytes: int = 1_000_000, **options: bool) -> None:
         self.encoded = 0
         self.order_conf: dict[str, str] = {}
-        super().__init__(tables, RouteOptions(**options), self.order_conf.get, self._count, max_bytes)
+        super().__init__(tables, RouteOptions(**options), self.order_conf.get, self._count, "json", max_bytes)
 
     def _count(self, route: TopicRouteData) -> tuple[bytes, int]:
         self.encoded += 1
@@ -29,8 +30,14 @@ class CountedCache(RouteCache[bytes]):
 
     def ask(self, name: str) -> Any:
         """What the fast lane does; what is in the answer."""
-        answer = self.entries.get(name) or self.fill(name)
+        row = self.tables.topic_queue_table.get(name)
+        answer = (row and row.json) or self.find(name)
         return None if answer is None else json.loads(answer)
+
+    def held(self) -> int:
+        """Bytes of answers that rows hold."""
+        rows = set(self.tables.topic_queue_table.values())
+        return sum(len(answer) for row in rows for answer in (row.json, *(row.others or {}).values()) if answer)
 
 
 def broker_names(answer: Any) -> list[str]:
@@ -45,8 +52,8 @@ def test_answer_is_encoded_once() -> None:
     assert cache.ask("t1") == cache.ask("t1")
     assert 1 == cache.encoded
     assert cache.ask("nothing") is None
-    assert cache.fill_zone("nothing", "z") is None
-    assert (["t1"], {}) == (list(cache.entries), cache.zones)
+    assert cache.find_in_zone("nothing", "z") is None
+    assert f"<RouteCache [1 answers | {cache.held()} bytes | 0 zones]>" == repr(cache)
 
 
 def test_topics_with_the_same_queues_share_an_answer() -> None:
@@ -54,19 +61,19 @@ def test_topics_with_the_same_queues_share_an_answer() -> None:
     names = [f"t{number}" for number in range(1_000)]
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *names, topic("other", 4))))
 
-    answers = {id(cache.fill(name)) for name in names}
+    answers = {id(cache.find(name)) for name in names}
 
     assert (1, 1) == (cache.encoded, len(answers))
     assert 4 == cache.ask("other")["queueDatas"][0]["readQueueNums"]
-    assert "<RouteCache [1001 topics | 2 bodies | 0 zones]>" == repr(cache)
+    assert 2 == len(cache)
 
 
 @pytest.mark.parametrize("option", ["order_message_enable", "support_acting_master"])
-def test_answers_that_depend_on_the_topic_are_not_shared(option: str) -> None:
-    """Order configuration is by topic, and the brokers' own topic shows no acting master."""
+def test_answers_that_depend_on_the_topic_are_shared_by_those_alike(option: str) -> None:
+    """Order configuration is by topic, and the brokers' own topic shows no acting master; other topics are alike."""
     own = f"{SYNC_BROKER_MEMBER_PREFIX}b1"
     cache = CountedCache(
-        tables_of(registration("b1", 1, "s:1", "t1", own, enable_acting_master=True)), **{option: True}
+        tables_of(registration("b1", 1, "s:1", "t1", own, "t2", enable_acting_master=True)), **{option: True}
     )
     cache.order_conf[own] = "b1:4"
 
@@ -74,6 +81,7 @@ def test_answers_that_depend_on_the_topic_are_not_shared(option: str) -> None:
 
     assert (option == "order_message_enable") == (first.get("orderTopicConf") != second.get("orderTopicConf"))
     assert (option == "support_acting_master") == (first["brokerDatas"] != second["brokerDatas"])
+    assert (first, 2) == (cache.ask("t2"), cache.encoded)
 
 
 def test_zone_has_answers_of_its_own() -> None:
@@ -82,7 +90,7 @@ def test_zone_has_answers_of_its_own() -> None:
         tables_of(registration("b1", 0, "m:1", zone_name="z1"), registration("b2", 0, "o:1", zone_name="z2"))
     )
 
-    answers = [cache.fill_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
+    answers = [cache.find_in_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
 
     assert [["b1"], ["b1"], ["b2"], ["b2"]] == [broker_names(json.loads(answer or b"")) for answer in answers]
     assert ["b1", "b2"] == broker_names(cache.ask("t1"))
@@ -90,65 +98,70 @@ def test_zone_has_answers_of_its_own() -> None:
 
 
 def test_answers_of_zones_count() -> None:
-    """They are not shared: the cache is emptied before they take more than it may."""
-    names = [f"t{number}" for number in range(100)]
-    cache = CountedCache(tables_of(registration("b1", 0, "m:1", *names)), max_bytes=2_000)
+    """The oldest are forgotten before they take more than they may."""
+    queues = [topic(f"t{number}", number) for number in range(100)]
+    cache = CountedCache(tables_of(registration("b1", 0, "m:1", *queues)), max_bytes=2_000)
     for zone in ("z1", "z2", "z3"):
-        for name in names:
-            assert cache.fill_zone(name, zone) is not None
-            assert sum(len(answer) for answers in cache.zones.values() for answer in answers.values()) <= 2_000
-    assert cache.zones
+        for number in range(100):
+            assert cache.find_in_zone(f"t{number}", zone) is not None
+            assert cache.held() <= 2_000
+    assert len(cache) > 5
 
 
-def test_more_topics_than_answers_cost_what_there_are_answers() -> None:
-    """Thirty-two zones with an answer each are no reason to look for a hundred thousand topics in each of them."""
-    cache = CountedCache(tables_of(registration("b1", 0, "m:1", "t1", "t2")))
-    cache.ask("t1")
-    cache.fill_zone("t2", "z")
+def test_static_mappings_are_in_the_answer_of_their_topic_alone() -> None:
+    """Topics with the same queues share an answer, but not with one that has mappings, whoever is asked for first."""
+    cache = CountedCache(RouteTables())
+    for mappings, expected in (({}, [False, False]), ({"mapped": TopicQueueMappingInfo(epoch=1)}, [False, True])):
+        register(cache.tables, registration("b1", 0, "m:1", body=body("plain", "mapped", mappings=mappings)))
+        assert expected == ["topicQueueMappingByBroker" in cache.ask(name) for name in ("plain", "mapped")]
 
-    class Uncountable(frozenset[str]):
-        def __iter__(self) -> NoReturn:
-            raise AssertionError("a look at every topic")
 
-    cache.invalidate(Uncountable({"t1", "t2", "t3"}))
+def test_answers_go_with_their_rows() -> None:
+    """However often routes change, not much more is counted than what rows hold."""
+    tables = tables_of(registration("b1", 0, "m:1", "t1", "stays"))
+    cache = CountedCache(tables)
+    for number in range(1, 100):
+        register(tables, registration("b1", 0, "m:1", topic("t1", number)))
+        assert number == cache.ask("t1")["queueDatas"][0]["readQueueNums"]
+        cache.ask("stays")
 
-    assert ({}, {"z": {}}) == (cache.entries, cache.zones)
+    assert (2, 100) == (len(cache), cache.encoded)
+    assert cache.held() <= int(repr(cache).split()[4]) <= 3 * cache.held()
 
 
 def test_made_up_zones_are_answered_and_not_remembered() -> None:
     """A hostile peer could name any number."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1")))
     for number in range(MAX_ZONES + 10):
-        assert cache.fill_zone("t1", f"z{number}") is not None
+        assert cache.find_in_zone("t1", f"z{number}") is not None
 
-    assert MAX_ZONES == len(cache.zones)
+    assert MAX_ZONES == len(cache)
 
     # one that is known goes on being cached
-    cache.fill_zone("t2", "z0")
-    assert ["t1", "t2"] == list(cache.zones["z0"])
+    answers = [cache.find_in_zone("t1", "z0") for _ in range(2)]
+    assert (MAX_ZONES + 10, 1) == (cache.encoded, len(set(map(id, answers))))
 
 
-def test_cache_is_emptied_when_it_holds_too_much() -> None:
-    """Only when most topics have queues of their own; it fills again."""
+def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:
+    """Only when most topics have queues of their own; they are made again."""
     tables = tables_of(registration("b1", 0, "m:1", *(topic(f"t{number}", number) for number in range(100))))
     cache = CountedCache(tables, max_bytes=2_000)
 
     for number in range(100):
         assert number == cache.ask(f"t{number}")["queueDatas"][0]["readQueueNums"]
-        assert sum(map(len, cache.entries.values())) <= 2_000
+        assert cache.held() <= 2_000
 
-    assert 100 == cache.encoded
+    assert (100, "t99") == (cache.encoded, next(reversed(tables.topic_queue_table)))
+    assert (99, 100) == (cache.ask("t99")["queueDatas"][0]["readQueueNums"], cache.encoded)
+    assert (0, 101) == (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded)
 
 
 def test_clear_forgets_everything() -> None:
     """An option may change every answer."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", zone_name="z1")))
-    entries = cache.entries
     cache.ask("t1")
-    cache.fill_zone("t1", "z1")
+    cache.find_in_zone("t1", "z1")
 
     cache.clear()
 
-    assert "<RouteCache [0 topics | 0 bodies | 0 zones]>" == repr(cache)
-    # the fast lane holds on to the dictionary
-    assert entries is cache.entries
+    assert ("<RouteCache [0 answers | 0 bytes | 0 zones]>", 0) == (repr(cache), cache.held())

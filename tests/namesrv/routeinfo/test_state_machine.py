@@ -631,9 +631,9 @@ class RouteMachine(RuleBasedStateMachine):
         for topic in TOPICS:
             route = self.route(topic)
             assert as_json(route) == self.answer(topic)
-            native = self.scene.native_cache.entries.get(topic) or self.scene.native_cache.fill(topic)
+            native = self.scene.native_cache.find(topic)
             assert as_native(route) == (None if native is None else msgpack.unpackb(native, strict_map_key=False))
-            here = self.scene.json_cache.fill_zone(topic, ZONE.upper())
+            here = self.scene.json_cache.find_in_zone(topic, ZONE.upper())
             assert as_json(None if route is None else in_zone(route, ZONE)) == (here and json.loads(here))
         if not self.operations:
             hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}
@@ -693,7 +693,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     def answer(self, topic: str) -> Any:
         """What the server answers."""
-        answer = self.scene.json_cache.entries.get(topic) or self.scene.json_cache.fill(topic)
+        answer = self.scene.json_cache.find(topic)
         return answer and json.loads(answer)
 
 
