@@ -1,7 +1,8 @@
 """Numbers of route changes, and which topics have changed since a client last asked."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Final
 
 from namesrv.routeinfo.records import Rerouted, TopicRow
@@ -26,7 +27,8 @@ class RouteRevisions:
         # changes up to this one are forgotten
         self.floor = 0
         self._routed = routed
-        # topic that had no route after a change -> the last such change; means nothing once it has one again
+        # topic that had no route after a change -> the last such change; means nothing once it has one again, and is
+        # left only where that was one of many
         self._gone: dict[str, int] = {}
         # large changes whose topics have yet to be entered there: nothing looks at each of a hundred thousand at once
         self._large: list[tuple[int, Rerouted]] = []
@@ -42,8 +44,13 @@ class RouteRevisions:
         if len(rerouted.gone) > STEP_TOPICS:
             self._large.append((self.revision, rerouted))
         elif rerouted.gone:
-            self._gone.update(zip(rerouted.gone, repeat(self.revision)))
+            self._gone.update(dict.fromkeys(rerouted.gone, self.revision))
             self._small = self.revision
+        if self._gone and len(rerouted.rows) <= STEP_TOPICS:
+            # the fewer are left there, the quicker the next ones are entered
+            for alike in chain.from_iterable(rerouted.parts):
+                if alike.before is None and alike.after is not None:
+                    deque(map(self._gone.pop, alike.topics, repeat(None)), maxlen=0)
         return self.revision
 
     def everything_changed(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from namesrv.routeinfo.records import Rerouted, TopicRow
+from namesrv.routeinfo.records import Alike, Rerouted, TopicRow
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, STEP_TOPICS, RouteRevisions
 from tests.support.steps import finished, steps_and_result
 
@@ -25,11 +25,12 @@ class Changing:
     def change(self, routed: Collection[str] = (), gone: Collection[str] = ()) -> int:
         """These topics have other routes now, those none."""
         row = TopicRow(())
+        steps = [Alike([topic], self.routed.get(topic), row) for topic in routed]
         self.routed.update(dict.fromkeys(routed, row))
         for topic in gone:
             self.routed.pop(topic, None)
         rows = {**dict.fromkeys(routed, row), **dict.fromkeys(gone)}
-        return self.revisions.changed(Rerouted(rows, made=[row], gone=[*gone]))
+        return self.revisions.changed(Rerouted(rows, [steps], made=[row], gone=[*gone]))
 
 
 def test_every_change_has_its_number() -> None:
@@ -80,6 +81,16 @@ def test_large_change_costs_nothing_when_it_is_noted() -> None:
     assert CROWD == revisions._gone.keys()
     assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
     assert 0 == steps_and_result(revisions.settle())[0]
+
+
+def test_broker_that_comes_and_goes_leaves_nothing() -> None:
+    """Its topics are entered when they go, and taken out when they are back, so that the others are few."""
+    it = Changing()
+    for number in (2, 4, 6):
+        it.change(TOPICS)
+        assert not it.revisions._gone
+        it.change((), TOPICS)
+        assert dict.fromkeys(TOPICS, number) == it.revisions._gone
 
 
 def test_settling_that_is_given_up_begins_anew() -> None:
