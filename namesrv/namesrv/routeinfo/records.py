@@ -29,11 +29,6 @@ _SUSPECT_SHARE: Final = 0.75
 QueueRow = tuple[QueueData, ...]
 
 
-# What an answer depends on besides its row: the dialect, the zone (casefolded, "" for none), the order configuration,
-# and whether slaves are shown as such where others act as masters.
-AnswerKey = tuple[str, str, str | None, bool]
-
-
 class TopicRow(msgspec.Struct, gc=False, eq=False):
     """A row of the topic table: one object for all topics that got the same queues by the same step of one change.
 
@@ -48,8 +43,6 @@ class TopicRow(msgspec.Struct, gc=False, eq=False):
     # dictionaries of those. None: there is none yet, or it depends on more than the row.
     json: Any = None
     native: Any = None
-    # those that do
-    others: dict[AnswerKey, Any] | None = None
 
 
 def queues_of(row: TopicRow | None) -> QueueRow:

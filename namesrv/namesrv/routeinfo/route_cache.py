@@ -2,26 +2,32 @@
 
 Filled lazily. Topics with the same queues share a row, so that ten thousand topics of one broker group cost one
 encoding and one body. Every change of a route gives its topics a new row, so that no answer has to be looked for to be
-forgotten: it goes with its row.
+forgotten: nobody finds it any more, and it is freed when a few others have been made.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from namesrv.routeinfo import views
-from namesrv.routeinfo.records import AnswerKey, RouteOptions, TopicRow
+from namesrv.routeinfo.records import RouteOptions, TopicRow
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
 
 T = TypeVar("T")
 
-# Bodies held per dialect before the oldest are forgotten: only when most topics have queues of their own.
+# A row, and what else an answer depends on: the zone (casefolded, "" for none), the order configuration, and whether
+# slaves are shown as such where others act as masters.
+AnswerKey = tuple[TopicRow, str, str | None, bool]
+
+# Answers held per dialect before the oldest are forgotten: only when most topics have queues of their own.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
+# About what an answer takes besides its body.
+ANSWER_BYTES: Final = 300
 # Zones whose answers are kept; a deployment has a handful, and a hostile peer could name any number.
 MAX_ZONES: Final = 32
 # Older answers that each new one checks for whether their rows are gone: at most about half of all are such.
@@ -34,7 +40,7 @@ class _Made(msgspec.Struct, frozen=True, gc=False):
     # who was asked about
     topic: str
     row: TopicRow
-    # in the row's `others`; None: it is the row's own
+    # None: it is on the row
     key: AnswerKey | None
     size: int
 
@@ -44,7 +50,7 @@ class RouteCache(Generic[T]):
     """Encoded answers in one dialect, ready but for the opaque.
 
     `row.json`, or `row.native`, is the answer for every topic of a row; `find(topic)` makes it if it is None, and knows
-    those that depend on more than the row.
+    those that depend on more than the row and are not there.
     """
 
     tables: RouteTables
@@ -59,6 +65,8 @@ class RouteCache(Generic[T]):
         self._made: deque[_Made] = deque()
         # of all of these
         self._bytes = 0
+        # those that depend on more than a row
+        self._others: dict[AnswerKey, T] = {}
         # names of zones (casefolded) whose answers are kept
         self._zones: set[str] = set()
 
@@ -75,7 +83,7 @@ class RouteCache(Generic[T]):
         if row is None:
             return None
         options = self.options
-        key = self._key(topic, "") if options.order_message_enable or options.support_acting_master else None
+        key = self._key(topic, row, "") if options.order_message_enable or options.support_acting_master else None
         return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
     def find_in_zone(self, topic: str, zone_name: str) -> T | None:
@@ -84,8 +92,8 @@ class RouteCache(Generic[T]):
         if row is None:
             return None
         zone = zone_name.casefold()
-        key = self._key(topic, zone)
-        known = self._known(row, key)
+        key = self._key(topic, row, zone)
+        known = self._others.get(key)
         if known is not None:
             return known
         answer, size = self.encode(in_zone(self._route(topic), zone_name))
@@ -104,34 +112,34 @@ class RouteCache(Generic[T]):
         assert route is not None  # noqa: S101 - it has a row
         return route
 
-    def _key(self, topic: str, zone: str) -> AnswerKey:
-        """What an answer depends on besides its row."""
+    def _key(self, topic: str, row: TopicRow, zone: str) -> AnswerKey:
         conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
         shows_slaves = self.options.support_acting_master and topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
-        return self.dialect, zone, conf, shows_slaves
+        return row, zone, conf, shows_slaves
 
     def _known(self, row: TopicRow, key: AnswerKey | None) -> T | None:
-        held: Mapping[Any, T | None] = row.others or {}
-        return held.get(key) if key else getattr(row, self.dialect)
+        return getattr(row, self.dialect) if key is None else self._others.get(key)
 
     def _keep(self, topic: str, row: TopicRow, key: AnswerKey | None, answer: T, size: int) -> T:
-        made = self._made
-        for _ in range(min(_LOOKS, len(made))):
-            if self._is_in_use(made[0]):
-                made.rotate(-1)
-            else:
-                self._forget_first()
-        self._bytes += size
-        while self._bytes > self.max_bytes and made:
-            self._forget_first()
-        made.append(_Made(topic, row, key, size))
+        self._make_room(size + ANSWER_BYTES)
+        self._made.append(_Made(topic, row, key, size))
         if key is None:
             setattr(row, self.dialect, answer)
-        elif row.others is None:
-            row.others = {key: answer}
         else:
-            row.others[key] = answer
+            self._others[key] = answer
         return answer
+
+    def _make_room(self, size: int) -> None:
+        made = self._made
+        self._bytes += size
+        if self._bytes <= self.max_bytes:
+            for _ in range(min(_LOOKS, len(made))):
+                if self._is_in_use(made[0]):
+                    made.rotate(-1)
+                else:
+                    self._forget_first()
+        while self._bytes > self.max_bytes and made:
+            self._forget_first()
 
     def _is_in_use(self, made: "_Made") -> bool:
         """Whether the topic still has that row; where it has not, other topics may, and have to ask once more."""
@@ -139,11 +147,11 @@ class RouteCache(Generic[T]):
 
     def _forget_first(self) -> None:
         made = self._made.popleft()
-        self._bytes -= made.size
+        self._bytes -= made.size + ANSWER_BYTES
         if made.key is None:
             setattr(made.row, self.dialect, None)
-        elif made.row.others is not None:
-            del made.row.others[made.key]
+        else:
+            del self._others[made.key]
 
     def clear(self) -> None:
         """Forget everything."""
