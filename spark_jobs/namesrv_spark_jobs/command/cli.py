@@ -66,7 +66,7 @@ def _report(settings: Settings, argv: Sequence[str]) -> int:
     _require_packages()
     from namesrv_spark_jobs.command.run import make_report  # noqa: PLC0415  # not for --help, nor for a mistyped option
 
-    return make_report(settings, argv, on_session=_listen)
+    return make_report(settings, argv)
 
 
 def _compare(argv: Sequence[str]) -> int:
@@ -90,20 +90,14 @@ def _interruptible() -> Iterator[None]:
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    _listen()
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
     try:
         yield
     finally:
         logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _listen() -> None:
-    """Take the signals (again: pyspark takes the first for itself when a session begins)."""
-    if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            signal.signal(number, _interrupt)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,10 +74,8 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
 
 
 @contextmanager
-def opened(
-    choice: Choice, settings: Settings, staging: Path, conf: Mapping[str, str], on_session: Callable[[], None]
-) -> Iterator[Engine]:
-    """The engine, which ends with the block; `on_session` is called once Spark runs.
+def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
+    """The engine, which ends with the block.
 
     Raises:
         EngineError: it failed.
@@ -90,7 +88,6 @@ def opened(
     else:
         usual = _SOON_DONE if _is_little_for_spark(choice, settings) else {}
         with _spark(settings, staging, {**SESSION_CONF, **usual, **conf}) as engine:
-            on_session()
             yield engine
 
 

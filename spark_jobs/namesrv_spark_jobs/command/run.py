@@ -34,8 +34,8 @@ class Sources:
     taken_in: Mapping[str, bool] | None = None
 
 
-def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable[[], None]) -> int:
-    """Make it; the exit code. `on_session` is called if Spark runs. A UsageError leaves nothing behind."""
+def make_report(settings: Settings, argv: Sequence[str]) -> int:
+    """Make it; the exit code. A UsageError leaves nothing behind."""
 
     def say(line: str) -> None:
         if not settings.quiet:
@@ -62,7 +62,7 @@ def make_report(settings: Settings, argv: Sequence[str], *, on_session: Callable
         say(f"{choice.name} engine: {choice.why}")
         conf = {**progress, **settings.conf}
         # the engine ends before the directory is renamed, or goes: Spark's tasks write into it
-        with opened(choice, settings, aside / _STAGING, conf, on_session) as engine:
+        with opened(choice, settings, aside / _STAGING, conf) as engine:
             if settings.follow:
                 sources = Sources(*follow.take_in(engine, follow.followed_directory(settings.inputs), aside))
             else:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -126,11 +127,39 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
     # executors fetch from it as long as there are any
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as sent:
         master = master or LOCAL_MASTER
-        session = _submitted(conf) if is_submitted() else _own(master, conf, Path(sent), debug=debug)
-        try:
+        ours = None if is_submitted() else _builder(master, conf, debug=debug)
+        with _begun(SparkSession.builder if ours is None else ours) as session:
+            if ours is None:
+                _set(session, conf)
+            elif not master.startswith("local"):
+                _send(session, master, Path(sent))
             yield session
+
+
+@contextmanager
+def _begun(builder: "SparkSession.Builder") -> Iterator["SparkSession"]:
+    """The session of a builder, stopped at the end.
+
+    It begins in another thread, which a signal does not reach: a Java that is given up while it starts fails with its
+    trace and never ends, and in the main thread pyspark would take SIGINT for itself, and break off its own calls.
+    """
+    with ThreadPoolExecutor(1, "spark-begins") as pool:
+        beginning = pool.submit(builder.getOrCreate)
+        try:
+            yield beginning.result()
+        except KeyboardInterrupt:
+            if beginning.exception() is None:
+                _silence(beginning.result())
+            raise
         finally:
-            _stop(session)
+            if beginning.exception() is None:
+                _stop(beginning.result())
+
+
+def _silence(session: "SparkSession") -> None:
+    """That its tasks fail now is no news."""
+    with suppress(Exception):
+        session.sparkContext.setLogLevel("OFF")
 
 
 def _stop(session: "SparkSession") -> None:
@@ -150,20 +179,17 @@ def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -
     return {**ours, **conf, **({_JAVA_OPTIONS: options} if options else {})}
 
 
-def _submitted(conf: Mapping[str, str]) -> "SparkSession":
+def _set(session: "SparkSession", conf: Mapping[str, str]) -> None:
     """What spark-submit was told stays as it is; the rest of ours is set where it can still be."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # see spark_session
-
-    session = SparkSession.builder.getOrCreate()
     # a driver that spark-submit starts is no Spark Connect client: it has a context
     told = session.sparkContext.getConf()
     for key, value in {**_ALWAYS, **conf}.items():
         if not told.contains(key) and session.conf.isModifiable(key):
             session.conf.set(key, value)
-    return session
 
 
-def _own(master: str, conf: Mapping[str, str], sent: Path, *, debug: bool) -> "SparkSession":
+def _builder(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession.Builder":
+    """A session of our own is made by it. Raises UsageError without Java or a master."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # see spark_session
 
     # workers on this machine would otherwise take whatever `python3` is
@@ -173,14 +199,15 @@ def _own(master: str, conf: Mapping[str, str], sent: Path, *, debug: bool) -> "S
     builder = SparkSession.builder.appName(PROGRAM).master(master)
     for key, value in session_conf(master, conf, debug=debug).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    if not master.startswith("local"):
-        _require_executor(session, master)
-        # what the tasks of executors import; spark-submit has it from --py-files
-        package = sent / NAME
-        build(package)
-        session.sparkContext.addPyFile(str(package))
-    return session
+    return builder
+
+
+def _send(session: "SparkSession", master: str, sent: Path) -> None:
+    _require_executor(session, master)
+    # what the tasks of executors import; spark-submit has it from --py-files
+    package = sent / NAME
+    build(package)
+    session.sparkContext.addPyFile(str(package))
 
 
 def _require_executor(session: "SparkSession", master: str) -> None:
@@ -195,5 +222,4 @@ def _require_executor(session: "SparkSession", master: str) -> None:
 
     threading.Thread(target=probe, name="first-job", daemon=True).start()
     if not done.wait(EXECUTOR_SECONDS):
-        _stop(session)
         raise UsageError(f"--master {master}: no executor within {EXECUTOR_SECONDS:g} s; is a worker running and free?")
