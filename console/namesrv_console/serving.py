@@ -14,6 +14,7 @@ from namesrv_console.app import create_app
 from namesrv_console.console import Console
 from namesrv_console.live import LivePages
 from namesrv_console.settings import ConsoleSettings
+from namesrv_console.state import ServerView
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -80,5 +81,11 @@ async def _report_unreachable(console: Console, report: Callable[[str], None]) -
             if view.address in asking and view.is_reachable is not None:
                 asking.remove(view.address)
                 if not view.is_reachable:
-                    report(f"{view.address} is not reachable: {view.error}; it is asked again every second")
+                    report(f"{_trouble(view)}; asking again every second")
         await observed.changed_since(revision)
+
+
+def _trouble(view: ServerView) -> str:
+    """Why a server is not reachable; most reasons name it."""
+    why = str(view.error)
+    return why if view.address in why else f"{view.address} is not reachable: {why}"
