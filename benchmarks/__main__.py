@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Final, Protocol
 
 from benchmarks import (
@@ -39,6 +38,7 @@ from benchmarks.build import BuildError, program
 from benchmarks.conditions import Conditions
 from benchmarks.figures import BenchError, Figure
 from benchmarks.rounds import FULL, QUICK, Bench, Cores, Effort
+from benchmarks.servers import end_in_order
 
 
 class Question(Protocol):
@@ -90,7 +90,7 @@ def main(
     if options.list:
         print(report.listing({name: title(question) for name, question in questions.items()}))
         return 0
-    signal.signal(signal.SIGTERM, _terminated)
+    end_in_order()
     try:
         bench = _bench(_effort(options))
         if options.write is not None:
@@ -151,11 +151,6 @@ def _options(
     parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")
     parser.add_argument("--list", action="store_true", help="list the questions and end")
     return parser
-
-
-def _terminated(number: int, _frame: FrameType | None) -> None:
-    """End as after Ctrl-C: whoever started a server stops it."""
-    sys.exit(128 + number)
 
 
 def _measured(bench: Bench, questions: Mapping[str, Question]) -> tuple[dict[str, list[Figure]], bool]:

@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,6 +134,11 @@ def daemon_port(line: str) -> int | None:
 def limit_port(line: str) -> int | None:
     """The port in the one line that the limit server prints."""
     return int(json.loads(line)["port"])
+
+
+def end_in_order() -> None:
+    """Take SIGTERM as Ctrl-C is taken: whoever started a server stops it."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def environment() -> dict[str, str]:

@@ -19,6 +19,7 @@ from benchmarks.conditions import Conditions
 from benchmarks.figures import BenchError
 from benchmarks.report import listing, with_block
 from benchmarks.rounds import QUICK, Bench, Cores
+from benchmarks.servers import end_in_order
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print(listing({name: attack.what for name, attack in ATTACKS.items()}))
         return 0
+    end_in_order()
     bench = quiet_bench()
     conditions = Conditions.now(bench)
     results, failed = _results(bench, options)

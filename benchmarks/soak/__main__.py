@@ -21,7 +21,7 @@ from typing import Final
 
 from benchmarks.figures import BenchError
 from benchmarks.seeding import Wire
-from benchmarks.servers import WITHOUT_SHARES
+from benchmarks.servers import WITHOUT_SHARES, end_in_order
 from benchmarks.soak import server as known
 from benchmarks.soak.commanded import Crew
 from benchmarks.soak.noise import Noise
@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options().parse_args(arguments)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    end_in_order()
     found = Found()
     try:
         _soak(options, found)

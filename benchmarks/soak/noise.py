@@ -30,6 +30,8 @@ class Noise:
         self._names = itertools.count()
         self._thread: threading.Thread | None = None
         self._connections = 0
+        # nobody waits for the rest of it
+        self._is_over = False
 
     def churn(self, seconds: float) -> None:
         """Begin."""
@@ -44,7 +46,7 @@ class Noise:
         return count
 
     def _run(self, ends_at: float) -> None:
-        while time.monotonic() < ends_at:
+        while time.monotonic() < ends_at and not self._is_over:
             # the server may be stopped, and has a right to close
             with contextlib.suppress(OSError), _connected(self._port) as peer:
                 self._connections += 1
@@ -74,6 +76,7 @@ class Noise:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over = True
         self.settle()
 
 

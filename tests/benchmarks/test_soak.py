@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,22 @@ def test_nothing_is_left_behind_and_all_is_true() -> None:
     figures = json.loads(done.stdout)
     assert 2 <= figures["samples"]
     assert figures["done"]["joined"] + figures["done"]["came"] + figures["done"]["changed"] > 50
+
+
+@pytest.mark.slow
+def test_whoever_is_ended_ends_what_it_started() -> None:
+    """SIGTERM: the server and the processes of brokers and clients go with it."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--short", "--agents=2", "--clients=2"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as soak:
+        assert soak.stderr is not None
+        assert "soak: 2 agents and 2 clients are there\n" == soak.stderr.readline()
+        children = Path(f"/proc/{soak.pid}/task/{soak.pid}/children").read_text().split()
+        soak.terminate()
+        said = soak.stderr.read()
+
+    assert (143, "") == (soak.returncode, said)
+    assert 4 == len(children)
+    assert [] == [process for process in children if Path("/proc", process).exists()]
 
 
 def sample(hours: float, *, mib: float = 60.0, descriptors: int = 2020, tasks: int = 200) -> Sample:
