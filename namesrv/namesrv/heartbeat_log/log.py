@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from sys import intern
 from typing import Any, Final
 
 from namesrv import version
@@ -91,6 +90,8 @@ class HeartbeatLog(LineLog):
         self._liveness = liveness
         # of a topic: the revision of its last change
         self._last_change = tables.revisions.last_change
+        # the one string that all connections remember it by
+        self._own_name = tables.topic_names.get
         self._is_closed = False
         self._served_pairs = 0
         # a connection's record of an earlier epoch counts for nothing
@@ -188,7 +189,7 @@ class HeartbeatLog(LineLog):
         """A connection was given an answer for a topic that is not the object it was given before."""
         record = self._record(connection)
         revision = self._last_change(topic)
-        topic = intern(topic)
+        topic = self._own_name(topic, topic)
         before = record.revisions.get(topic)
         if before != revision:
             self._served_pairs += before is None
@@ -203,7 +204,8 @@ class HeartbeatLog(LineLog):
         record = self._record(connection)
         known = record.revisions
         # one that never had a route has no revision either
-        news = [(intern(topic), revision) for topic, revision in revisions if revision and known.get(topic) != revision]
+        own = self._own_name
+        news = [(own(topic, topic), number) for topic, number in revisions if number and known.get(topic) != number]
         if not news:
             return
         self._served_pairs += sum(topic not in known for topic, _ in news)

@@ -322,6 +322,19 @@ async def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
     assert {"hour=22", "hour=20"} == folders
 
 
+async def test_of_a_topic_there_is_one_string(tmp_path: Path) -> None:
+    """Connections remember what they got by the tables' own names: a client asks for hundreds of thousands."""
+    async with namesrv_in_process(tmp_path) as server:
+        peer = await server.connect()
+        await peer.register(BROKER)
+        await pull(peer, "T")
+        (connection,) = server.namesrv.connections.values()
+        own = server.namesrv.manager.tables.topic_names["T"]
+
+        assert [own] == list(connection.served)
+        assert own is next(iter(connection.served))
+
+
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When there are too many, all are forgotten: the next answers are told once more, and nothing grows."""
     monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
