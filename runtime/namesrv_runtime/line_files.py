@@ -142,8 +142,11 @@ class LineFiles:
 
     def left_open(self) -> Iterator[Path]:
         """Files that an earlier run of this writer, or one that crashed, left `.open`."""
+        # Not this run's, by name: one that another thread begins just now has no lock yet, and a look at its lock would
+        # be in the way; one that it has ended is compressed when its turn comes.
+        mine = f"{self._name}-{self._run_id}-"
         for path in self._files(OPEN_SUFFIX):
-            if path != self._path and not _is_locked(path):
+            if not path.name.startswith(mine) and not _is_locked(path):
                 yield path
 
     def remove_old(self, wall: float, steady: float, retention: Retention) -> tuple[list[Path], bool]:

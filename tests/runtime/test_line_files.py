@@ -124,7 +124,9 @@ def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> No
 
 
 def test_files_of_earlier_runs_are_found_open(files: LineFiles, tmp_path: Path) -> None:
-    """Those of other servers and those that somebody writes are not: they are not ours to close."""
+    """Those of other servers and those that somebody writes are not, nor those of this run: another thread has them."""
+    files.begin(WALL)
+    files.end()
     files.begin(WALL)
     folder = tmp_path / HOUR_7
     left = folder / "ns-1-0a0a-3.jsonl.open"
