@@ -18,7 +18,12 @@ def _index_violations(tables: RouteTables) -> Iterator[str]:
     rows, live = tables.topic_queue_table, tables.broker_live_table
     every = [queues for row in rows.values() for queues in row.queues]
     for name, expected in {
-        "topics_of_broker": _index((queues.broker_name, topic) for topic, row in rows.items() for queues in row.queues),
+        "topics_of_broker": {
+            name: dict.fromkeys(topics)
+            for name, topics in _index(
+                (queues.broker_name, topic) for topic, row in rows.items() for queues in row.queues
+            ).items()
+        },
         "brokers_on_connection": _index((entry.connection_id, key) for key, entry in live.items()),
         "carried_on": _index((connection_id, key) for key, found in tables.carriers.items() for connection_id in found),
         "topic_names": {topic: topic for topic in tables.topic_names},

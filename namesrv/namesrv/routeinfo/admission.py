@@ -107,7 +107,7 @@ def _topics_added(tables: RouteTables, registration: Registration, options: Rout
     group = tables.broker_addr_table.get(name)
     if not creates_routes(registration, addrs_after(registration, {} if group is None else group.broker_addrs)):
         return 0
-    present = tables.topics_of_broker.get(name, set())
+    present = tables.topics_of_broker.get(name, {})
     new: set[str] = set()
     for number, topic in enumerate(registration.body.topic_configs, start=1):
         if topic.topic_name not in present:
@@ -209,7 +209,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
 
     Raises LimitExceededError.
     """
-    table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, set())
+    table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, {})
     if (
         len(known) + most <= limits.max_topics_per_broker
         and tables.route_count + most <= limits.max_routes

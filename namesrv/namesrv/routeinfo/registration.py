@@ -183,9 +183,9 @@ def _put_each(
 
 def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
     """8a: what a full registration does not name goes, if it says so natively or the option is on."""
-    known, body = tables.topics_of_broker.get(registration.broker_name, set()), registration.body
+    known, body = tables.topics_of_broker.get(registration.broker_name, {}), registration.body
     if registration.kind == "delta":
-        return known.intersection(body.deleted_topics)
+        return known.keys() & body.deleted_topics
     if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
         return set()
     named, dropped = set(), set()

@@ -72,9 +72,9 @@ class Prepared:
     rerouted: Rerouted
     # topic -> its row, of those that have one after the change
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
-    # broker name -> topics that it gets, and that it loses
-    joined: dict[str, set[str]] = field(default_factory=dict)
-    left: dict[str, set[str]] = field(default_factory=dict)
+    # broker name -> topics that it gets, as keys, and that it loses
+    joined: dict[str, dict[str, None]] = field(default_factory=dict)
+    left: dict[str, list[str]] = field(default_factory=dict)
     # by how much the counts of the tables change
     queue_count: int = 0
     route_count: int = 0
@@ -119,8 +119,9 @@ class RouteTables:
         self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
 
         # Indexes, so that every operation costs what it touches.
-        # broker name -> the topics that have a queue on it
-        self.topics_of_broker: dict[str, set[str]] = {}
+        # Broker name -> the topics that have a queue on it, as keys. Those that were registered together lie together
+        # in memory, and so do their entries in every table: in the order of a set, each would be waited for.
+        self.topics_of_broker: dict[str, dict[str, None]] = {}
         # connection -> the brokers whose live entry names it
         self.brokers_on_connection: dict[int, set[BrokerAddrInfo]] = {}
         # broker -> the connections that it is not on, and that carried it -> what they carried
@@ -212,9 +213,9 @@ class RouteTables:
         others = chain.from_iterable(self.topics_of_broker.get(name, ()) for name in moved)
         renewed: dict[int, TopicRow | None] = {}
         for part in parts(others, CHUNK_TOPICS):
-            touched = [topic for topic in set(part).difference(rerouted.rows) if topic in self.topic_queue_table]
+            touched = [topic for topic in dict.fromkeys(part) if topic not in rerouted.rows]
             if touched:
-                self._renew(rerouted, [*map(self.topic_names.__getitem__, touched)], renewed)
+                self._renew(rerouted, touched, renewed)
             if len(part) == CHUNK_TOPICS:
                 yield
         yield from self._sort_out(prepared)
@@ -307,9 +308,9 @@ class RouteTables:
         prepared.queue_count += more * len(names)
         prepared.route_count += (len(joined) - len(left)) * len(names)
         for broker_name in joined:
-            prepared.joined.setdefault(broker_name, set()).update(names)
+            prepared.joined.setdefault(broker_name, {}).update(dict.fromkeys(names))
         for broker_name in left:
-            prepared.left.setdefault(broker_name, set()).update(names)
+            prepared.left.setdefault(broker_name, []).extend(names)
             for topic in names if self.topic_queue_mapping_info_table else ():
                 if topic in self.topic_queue_mapping_info_table:
                     self._prepare_mapping(prepared, topic, broker_name, None)
@@ -358,13 +359,13 @@ class RouteTables:
         for broker_name, topics in prepared.joined.items():
             known = self.topics_of_broker.setdefault(broker_name, topics)
             if known is not topics:
-                known |= topics
-        for broker_name, topics in prepared.left.items():
+                known.update(topics)
+        for broker_name, leaving in prepared.left.items():
             remaining = self.topics_of_broker[broker_name]
-            if len(remaining) == len(topics):
+            if len(remaining) == len(leaving):
                 del self.topics_of_broker[broker_name]
             else:
-                remaining -= topics
+                deque(map(remaining.pop, leaving), maxlen=0)
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:
@@ -390,10 +391,7 @@ def plan_rows(
     # rows are shared by thousands of topics; they are kept, so that no id stands for two of them
     steps: dict[int, TopicRow | None] = {}
     kept: list[TopicRow | None] = []
-    for part in parts(topics, CHUNK_TOPICS):
-        # Those that were registered together lie together in memory, and so do their entries in every table: in the
-        # order of a set, each would be waited for.
-        names = sorted(part, key=id)
+    for names in parts(topics, CHUNK_TOPICS):
         rows = [*map(tables.topic_queue_table.__getitem__, names)]
         for members, row, _ in alike(names, rows, rows):
             at = id(row)
@@ -403,7 +401,7 @@ def plan_rows(
                 steps[at] = row if queues_of(after) == queues_of(row) else after
             if steps[at] is not row:
                 changes.rows.update(dict.fromkeys(members, steps[at]))
-        if len(part) == CHUNK_TOPICS:
+        if len(names) == CHUNK_TOPICS:
             yield
 
 
