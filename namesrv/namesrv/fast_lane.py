@@ -59,21 +59,26 @@ _pack_head: Final = Struct(">II").pack
 _JSON_HEAD: Final = b'{"code":0,"flag":1,"language":"PYTHON","opaque":'
 _JSON_TAIL: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 _JSON_LENGTH: Final = len(_JSON_HEAD) + len(_JSON_TAIL)
-# what comes after the opaque, the frame's length without it, and what comes before it, by how many digits it has
-JsonAnswer = tuple[bytes, int, dict[int, bytes]]
+# what comes after the opaque, the frame's length without it, and what comes before it, by how many digits it has, once
+# somebody has asked with as many
+JsonAnswer = tuple[bytes, int, list[bytes]]
+# a sign and ten digits at most
+_HEADS: Final = 12
 
 
 def json_answer(body: bytes) -> JsonAnswer:
     """A body, ready to be sent to whoever asks in JSON."""
-    return _JSON_TAIL + body, 4 + _JSON_LENGTH + len(body), {}
+    return _JSON_TAIL + body, 4 + _JSON_LENGTH + len(body), [b""] * _HEADS
+
+
+def _json_head(answer: JsonAnswer, digits: int) -> bytes:
+    head = answer[2][digits] = _pack_head(answer[1] + digits, _JSON_LENGTH + digits) + _JSON_HEAD
+    return head
 
 
 def _json_frame(answer: JsonAnswer, opaque: bytes) -> bytes:
-    size = len(opaque)
-    head = answer[2].get(size)
-    if head is None:
-        head = answer[2][size] = _pack_head(answer[1] + size, _JSON_LENGTH + size) + _JSON_HEAD
-    return head + opaque + answer[0]
+    digits = len(opaque)
+    return (answer[2][digits] or _json_head(answer, digits)) + opaque + answer[0]
 
 
 def _native_frame(answer: NativeAnswer, opaque: int) -> bytes:
@@ -87,6 +92,8 @@ _NO_BODY: Final = json_answer(b"")
 
 # from here on four bytes are no opaque
 _NO_INT32: Final = b"\x80"
+# where an opaque that has four bytes ends
+_WHOLE_OPAQUE: Final = 15
 
 # 322's answer has an ext field and is put together whole: it is as short as it gets
 _CHANGED: Final = {
@@ -234,50 +241,57 @@ class FastLane:
         if self._late_topics and topic in self._late_topics:
             self._late_pulls[topic] += 1
 
-    def answer_repeated(self, connection: ServerConnection, data: bytes) -> bytes | None:
+    def answer_repeated(  # noqa: C901, PLR0911, PLR0912 - likewise; a call for each part would cost as much as the part
+        self, connection: ServerConnection, serialize_type: int, data: bytes
+    ) -> bytes | None:
         """The same for a whole read, if it is one question that was asked before, but for its opaque."""
-        if data[4] != _JSON:
-            return self._repeated_pull(connection, data)
-        before, _, rest = data.partition(OPAQUE)
-        opaque, _, after = rest.partition(b",")
-        asked = self._repeated.get((before, after))
-        if asked is None:
-            self._repeated.learn(data, before, opaque, after)
-            return None
-        if len(opaque) != asked.digits or not opaque.isdigit() or not asked.least <= opaque <= asked.most:
-            return None
-        topic = asked.topic
-        if topic is None:
-            return self._repeated_heartbeat(connection, asked, opaque)
-        answer: JsonAnswer | None = self._rows.get(topic, _NO_ROW).json or self._caches[_JSON].find(topic)
-        if answer is None or not self.is_ready:
-            return None
+        json_answer: JsonAnswer | None
+        native_answer: NativeAnswer | None
+        answer: JsonAnswer | NativeAnswer | None
+        if serialize_type == _JSON:
+            # from behind, where Java clients have it
+            before, _, rest = data.rpartition(OPAQUE)
+            asked = self._repeated.get(before)
+            if asked is None or rest[asked.digits :] != asked.after:
+                asked = self._repeated.one_of_several(data, before, rest)
+                if asked is None:
+                    return None
+            opaque = rest[: asked.digits]
+            if not opaque.isdigit() or not asked.least <= opaque <= asked.most:
+                return None
+            topic = asked.topic
+            if topic is None:
+                return self._repeated_heartbeat(connection, asked, opaque)
+            if not self.is_ready:
+                return None
+            answer = json_answer = self._rows.get(topic, _NO_ROW).json or self._caches[_JSON].find(topic)
+            if json_answer is None:
+                return None
+            before, after = json_answer[2][asked.digits] or _json_head(json_answer, asked.digits), json_answer[0]
+        else:
+            at = NATIVE_OPAQUE_ENDS[data[10]] if data[:10] == NATIVE_PULLS[len(data)] else 0
+            if not at:
+                return None
+            topic = self._pulls.get(after := data[at:])
+            if topic is None:
+                self._pulls.learn(data, after)
+                return None
+            # one below 128 has no byte before it
+            opaque = data[11:at] if at == _WHOLE_OPAQUE else (data[11:at] or data[10:11]).rjust(4, b"\0")
+            if opaque >= _NO_INT32 or not self.is_ready:
+                return None
+            answer = native_answer = self._rows.get(topic, _NO_ROW).native or self._caches[_NATIVE].find(topic)
+            if native_answer is None:
+                return None
+            before, after = native_answer
         # as `_pull` does, without its calls: this is nearly all of the traffic
         self.pulls += 1
         if self._first_served is not None:
             self._note_pull(self._first_served, connection, topic, answer)
         if connection.role != "client":
             connection.note_role("client")
-        head = answer[2].get(asked.digits)
-        return _json_frame(answer, opaque) if head is None else head + opaque + answer[0]
-
-    def _repeated_pull(self, connection: ServerConnection, data: bytes) -> bytes | None:
-        """The same for a native route question."""
-        at = NATIVE_OPAQUE_ENDS[data[10]] if data[:10] == NATIVE_PULLS[len(data)] else 0
-        if not at:
-            return None
-        after = data[at:]
-        topic = self._pulls.get(after)
-        if topic is None:
-            self._pulls.learn(data, after)
-            return None
-        answer: NativeAnswer | None = self._rows.get(topic, _NO_ROW).native or self._caches[_NATIVE].find(topic)
-        # one below 128 has no byte before it
-        opaque = (data[11:at] or data[10:11]).rjust(4, b"\0")
-        if answer is None or not self.is_ready or opaque >= _NO_INT32:
-            return None
-        self._count_pull(connection, topic, answer)
-        return answer[0] + opaque + answer[1]
+        frame: bytes = before + opaque + after
+        return frame
 
     def _repeated_heartbeat(self, connection: ServerConnection, asked: Repeated, opaque: bytes) -> bytes | None:
         if asked.key is None:

@@ -126,6 +126,8 @@ class Repeated(msgspec.Struct, frozen=True, gc=False):
     digits: int
     least: bytes
     most: bytes
+    # all that comes behind the opaque
+    after: bytes
     # of a route question
     topic: str | None = None
     # of a heartbeat: whose it is, whether nobody waits for its answer, and the version that it asks about, if it does
@@ -134,8 +136,8 @@ class Repeated(msgspec.Struct, frozen=True, gc=False):
     version: bytes | None = None
 
 
-# what is nothing of the kind, and need not be looked at again
-_UNUSUAL: Final = Repeated(0, b"", b"")
+# in the place of several that begin alike, as where the opaque comes before the topic
+_SEVERAL: Final = Repeated(0, b"", b"", b"")
 
 
 class _Remembered(dict[K, V]):
@@ -160,8 +162,11 @@ class _Remembered(dict[K, V]):
         return False
 
 
-class RepeatedQuestions(_Remembered[tuple[bytes, bytes], Repeated]):
-    """What reads in JSON ask, by what comes before the opaque and what comes behind the comma after it."""
+class RepeatedQuestions(_Remembered[bytes | tuple[bytes, bytes], Repeated]):
+    """What reads in JSON ask, by what comes before the opaque; of several that begin alike, by what comes after it too.
+
+    That is its length as well: a read that begins like another one and goes on like it has as many digits between.
+    """
 
     __slots__ = ("_last_after",)
 
@@ -170,15 +175,27 @@ class RepeatedQuestions(_Remembered[tuple[bytes, bytes], Repeated]):
         # what came behind the last opaque: one object for all questions of a kind of client
         self._last_after = b""
 
-    def learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
+    def one_of_several(self, data: bytes, before: bytes, rest: bytes) -> Repeated | None:
+        """What a read asks of which more than its beginning has to be looked at; None if it is new, and learnt now."""
+        opaque, comma, after = rest.partition(b",")
+        after = comma + after
+        asked = self.get((before, after))
+        # the opaque may be somewhere else, perhaps in what would be remembered: each question would be another one
+        if asked is None and comma and opaque.isdigit() and len(opaque) in _IN_DIGITS and self.has_room():
+            self._learn(data, before, opaque, after)
+        return asked
+
+    def _learn(self, data: bytes, before: bytes, opaque: bytes, after: bytes) -> None:
         """Remember what a read asks, or that it is nothing plain."""
-        if not opaque.isdigit():
-            # The opaque is somewhere else, perhaps in what would be remembered: each question would be another one.
+        after = self._last_after = self._last_after if after == self._last_after else after
+        asked = _repeated(_read(data, before, opaque, after), opaque, after, data[_body_at(data) :])
+        first = self.setdefault(before, asked)
+        if first is asked:
             return
-        if self.has_room():
-            after = self._last_after = self._last_after if after == self._last_after else after
-            asked = _read(data, before, opaque, after)
-            self[before, after] = _UNUSUAL if asked is None else _repeated(asked, data[_body_at(data) :])
+        if first is not _SEVERAL:
+            self[before, first.after] = first
+            self[before] = _SEVERAL
+        self[before, after] = asked
 
 
 # array of six, code, opaque, flag, version, nil, empty map
@@ -230,23 +247,23 @@ def _read(data: bytes, before: bytes, opaque: bytes, after: bytes) -> JsonHeader
         asked = decode_json(data[8:body_at])
         # Other members, such as ext fields, may look like it. If it is the opaque, another number is another opaque.
         other = asked.opaque ^ 1
-        probe = decode_json(b"%b%b%d,%b" % (before[8:], OPAQUE, other, after[: len(after) - (size - body_at)]))
+        probe = decode_json(b"%b%b%d%b" % (before[8:], OPAQUE, other, after[: len(after) - (size - body_at)]))
     except UNREADABLE:
         return None
     return asked if probe.opaque == other and opaque == b"%d" % asked.opaque else None
 
 
-def _repeated(asked: JsonHeader, body: bytes) -> Repeated:
-    ext = asked.ext
+def _repeated(asked: JsonHeader | None, opaque: bytes, after: bytes, body: bytes) -> Repeated:
+    """What it asks; neither a topic nor a key if that is nothing of the kind, and need not be looked at again."""
+    plain = (*_IN_DIGITS[len(opaque)], after)
     # a number below 1 is too rare to be worth a further look at all others
-    if ext is None or asked.opaque < 1:
-        return _UNUSUAL
-    of_opaque = _IN_DIGITS[len(b"%d" % asked.opaque)]
+    if asked is None or (ext := asked.ext) is None or asked.opaque < 1:
+        return Repeated(*plain)
     is_oneway = bool(asked.flag & FLAG_ONEWAY)
     if asked.code == PULL and not asked.flag and ext.topic is not None and ext.zone_mode is None:
-        return Repeated(*of_opaque, topic=ext.topic)
+        return Repeated(*plain, topic=ext.topic)
     if asked.code == HEARTBEAT and (key := sender_of_heartbeat(asked.flag, ext)) is not None:
-        return Repeated(*of_opaque, key=key, is_oneway=is_oneway)
+        return Repeated(*plain, key=key, is_oneway=is_oneway)
     if asked.code == DATA_VERSION and (key := sender_of_version(asked.flag, ext)) is not None:
-        return Repeated(*of_opaque, key=key, is_oneway=is_oneway, version=body)
-    return _UNUSUAL
+        return Repeated(*plain, key=key, is_oneway=is_oneway, version=body)
+    return Repeated(*plain)

@@ -100,7 +100,7 @@ async def check_same(server: InProcess, connection: ServerConnection, data: byte
     both = await ask_both(server, connection, data)
     # the first time it is learnt
     for _ in range(2):
-        again = server.namesrv.fast_lane.answer_repeated(connection, data)
+        again = server.namesrv.fast_lane.answer_repeated(connection, data[4], data)
         assert again in {None, both.fast}
     if both.fast is None:
         assert 0 == both.fast_touched

@@ -30,11 +30,24 @@ async def test_question_is_recognised_whatever_its_opaque(server: InProcess, pee
     for first, *later in ((b"1", b"9"), (b"10", b"99"), (b"999999999", b"100000001"), (b"2147483647", b"1000000000")):
         known = cut(JSON, header % first)
         lane.answer(connection, JSON, known[8:], known, len(known), len(known))
-        assert lane.answer_repeated(connection, known) is None
+        assert lane.answer_repeated(connection, known[4], known) is None
         for opaque in later:
             data = cut(JSON, header % opaque)
             expected = lane.answer(connection, JSON, data[8:], data, len(data), len(data))
-            assert expected == lane.answer_repeated(connection, data) is not None
+            assert expected == lane.answer_repeated(connection, data[4], data) is not None
+
+
+async def test_questions_that_begin_alike_are_told_apart(server: InProcess, peer: NamesrvPeer) -> None:
+    """A Go client names the topic behind the opaque: all of its questions for names of one length begin alike."""
+    await populate(peer)
+    connection, lane = server.connection_of(peer), server.namesrv.fast_lane
+    answers = {}
+    for topic in (b"T", b"U", b"5"):
+        data = cut(JSON, AS_GO.replace(b'"T"', b'"%b"' % topic) % b"11")
+        answers[data] = lane.answer(connection, JSON, data[8:], data, len(data), len(data))
+        assert lane.answer_repeated(connection, JSON, data) is None
+    assert 3 == len(set(answers.values()))
+    assert answers == {data: lane.answer_repeated(connection, JSON, data) for data in answers}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +83,7 @@ async def test_what_only_looks_like_it_is_read(
     for opaque in (learnt, asked):
         data = cut(JSON, header % opaque if opaque else header)
         lane.answer(connection, JSON, data[8:], data, len(data), len(data))
-        assert lane.answer_repeated(connection, data) is None
+        assert lane.answer_repeated(connection, data[4], data) is None
 
 
 def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
@@ -83,14 +96,14 @@ async def test_native_pull_is_recognised_whatever_its_opaque(server: InProcess, 
     await populate(peer)
     connection, lane = server.connection_of(peer), server.namesrv.fast_lane
     learnt = cut(NATIVE, native_pull(b"\x07"))
-    assert lane.answer_repeated(connection, learnt) is None
+    assert lane.answer_repeated(connection, learnt[4], learnt) is None
     lane.answer(connection, NATIVE, learnt[8:], learnt, len(learnt), len(learnt))
     for number in (0, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1):
         data = cut(NATIVE, native_pull(msgpack.packb(number)))
         expected = lane.answer(connection, NATIVE, data[8:], data, len(data), len(data))
-        assert expected == lane.answer_repeated(connection, data) is not None
+        assert expected == lane.answer_repeated(connection, data[4], data) is not None
     for opaque in (msgpack.packb(-1), msgpack.packb(1 << 31), b"\xd2\x00\x00\x00\x07", b"\xa17", b"\xc0"):
-        assert lane.answer_repeated(connection, cut(NATIVE, native_pull(opaque))) is None
+        assert lane.answer_repeated(connection, NATIVE, cut(NATIVE, native_pull(opaque))) is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +132,7 @@ async def test_what_only_looks_like_a_native_pull_is_read(server: InProcess, pee
     known = cut(NATIVE, native_pull(b"\x07"))
     assert lane.answer(connection, NATIVE, known[8:], known, len(known), len(known)) is not None
     for _ in range(2):
-        assert lane.answer_repeated(connection, data) is None
+        assert lane.answer_repeated(connection, data[4], data) is None
 
 
 async def test_only_one_whole_frame_is_a_question(server: InProcess, peer: NamesrvPeer) -> None:
@@ -130,8 +143,8 @@ async def test_only_one_whole_frame_is_a_question(server: InProcess, peer: Names
     lane.answer(connection, JSON, data[8:], data, len(data), len(data))
     wrong = [data[:-1], data[:9], data + data, data + b"x", data[:3] + b"\0" + data[4:], data[:7] + b"\xff" + data[8:]]
     for each in (*wrong, data[:4] + b"\x01" + data[5:]):
-        assert [None, None] == [lane.answer_repeated(connection, each) for _ in range(2)]
-    assert [None, True] == [lane.answer_repeated(connection, data) and True for _ in range(2)]
+        assert [None, None] == [lane.answer_repeated(connection, each[4], each) for _ in range(2)]
+    assert [None, True] == [lane.answer_repeated(connection, data[4], data) and True for _ in range(2)]
 
 
 def test_no_more_are_remembered_than_there_is_room_for() -> None:
@@ -141,9 +154,8 @@ def test_no_more_are_remembered_than_there_is_room_for() -> None:
     def learn(topic: int) -> bool:
         data = cut(JSON, AS_JAVA.replace(b'"T"', b'"T%d"' % topic) % b"5")
         before, _, rest = data.partition(OPAQUE)
-        opaque, _, after = rest.partition(b",")
-        repeated.learn(data, before, opaque, after)
-        return (before, after) in repeated
+        repeated.one_of_several(data, before, rest)
+        return before in repeated
 
     assert [True, True, *[False] * 21, True] == [learn(topic) for topic in range(24)]
     assert 1 == len(repeated)
@@ -155,5 +167,5 @@ def test_nothing_is_remembered_with_its_opaque() -> None:
     for opaque in range(3):
         data = cut(JSON, b'{"code":105,"opaque": %d,"extFields":{"topic":"T"}}' % opaque)
         before, _, rest = data.partition(OPAQUE)
-        repeated.learn(data, before, *rest.partition(b",")[::2])
+        repeated.one_of_several(data, before, rest)
     assert {} == repeated

@@ -338,7 +338,7 @@ class GuardedFastLane(FastLane):
             return None
         return super().answer(connection, serialize_type, header, data, body_at, end)
 
-    def answer_repeated(self, connection: ServerConnection, data: bytes) -> None:
+    def answer_repeated(self, connection: ServerConnection, serialize_type: int, data: bytes) -> None:
         """Nothing: whose question it is may depend on what else it says."""
 
     def _pull(self, connection: ServerConnection, *question: Any) -> bytes | None:

@@ -9,6 +9,7 @@ many are in work, and nobody gets a further answer before the last one is read.
 import asyncio
 import contextlib
 import mmap
+import os
 import select
 import socket
 import time
@@ -49,6 +50,7 @@ _NEVER: Final = float("inf")
 _HANDSHAKE_BYTES: Final = 48 * 1024
 _TLS_BYTES: Final = 20 * 1024
 _SERIALIZE_TYPES: Final = (0, 1, 77)
+_write_to_socket: Final = os.write
 # what a TlsTransport knows besides
 _NAMES: Final = "certificate_names"
 _EXPIRES_AT: Final = "certificate_expires_at"
@@ -65,9 +67,9 @@ class Answer(NamedTuple):
 # to the encoded answer, empty when none is due; None leaves the frame to the ordinary road. One call per frame: a value
 # made for it would cost as much as the answer.
 FastLane = Callable[["ServerConnection", int, bytes, bytes, int, int], bytes | None]
-# Answers a whole read likewise, before anybody looks at its frames, if it is one that it has seen before: then it is a
-# sound frame. No limit of a frame or a header is lower than this length.
-WholeLane = Callable[["ServerConnection", bytes], bytes | None]
+# Answers a whole read of a serialize type likewise, before anybody looks at its frames, if it is one that it has seen
+# before: then it is a sound frame. No limit of a frame or a header is lower than this length.
+WholeLane = Callable[["ServerConnection", int, bytes], bytes | None]
 LONGEST_WHOLE_READ: Final = 512
 
 
@@ -208,7 +210,9 @@ class ServerConnection(asyncio.Protocol):
     serialize_type: int = field(default=-1, init=False)
     requests: int = field(default=0, init=False)
     opened_wall: float = field(init=False)
-    last_read: float = field(init=False)
+    # when the peer was heard last, and whether that was again since: nearly all reads need not ask for the time
+    _last_read: float = field(init=False)
+    _is_heard: bool = field(default=False, init=False)
     # whether answers can still reach the peer
     is_open: bool = field(default=True, init=False)
     # whether it has to read answers before it gets another
@@ -216,8 +220,13 @@ class ServerConnection(asyncio.Protocol):
     # whether it holds a broker's place and has yet to prove to be one
     is_on_probation: bool = field(default=False, init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
+    # The socket, where nothing but its transport stands between us and it (else -1); and the same as long as the
+    # transport keeps nothing that has to be sent first.
+    _fd: int = field(default=-1, init=False)
+    _direct_fd: int = field(default=-1, init=False)
     # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when the
-    # last read ended with a frame's end. From `_needed` bytes on there is something new to see in it.
+    # last read ended with a frame's end and the next one is looked at. From `_needed` bytes on there is something new
+    # to see in it.
     _buffer: bytearray | None = field(default=None, init=False)
     _needed: int = field(default=0, init=False)
     # a large frame that is being received, outside `_buffer`
@@ -259,11 +268,16 @@ class ServerConnection(asyncio.Protocol):
     def __post_init__(self) -> None:
         """Look at the owner's clock and limits."""
         self.opened_wall = self._owner.clock.wall()
-        self.last_read = self._owner.clock.monotonic()
+        self._last_read = self._owner.clock.monotonic()
         self._preamble = self._owner.limits.proxy_protocol
 
     def __repr__(self) -> str:
         return f"<ServerConnection [{self.id} from {self.peer} | {self.role or 'silent'} | {self.requests} requests]>"
+
+    @property
+    def last_read(self) -> float:
+        """When the peer was heard last, monotonic; to the second."""
+        return self._owner.clock.monotonic() if self._is_heard else self._last_read
 
     @property
     def is_broker(self) -> bool:
@@ -305,6 +319,8 @@ class ServerConnection(asyncio.Protocol):
         self.peer = address_text(transport.get_extra_info("peername"))
         self.ip = self.peer.rpartition(":")[0]
         self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
+        if (accepted := self.socket) is not None:
+            self._fd = accepted.fileno()
         self.is_on_probation = self._owner.connection_opened(self)
         if self._preamble or self.is_on_probation:
             self._buffer = bytearray()
@@ -325,8 +341,8 @@ class ServerConnection(asyncio.Protocol):
         """It is the peer's turn."""
         left, self._handshake_seconds_left = self._handshake_seconds_left or 0.0, None
         # nor was it silent meanwhile
-        self.last_read = self._owner.clock.monotonic()
-        self._deadline_frame = self.last_read + left
+        self._last_read = self._owner.clock.monotonic()
+        self._deadline_frame = self._last_read + left
 
     def handshake_over(self, tls_version: str = "") -> None:
         """It has, or need not; what it says comes now."""
@@ -334,7 +350,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_in_handshake = False
         self._charge_tls(min(self._tls_bytes, _TLS_BYTES))
         self._deadline_frame = _NEVER
-        self.last_read = self._owner.clock.monotonic()
+        self._last_read = self._owner.clock.monotonic()
         transport = self._transport
         if transport is not None and transport.get_extra_info(_EXPIRES_AT, _NEVER) < self._owner.clock.wall():
             # TLS 1.2 resumes sessions, which Python cannot switch off, and verifies nothing then
@@ -351,7 +367,7 @@ class ServerConnection(asyncio.Protocol):
 
     def move_to(self, tls: asyncio.Transport) -> None:
         """Speak TLS, over the same socket; nothing was said yet."""
-        self._transport = tls
+        self._transport, self._fd, self._direct_fd = tls, -1, -1
 
     def _charge_tls(self, size: int) -> None:
         self._owner.budget.charge(self.ip, size - self._tls_bytes)
@@ -359,9 +375,9 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
-        self.is_open, self._is_refused = False, True
+        self.is_open = False
+        self._stop_listening()
         self._owner.connection_closed(self, "reset" if exc else "closed")
-        self._drop_buffer()
         self._charge_unsent(0)
         self._charge_tls(0)
         # what was asked in order is still done, as a peer that asks and goes expects; watches have nobody to tell
@@ -370,7 +386,8 @@ class ServerConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close once everything written is sent."""
-        self.is_open, self._is_refused = False, True
+        self.is_open = False
+        self._stop_listening()
         if self._transport is None:
             return
         if self._deadline_write == _NEVER and self.unsent_bytes:
@@ -380,7 +397,8 @@ class ServerConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self.is_open, self._is_refused = False, True
+        self.is_open = False
+        self._stop_listening()
         if self._transport is not None:
             self._transport.abort()
 
@@ -389,8 +407,7 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             return
         self._owner.refused(self, error)
-        self._is_refused = True
-        self._drop_buffer()
+        self._stop_listening()
         self._cancel_watches()
         # until then what comes is read and dropped: unread, it would reset the connection under its last answers
         if self._queue is None:
@@ -420,6 +437,8 @@ class ServerConnection(asyncio.Protocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
+        # by the clock: `now` is earlier where the loop was late
+        self._last_read, self._is_heard = self.last_read, False
         if self._deadline_write < now:
             self._give_up_slow_reader()
         elif self._deadline_frame < now:
@@ -443,7 +462,7 @@ class ServerConnection(asyncio.Protocol):
             seconds = limits.first_frame_seconds if self.is_on_probation else limits.silent_seconds
             if self._has_spoken and not self.is_on_probation:
                 seconds, reason = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds, "idle"
-            if seconds and self.last_read + seconds < now and not self._is_input_unread():
+            if seconds and self._last_read + seconds < now and not self._is_input_unread():
                 self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
 
     @property
@@ -480,6 +499,12 @@ class ServerConnection(asyncio.Protocol):
         self._buffer = self._large = None
         self._is_held = self._is_short_of_memory = False
 
+    def _stop_listening(self) -> None:
+        """Look at nothing that still comes."""
+        self._drop_buffer()
+        # not None: what comes is not looked at as a whole either
+        self._buffer, self._is_refused, self._direct_fd = bytearray(), True, -1
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
@@ -492,10 +517,18 @@ class ServerConnection(asyncio.Protocol):
             return
         self._owner.bytes_sent += len(data)
         transport.write(data)
+        self._direct_fd = -1
         # below the high-water mark there is nothing to look at
         if self.is_write_paused:
             # all of it: the transport keeps an answer whole until its last byte is sent
             self._charge_unsent(self._unsent_bytes + len(data))
+
+    def _is_all_sent(self) -> bool:
+        """Whether we may write to the socket ourselves, from now on until the transport has to."""
+        transport = self._transport
+        if self._fd >= 0 and transport is not None and self.is_open and not transport.get_write_buffer_size():
+            self._direct_fd = self._fd
+        return self._direct_fd >= 0
 
     async def until_answers_read(self) -> None:
         """Return when the peer has read enough for a further answer, or is gone."""
@@ -541,11 +574,32 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912, PLR0915 - each call would cost every pull
         """Answer what the fast lane can, queue the rest."""
+        owner, size = self._owner, len(data)
+        if self._buffer is None and 8 < size <= LONGEST_WHOLE_READ and (whole_lane := owner.whole_lane) is not None:
+            serialize_type = data[4]
+            answer = whole_lane(self, serialize_type, data)
+            if answer is not None:
+                self._is_heard = True
+                self.requests += 1
+                self.serialize_type = serialize_type
+                owner.bytes_received += size
+                if answer:
+                    # The transport would put it into a list until all reads are done, and then do the same. What the
+                    # socket does not take, and what is wrong with it, is the transport's business.
+                    sent = 0
+                    if self._direct_fd >= 0 or self._is_all_sent():
+                        try:
+                            sent = _write_to_socket(self._direct_fd, answer)
+                        except OSError:
+                            sent = 0
+                    owner.bytes_sent += sent
+                    if sent < len(answer):
+                        self.write(answer[sent:])
+                return
         if self._is_refused:
             return
-        owner = self._owner
-        owner.bytes_received += len(data)
-        self.last_read = owner.clock.monotonic()
+        owner.bytes_received += size
+        self._last_read = owner.clock.monotonic()
         if self._large is not None:
             data = self._filled(self._large, data)
             if not data:
@@ -553,14 +607,6 @@ class ServerConnection(asyncio.Protocol):
         elif self._buffer is not None:
             data = self._joined(data)
             if not data:
-                return
-        elif owner.whole_lane is not None and 8 < len(data) <= LONGEST_WHOLE_READ:
-            answer = owner.whole_lane(self, data)
-            if answer is not None:
-                self.requests += 1
-                self.serialize_type = data[4]
-                if answer:
-                    self.write(answer)
                 return
         at, size, unpack = 0, len(data), HEAD.unpack_from
         limits, fast_lane = owner.limits, owner.fast_lane
@@ -686,7 +732,7 @@ class ServerConnection(asyncio.Protocol):
         self._drop_buffer()
         self._deadline_frame = _NEVER
         # it was we who did not read
-        self.last_read = now
+        self._last_read = now
         self._keep(data, is_declined=True)
 
     def _keep(self, data: bytes, *, is_declined: bool = False) -> None:
@@ -707,7 +753,7 @@ class ServerConnection(asyncio.Protocol):
                 return
             if self._deadline_frame == _NEVER:
                 seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
-                self._deadline_frame = self.last_read + seconds if seconds else _NEVER
+                self._deadline_frame = self._last_read + seconds if seconds else _NEVER
         self._needed = needed
         if self._large is not None:
             self._buffer = bytearray(data[needed:])
@@ -777,7 +823,7 @@ class ServerConnection(asyncio.Protocol):
         if found is None:
             self._buffer = bytearray(data)
             self._needed = len(data) + 1
-            self._deadline_frame = min(self._deadline_frame, self.last_read + self._owner.limits.first_frame_seconds)
+            self._deadline_frame = min(self._deadline_frame, self._last_read + self._owner.limits.first_frame_seconds)
             return b""
         self._preamble = False
         self._deadline_frame = _NEVER

@@ -170,7 +170,8 @@ async def test_whole_lane_answers_before_anybody_looks_at_frames() -> None:
     """It is asked about short reads with nothing before them; what it leaves is read frame by frame."""
     asked: list[bytes] = []
 
-    def lane(_: ServerConnection, data: bytes) -> bytes | None:
+    def lane(_: ServerConnection, serialize_type: int, data: bytes) -> bytes | None:
+        assert JSON == serialize_type
         asked.append(data)
         return cut(JSON, b'{"code":0,"opaque":0}', b"whole") if b"known" in data else b"" if b"silent" in data else None
 

@@ -189,6 +189,32 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
         assert await is_served(served)
 
 
+async def test_whole_reads_are_answered_in_order_by_socket_and_transport() -> None:
+    """What the socket does not take waits, and what comes after that waits behind it, until the peer has read."""
+    answers: list[bytes] = []
+
+    def lane(_: ServerConnection, serialize_type: int, data: bytes) -> bytes | None:
+        answers.append(cut(JSON, b'{"code":0,"opaque":%d}' % len(answers), b"%d" % len(answers) * MEBIBYTE))
+        return answers[-1]
+
+    async def ask(peer: RawPeer) -> None:
+        before = len(answers)
+        peer.send(json_frame(ECHO, 1))
+        await until(lambda: len(answers) > before)
+
+    async with serving(whole_lane=lane) as served:
+        peer = await served.connect(receive_buffer=4096)
+        connection = served.connection_of(peer)
+        while not connection.is_write_paused:
+            await ask(peer)
+        peer.widen()
+        assert list(range(len(answers))) == [(await peer.receive()).opaque for _ in answers]
+        assert not connection.unsent_bytes
+        await ask(peer)
+        assert b"%d" % (len(answers) - 1) * MEBIBYTE == (await peer.receive()).body
+        assert len(b"".join(answers)) == served.server.bytes_sent
+
+
 @pytest.mark.parametrize("few", [False, True])
 async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few: bool) -> None:
     """What is written may be read for as long as for a frame, also below the mark at which writing pauses."""

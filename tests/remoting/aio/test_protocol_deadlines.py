@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.fake_clock import until
 from tests.support.serving import ECHO, Gate, serving
-from tests.support.spelling import ONEWAY, json_frame, native_frame
+from tests.support.spelling import JSON, ONEWAY, cut, json_frame, native_frame
 
 FRAME = json_frame(ECHO, 7, None, b"some body")
 FIRST, REST = (("slow_frame", f"timed out waiting for the {what}") for what in ("first frame", "rest of a frame"))
@@ -105,3 +105,20 @@ async def test_peer_that_waits_for_an_answer_is_not_idle() -> None:
         await until(lambda: not served.connection_of(peer).in_flight)
         await served.clock.advance(1)
         assert await peer.at_end()
+
+
+async def test_peer_that_asks_the_same_all_the_time_is_not_idle() -> None:
+    """Its reads are answered without a look at the clock: that it was heard is noted with the next look at those."""
+    answer = cut(JSON, b'{"code":0,"opaque":7}')
+    async with serving(whole_lane=lambda *_: answer, idle_seconds=120) as served:
+        peer = await served.connect()
+        for _ in range(3):
+            assert 7 == (await peer.ask(FRAME)).opaque
+            await served.clock.advance(119)
+        connection = served.connection_of(peer)
+        assert 119 >= served.clock.monotonic() - connection.last_read
+        assert [] == served.heard.refused
+
+        await served.clock.advance(121)
+        assert await peer.at_end()
+        assert ["idle"] == served.heard.reasons
