@@ -8,8 +8,9 @@ import pytest
 
 from namesrv_broker_agent import TopicConfig
 from tests.support import agents
+from tests.support.ctl import nobody
 from tests.support.fake_clock import FakeClock, passing, settle, until
-from tests.support.scripted_server import Question, ScriptedServer
+from tests.support.scripted_server import Question
 from tests.support.tcp_proxy import TcpProxy
 
 REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
@@ -243,19 +244,17 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
 async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float) -> None:
     """Full jitter: anything up to a bound that doubles from 0.1 s to 0.8 s."""
     clock = FakeClock()
-    async with ScriptedServer() as server:
-        address = server.address
-    # nobody listens there any more
-    async with agents.running(clock, address, options={"random_unit": lambda: unit}) as agent:
-        for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
-            await until(lambda: agent.servers[address].status == "unreachable")
-            await settle()
-            # what waits now: the next look at the list of servers, and the next attempt
-            waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
-            pause = min(waking) - clock.monotonic()
-            assert 2 == len(waking)
-            assert bound * unit == pytest.approx(pause)
-            await clock.advance(pause)
+    with nobody() as address:
+        async with agents.running(clock, address, options={"random_unit": lambda: unit}) as agent:
+            for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
+                await until(lambda: agent.servers[address].status == "unreachable")
+                await settle()
+                # what waits now: the next look at the list of servers, and the next attempt
+                waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
+                pause = min(waking) - clock.monotonic()
+                assert 2 == len(waking)
+                assert bound * unit == pytest.approx(pause)
+                await clock.advance(pause)
 
 
 @pytest.mark.parametrize("unit", [0.5, 1.0])

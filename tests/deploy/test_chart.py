@@ -1,7 +1,6 @@
 """The Helm chart: what Kubernetes' own schemas and a policy checker say of it, and what its pods are started with."""
 
 import http.client
-import socket
 import subprocess
 import sys
 import tomllib
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from tests.support.certificates import Authority
+from tests.support.ports import free_port
 from tests.support.talking_process import TalkingProcess
 from tools import chart_check
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
@@ -101,9 +101,7 @@ def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> 
 def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
     """It starts beyond loopback with what the pod gives it, and answers the probe."""
     (pod,) = by_kind(rendered(helm, VARIANTS["console"]))["Deployment"]["spec"]["template"]["spec"]["containers"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     places = {"/etc/namesrv": tmp_path, "/var/lib/namesrv": tmp_path, "0.0.0.0:9878": f"0.0.0.0:{port}"}
     words = [word for word in pod["args"] if not word.startswith("--server")]
     for place, here in places.items():

@@ -12,8 +12,9 @@ from typing import Final
 import pytest
 
 from tests.support.daemon import Daemon
+from tests.support.ports import free_port
 from tests.support.talking_process import PatternProcess
-from tests.support.tutorial import BIN, Reader, free_port
+from tests.support.tutorial import BIN, Reader
 
 DEAD_BROKER: Final = "docs/tutorials/dead-broker.md"
 EMBED_AGENT: Final = "docs/tutorials/embed-agent.md"
@@ -22,7 +23,7 @@ EMBED_AGENT: Final = "docs/tutorials/embed-agent.md"
 @pytest.mark.slow
 def test_dead_broker(tmp_path: Path) -> None:
     """From the complaint to the setting that would have helped."""
-    reader = Reader(tmp_path, DEAD_BROKER, {"19876": free_port()})
+    reader = Reader(tmp_path, DEAD_BROKER, {"19876": str(free_port())})
     (tmp_path / "incident.py").write_text(reader.text("incident.py"))
     program, *words = reader.text("run-incident").split()
     with PatternProcess([BIN / program, *words], home=tmp_path) as incident:
@@ -45,7 +46,7 @@ def test_dead_broker(tmp_path: Path) -> None:
 def test_embed_agent(tmp_path: Path) -> None:
     """A broker registers, has a new topic, drains and leaves."""
     with Daemon(tmp_path / "data") as daemon:
-        reader = Reader(tmp_path, EMBED_AGENT, {"127.0.0.1:9876": daemon.where, "10911": free_port()})
+        reader = Reader(tmp_path, EMBED_AGENT, {"127.0.0.1:9876": daemon.where, "10911": str(free_port())})
         (tmp_path / "broker.py").write_text(reader.text("broker.py"))
         program, *words = reader.text("start").split()
         with PatternProcess([BIN / program, *words], home=tmp_path) as broker:

@@ -19,10 +19,10 @@ import pytest
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin, Output
 from tests.interop.peers.broker import Broker
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, topics_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
+from tests.support.ports import free_port
 
 # command -> what differs on purpose, and why
 DIFFERENCES: Final[Mapping[str, str]] = {

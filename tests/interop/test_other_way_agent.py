@@ -14,9 +14,9 @@ from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.place import ROOT
-from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, route_of, topics_of
 from tests.interop.peers.waiting import until, until_equal
+from tests.support.ports import free_port
 from tests.support.talking_process import TalkingProcess
 
 EXAMPLE = ROOT / "demo" / "memory_broker.py"

@@ -11,9 +11,9 @@ from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteUnavailableError, SyncRouteClient, TopicNotFoundError
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
 from tests.interop.peers.broker import Broker
-from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import brokers_of, route_of
 from tests.interop.peers.waiting import until, until_equal
+from tests.support.ports import free_port
 
 
 class Pair:

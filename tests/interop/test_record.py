@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from tests.golden.replay import read_scenario, replay
-from tests.interop.peers.ports import broker_port
 from tests.interop.record import ALL, RECORDINGS, write
 from tests.support.daemon import Daemon
+from tests.support.ports import broker_port
 
 # one of each generation of brokers; the codes that theirs alone have
 FRESH: Final = {"broker-5-heartbeats": {901, 904}, "broker-4": set[int]()}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.talking_process import Process
 
 LoopName = Literal["auto", "asyncio"]
@@ -67,6 +68,8 @@ class Daemon(Process):
     def listening(self) -> Self:
         """Return once it listens."""
         self.wait_for("listening")
+        # what a server spoke that had this port before, in another test
+        PROCESS_PROTOCOLS.forget(self.where)
         return self
 
     @property

@@ -13,6 +13,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import read_access_file
 from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.heartbeat_files import Line, of, read_log
 from tests.support.namesrv_peer import NamesrvPeer
@@ -129,6 +130,8 @@ async def namesrv_in_process(
         await until(lambda: server.controller.listening.is_set() or server.serving.done())
         if server.serving.done():
             await server.serving
+        # what a server spoke that had this port before, in another test
+        PROCESS_PROTOCOLS.forget(server.where)
         try:
             yield server
         finally:

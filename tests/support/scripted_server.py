@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from namesrv_remoting.aio.client import RemotingClient
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from namesrv_remoting.command import RemotingCommand
 from tests.support.fake_clock import GUARD_SECONDS, settle
 from tests.support.raw_peer import Connection
@@ -92,6 +93,8 @@ class ScriptedServer:
         place: dict[str, Any] = {"host": self._host, "port": 0} if self._bound is None else {"sock": self._bound}
         self._server = await asyncio.start_server(self._connected, **place)
         self.port = self._server.sockets[0].getsockname()[1]
+        # what a server spoke that had this port before, in another test
+        PROCESS_PROTOCOLS.forget(self.address)
         return self
 
     async def __aexit__(self, *raised: object) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import socket
 from typing import Self
 
+from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import settle
 
 
@@ -24,6 +26,9 @@ class TcpProxy:
         self._flows.set()
         self._is_cut = False
         self._server: asyncio.Server | None = None
+        # has the port as well: while nobody listens there, the system would give it to somebody else
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._open: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -40,6 +45,10 @@ class TcpProxy:
         return len(self._open)
 
     async def __aenter__(self) -> Self:
+        self._place.bind(("127.0.0.1", 0))
+        self.port = self._place.getsockname()[1]
+        # what a server spoke that had it before, in another test
+        PROCESS_PROTOCOLS.forget(self.address)
         await self._listen()
         return self
 
@@ -51,6 +60,7 @@ class TcpProxy:
             await asyncio.wait(self._tasks)
         # an aborted transport is gone a moment later
         await settle()
+        self._place.close()
 
     def cut(self) -> None:
         """Close all connections, and refuse new ones."""
@@ -80,7 +90,6 @@ class TcpProxy:
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._taken, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1

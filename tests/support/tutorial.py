@@ -55,9 +55,3 @@ class Reader:
         printed = self.does(name, code=code)
         assert form(self.text(f"{name}.output")) in form(printed), printed
         return printed
-
-
-def free_port() -> str:
-    """One that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return str(taken.getsockname()[1])

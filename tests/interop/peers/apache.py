@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from tests.interop.peers.java import BOOT_SECONDS, JavaProcess
-from tests.interop.peers.ports import free_port
 from tests.interop.peers.waiting import GUARD_SECONDS
+from tests.support.ports import free_port
 
 
 class ApacheNameServer(JavaProcess):

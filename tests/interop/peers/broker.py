@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from tests.interop.peers.java import BOOT_SECONDS, JavaProcess
-from tests.interop.peers.ports import broker_port
 from tests.support.daemon import Daemon
+from tests.support.ports import broker_port
 
 BrokerPeer = Literal["broker-5", "broker-5.2", "broker-4"]
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]

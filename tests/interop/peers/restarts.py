@@ -8,12 +8,12 @@ from typing import Final
 from namesrv_remoting.codes import RequestCode, ResponseCode
 from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.broker import Broker
-from tests.interop.peers.ports import free_port
 from tests.interop.peers.route import topics_of
 from tests.interop.peers.waiting import until, until_equal
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker as Lost
 from tests.support.peer import Peer
+from tests.support.ports import free_port
 
 HOST: Final = "127.0.0.1"
 STREAM: Final = "stream"
