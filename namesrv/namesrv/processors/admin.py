@@ -86,10 +86,11 @@ class AdminProcessor:
     async def topics_of_cluster(self, request: Request) -> Reply:
         """224."""
         cluster = ClusterRequestHeader.from_ext(request.command.ext_fields).cluster
-        brokers = self._tables.cluster_addr_table.get(cluster)
+        found = self._tables.cluster_addr_table.get(cluster)
         # any number of unknown clusters could be asked for: they share one list
-        if brokers is None:
+        if found is None:
             return await self._list(request, "none", lambda _: False)
+        brokers = frozenset(found)
         return await self._list(
             request, ("cluster", cluster), lambda row: any(queues.broker_name in brokers for queues in row)
         )

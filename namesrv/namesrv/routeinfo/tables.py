@@ -38,7 +38,6 @@ MAX_CARRIERS: Final = 16
 # About what a topic with a broker or two takes, names and indexes included, and what a live broker does.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
-_NOBODY: Final[frozenset[str]] = frozenset()
 # Names of topics that are gone, and that are not worth clearing away.
 SPARE_NAMES: Final = 10_000
 
@@ -95,8 +94,8 @@ class RouteTables:
     """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
-        # cluster name -> names of its brokers; never holds an empty set
-        self.cluster_addr_table: dict[str, frozenset[str]] = {}
+        # cluster name -> names of its brokers, ten thousand perhaps; never holds an empty set
+        self.cluster_addr_table: dict[str, set[str]] = {}
         # broker name -> the group's instances; never a group without an address
         self.broker_addr_table: dict[str, BrokerData] = {}
         # who is alive
@@ -376,12 +375,13 @@ class RouteTables:
             self.wiped.discard(broker_name)
             # whichever clusters it was registered under: a name that stays behind alone would be a ghost
             for cluster, names in list(self.cluster_addr_table.items()):
-                if broker_name in names:
-                    _put(self.cluster_addr_table, cluster, names - {broker_name})
+                names.discard(broker_name)
+                if not names:
+                    del self.cluster_addr_table[cluster]
             return
         self.broker_addr_table[broker_name] = group
         if cluster_name is not None:
-            self.cluster_addr_table[cluster_name] = self.cluster_addr_table.get(cluster_name, _NOBODY) | {broker_name}
+            self.cluster_addr_table.setdefault(cluster_name, set()).add(broker_name)
 
 
 def plan_rows(
@@ -410,7 +410,9 @@ def alike(
 ) -> Sequence[Alike]:
     """Topics by their rows before and after a change, which they nearly always share."""
     first_before, first_after = befores[0], afters[0]
-    if all(map(is_, befores, repeat(first_before))) and all(map(is_, afters, repeat(first_after))):
+    if all(map(is_, befores, repeat(first_before))) and (
+        afters is befores or all(map(is_, afters, repeat(first_after)))
+    ):
         return (Alike(topics, first_before, first_after),)
     pairs = zip(map(id, befores), map(id, afters), strict=True)
     found: dict[tuple[int, int], list[str]] = {}

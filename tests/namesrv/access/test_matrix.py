@@ -222,7 +222,7 @@ def state(server: InProcess) -> Any:
     """All that a request could change."""
     tables, namesrv = server.namesrv.manager.tables, server.namesrv
     return {
-        "clusters": dict(tables.cluster_addr_table),
+        "clusters": {name: set(brokers) for name, brokers in tables.cluster_addr_table.items()},
         "groups": dict(tables.broker_addr_table),
         "live": dict(tables.broker_live_table),
         "topics": dict(tables.topic_queue_table),
