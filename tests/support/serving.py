@@ -14,6 +14,7 @@ from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import FastLane, ServerConnection, WholeLane
 from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
 from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
+from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
@@ -100,6 +101,7 @@ def server_of(
     whole_lane: WholeLane | None = None,
     budget: MemoryBudget | None = None,
     tls: ServerTls | None = None,
+    turns: Turns | None = None,
     **limits: Any,
 ) -> RemotingServer:
     """A server with the limits of LIMITS, but for the given ones."""
@@ -108,6 +110,7 @@ def server_of(
         listener,
         clock=clock,
         tasks=tasks,
+        turns=Turns() if turns is None else turns,
         limits=replace(LIMITS, **limits),
         fast_lane=fast_lane,
         whole_lane=whole_lane,

@@ -101,11 +101,12 @@ class Housekeeping:
             if number >= _BUSY_DRAIN_PASSES and clock.monotonic() - began > _BUSY_DRAIN_SECONDS:
                 break
             await asyncio.sleep(0)
-        if self._namesrv.turns:
-            # what was read has yet to begin, and then to be carried out
-            await self._namesrv.turns.begin()
-            for _ in range(_CARRYING_OUT_PASSES):
-                await asyncio.sleep(0)
+        # some have to be read on, and what was read has yet to begin, and then to be carried out
+        for _ in range(2):
+            if self._namesrv.turns:
+                await self._namesrv.turns.begin()
+                for _ in range(_CARRYING_OUT_PASSES):
+                    await asyncio.sleep(0)
 
     def check_readiness(self) -> None:
         """Open the gate for route questions once."""

@@ -7,7 +7,9 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
-# Watchers woken between two looks at the sockets: each of them answers a question of its own.
+from namesrv_remoting.aio.steps import Pace
+
+# Watchers woken between two looks at the sockets, at most: each of them answers a question of its own.
 BATCH: Final = 64
 # Questions about more topics are not entered by topic, but looked through when something changes, so many in a step.
 FEW_TOPICS: Final = 256
@@ -19,7 +21,7 @@ STEP_WATCHES: Final = 2_000
 class RouteWatchers:
     """Waiting questions."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace | None = None) -> None:
         # topic -> those who wait for it, among few others; whoever waits longest is first, here and below
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         # all who wait, for which topics
@@ -32,6 +34,7 @@ class RouteWatchers:
         self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # woken, but not told yet; in order, and each once however often it was woken
         self._woken: dict[asyncio.Future[None], None] = {}
+        self._pace = Pace(BATCH) if pace is None else pace
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -88,10 +91,15 @@ class RouteWatchers:
 
     def _release(self) -> None:
         self._wake_due()
+        woken: list[asyncio.Future[None]] = []
         for future in list(islice(self._woken, BATCH)):
+            if len(woken) == self._pace.count:
+                break
             del self._woken[future]
             if not future.done():
-                future.set_result(None)
+                woken.append(future)
+        if woken:
+            self._pace.wake(woken)
         left = STEP_TOPICS
         while self._doubted and left > 0:
             future, changed = self._doubted.popleft()

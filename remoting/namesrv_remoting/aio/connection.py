@@ -36,9 +36,8 @@ _HIGH_WATER_BYTES: Final = 64 * 1024
 _BATCH_BYTES: Final = 256 * 1024
 # Bytes of one connection's requests that wait to be answered; beyond it nothing more is read from the peer.
 _MAX_QUEUED_BYTES: Final = 256 * 1024
-# Decoding requests that the fast lane left: others get their turn after so long.
-_TURN_SECONDS: Final = 0.005
-# The same while requests are answered in turn, whose answers leave together: the system call costs as much as most.
+# While requests are answered in turn, whose answers leave together, others get their turn after so long or so many: the
+# system call costs as much as most.
 _ANSWERING_SECONDS: Final = 0.0005
 _ANSWERED_TOGETHER: Final = 8
 # From here on a request is worth accounting for.
@@ -239,6 +238,8 @@ class ServerConnection(asyncio.Protocol):
     _has_passed: bool = field(default=False, init=False)
     # whole frames wait in the buffer until earlier ones are answered and read
     _is_held: bool = field(default=False, init=False)
+    # and their turn will come
+    _is_in_line: bool = field(default=False, init=False)
     # a large frame waits for memory
     _is_short_of_memory: bool = field(default=False, init=False)
     # the same when its frame was last looked at
@@ -612,7 +613,6 @@ class ServerConnection(asyncio.Protocol):
         limits, fast_lane = owner.limits, owner.fast_lane
         answers: list[bytes] = []
         pending = 0
-        turn_ends = 0.0
         while size - at >= 8:
             length, word = unpack(data, at)
             header_length = word & 0xFFFFFF
@@ -655,8 +655,7 @@ class ServerConnection(asyncio.Protocol):
                     self.write(b"".join(answers))
                     self.refuse(error)
                     return
-                turn_ends = turn_ends or time.perf_counter() + _TURN_SECONDS
-                if not self._has_room or time.perf_counter() > turn_ends:
+                if not self._has_room or owner.turns.is_decoding_over():
                     at = end
                     self._is_held = True
                     break
@@ -848,7 +847,9 @@ class ServerConnection(asyncio.Protocol):
         has_room = self._is_refused or self._has_room
         if has_room and self._is_held:
             # others have their turn first
-            asyncio.get_running_loop().call_soon(self._go_on)
+            if not self._is_in_line:
+                self._is_in_line = True
+                self._owner.turns.read_on(self, self._go_on)
             has_room = False
         wants = has_room and not self._is_short_of_memory
         if wants != transport.is_reading():
@@ -861,7 +862,8 @@ class ServerConnection(asyncio.Protocol):
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._throttle)
 
-    def _go_on(self) -> None:
+    def _go_on(self, _: "asyncio.Future[None]") -> None:
+        self._is_in_line = False
         if self._is_held and self._has_room and self.is_open:
             self._is_held = False
             self.data_received(b"")
@@ -888,7 +890,7 @@ class ServerConnection(asyncio.Protocol):
         request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
-            task = self._owner.tasks.create_task(self._answer(request, 0))
+            task = self._owner.tasks.create_task(self._answer(request, 0, self))
             self._watches = self._watches or set()
             self._watches.add(task)
             # not in the task: one that is cancelled before its first step does nothing at all
@@ -930,9 +932,9 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             self.close()
 
-    async def _answer(self, request: Request, charge: int) -> None:
+    async def _answer(self, request: Request, charge: int, peer: object = None) -> None:
         try:
-            await self._owner.turns.begin()
+            await self._owner.turns.begin(peer)
             answer = await self._owner.handler.answer(request)
         finally:
             self.release(charge)

@@ -7,6 +7,7 @@ from operator import length_hint
 import pytest
 
 from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, STEP_WATCHES, RouteWatchers
+from namesrv_remoting.aio.steps import Pace
 from tests.support.fake_clock import settle
 
 
@@ -81,6 +82,27 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
 
     assert max(later - earlier for earlier, later in itertools.pairwise(told)) <= BATCH
     assert repr(watchers) == NOBODY
+
+
+async def test_fewer_of_a_crowd_are_told_at_once_when_that_takes_long() -> None:
+    """Two milliseconds are for as many as they were enough for the last time: four, at half a millisecond each."""
+    seconds, told = 0.0, []
+    watchers = RouteWatchers(Pace(8, now=lambda: seconds))
+
+    async def wait() -> None:
+        nonlocal seconds
+        await watchers.wait({"a": None}.keys())
+        seconds += 0.00049
+
+    crowd = [asyncio.create_task(wait()) for _ in range(20)]
+    await asyncio.sleep(0)
+    watchers.wake({"a"})
+    while not all(task.done() for task in crowd):
+        before = sum(task.done() for task in crowd)
+        await asyncio.sleep(0)
+        told.append(sum(task.done() for task in crowd) - before)
+
+    assert [8, 4, 4, 4] == [count for count in told if count]
 
 
 async def test_crowd_that_waits_for_the_same_topics_is_looked_through_in_steps() -> None:

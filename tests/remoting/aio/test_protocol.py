@@ -1,13 +1,16 @@
 """Everything that comes over one connection is answered, in whatever pieces it comes."""
 
 import asyncio
+import itertools
 import logging
+from collections import Counter
 from functools import partial
 
 import pytest
 
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.steps import Pace, Turns
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, FAIL, Feed, Gate, Serving, every_feeding, serving
@@ -93,6 +96,45 @@ async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() ->
 
     first, last = turns.index("pipelined"), len(turns) - turns[::-1].index("pipelined")
     assert turns[first:last].count("other") >= 12
+
+
+async def test_peers_who_pipeline_are_read_in_turn() -> None:
+    """When their frames take long together the loop looks at its sockets in between, and each goes on in its turn."""
+    turns: list[int] = []
+
+    async def note(request: Request) -> Reply:
+        turns.append((request.command.opaque or 0) // 10)
+        return Reply()
+
+    # every look at the clock is a second later
+    clock = partial(next, itertools.count())
+    async with serving({10: note}, concurrent=frozenset({10}), turns=Turns(now=clock)) as served:
+        for number, peer in enumerate([await served.connect() for _ in range(3)]):
+            peer.send(b"".join(json_frame(10, 10 * number + opaque) for opaque in range(10)))
+        await until(lambda: len(turns) == 30)
+
+    assert {0: 10, 1: 10, 2: 10} == Counter(turns)
+    # whoever is read first may have had two or three before the others came
+    assert sorted(turns[6:9]) == sorted(turns[9:12]) == sorted(turns[12:15]) == [0, 1, 2]
+
+
+async def test_peer_with_many_watches_keeps_no_other_from_beginning() -> None:
+    """Of fifty requests at once the last waits for its turn longer than one that another peer asked after them."""
+    begun: list[int] = []
+
+    async def note(request: Request) -> Reply:
+        begun.append(request.command.opaque or 0)
+        return Reply()
+
+    async with serving({10: note}, concurrent=frozenset({10}), turns=Turns(Pace(1))) as served:
+        greedy, other = await served.connect(), await served.connect()
+        greedy.send(b"".join(json_frame(10, opaque) for opaque in range(50)))
+        other.send(json_frame(ECHO, 50))
+        await other.receive()
+        assert len(begun) < 25
+        await until(lambda: len(begun) == 50)
+
+    assert list(range(50)) == begun
 
 
 @every_feeding

@@ -1,14 +1,28 @@
 """Long work and many tasks, in turn with the loop."""
 
 import asyncio
+import itertools
 
-from namesrv_remoting.aio.steps import Turns
+from namesrv_remoting.aio.steps import Pace, Turns
 from tests.support.fake_clock import settle
+
+
+class Computing:
+    """A clock of computing time that only work moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def work(self, milliseconds: float) -> None:
+        self.seconds += milliseconds / 1000
 
 
 async def test_turns_are_taken_in_order_and_by_nobody_who_has_left() -> None:
     """One at a time here; a cancelled one costs the others no turn."""
-    turns, begun = Turns(at_once=1), []
+    turns, begun = Turns(Pace(1)), []
 
     async def begin(number: int) -> None:
         await turns.begin()
@@ -22,3 +36,79 @@ async def test_turns_are_taken_in_order_and_by_nobody_who_has_left() -> None:
 
     assert [0, 2, 3] == begun
     assert repr(turns) == "<Turns [1 of 1 left | 0 waiting]>"
+
+
+async def test_as_many_begin_at_once_as_two_milliseconds_are_enough_for() -> None:
+    """As long as the last ones took, that is; one in any case, and never more than at first."""
+    clock = Computing()
+    turns, begun = Turns(Pace(8, clock.now)), []
+    costs = [0.12] * 8 + [0.49] * 8 + [0.24] * 4 + [5.0] * 8 + [0.0] * 10
+
+    async def begin(cost: float) -> None:
+        await turns.begin()
+        clock.work(cost)
+        begun.append(cost)
+
+    crowd = [asyncio.create_task(begin(cost)) for cost in costs]
+    told = [0]
+    while told[-1] < len(crowd):
+        await asyncio.sleep(0)
+        told.append(len(begun))
+
+    passes = [later - earlier for earlier, later in itertools.pairwise(told) if later > earlier]
+    # 8 at once, unmeasured; 8 of 0.49 ms, so 4 of 0.24 ms, so 8 of 5 ms, so one that costs nothing, so as many as may
+    assert [8, 8, 4, 8, 1, 8, 1] == passes
+
+
+async def test_peer_with_many_requests_waits_in_line_once() -> None:
+    """Those who ask one thing need not wait for all that somebody asked before them."""
+    turns, begun = Turns(Pace(1)), []
+
+    async def begin(name: str, peer: object) -> None:
+        await turns.begin(peer)
+        begun.append(name)
+
+    greedy = object()
+    for name in ("a1", "a2", "a3", "a4"):
+        asyncio.create_task(begin(name, greedy))  # noqa: RUF006 - they end below
+    for name in ("b", "c"):
+        asyncio.create_task(begin(name, None))  # noqa: RUF006 - they end below
+    await settle()
+
+    assert ["a1", "a2", "b", "c", "a3", "a4"] == begun
+    assert not turns
+
+
+async def test_decoding_ends_for_all_peers_together() -> None:
+    """After a millisecond, and until the loop has looked at its sockets; with many waiting after one of each."""
+    clock = Computing()
+    turns = Turns(Pace(1), clock.now)
+    assert not turns.is_decoding_over()
+    clock.work(1.1)
+    assert turns.is_decoding_over()
+    await settle()
+    assert not turns.is_decoding_over()
+
+    crowd = [asyncio.create_task(turns.begin()) for _ in range(100)]
+    await asyncio.sleep(0)
+    assert turns.is_decoding_over()
+    await asyncio.gather(*crowd)
+    assert not turns.is_decoding_over()
+
+
+async def test_peer_reads_on_behind_what_it_has_waiting() -> None:
+    """In the same line, so that nobody has more and more decoded that cannot begin."""
+    turns, begun = Turns(Pace(1)), []
+
+    async def begin(name: str, peer: object) -> None:
+        await turns.begin(peer)
+        begun.append(name)
+
+    peer = object()
+    crowd = [asyncio.create_task(begin(f"a{number}", peer)) for number in range(3)]
+    await asyncio.sleep(0)
+    turns.read_on(peer, lambda _: begun.append("read on"))
+    crowd.append(asyncio.create_task(begin("b", None)))
+    await settle()
+
+    assert ["a0", "a1", "a2", "b", "read on"] == begun
