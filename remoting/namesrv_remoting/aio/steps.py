@@ -16,6 +16,8 @@ _AT_ONCE: Final = 32
 # All of these are of computing: what other processes take in between says nothing about what comes next.
 _PASS_SECONDS: Final = 0.002
 _DECODING_SECONDS: Final = 0.001
+# What costly ones took is expected again for a while, less after each pass of cheap ones: they may come in turn.
+_REMEMBERED: Final = 0.75
 # With more than that waiting nobody has several requests decoded at once: as bytes they cost less than as tasks, which
 # the garbage collector looks through again and again.
 _CROWD: Final = 2 * _AT_ONCE
@@ -32,6 +34,8 @@ class Pace:
         self._most = most
         self._now = now
         self._began = 0.0
+        # what one of them takes
+        self._each = 0.0
         # how many may go on next
         self.count = most
 
@@ -51,8 +55,8 @@ class Pace:
         self._began = self._now()
 
     def _end(self, count: int) -> None:
-        took = self._now() - self._began
-        fitting = int(count * _PASS_SECONDS / took) if took > 0 else self._most
+        self._each = max((self._now() - self._began) / count, self._each * _REMEMBERED)
+        fitting = int(_PASS_SECONDS / self._each) if self._each else self._most
         self.count = max(1, min(fitting, self._most))
 
 
