@@ -15,8 +15,10 @@ from tests.interop.peers.driver import Application
 from tests.interop.peers.restarts import STREAM, TOPICS, Restarts
 from tests.interop.peers.waiting import until, until_equal
 
-# What a Java client says that asked on a connection while it closed, and of a topic that both of its questions missed.
-LOST_CONNECTION: Final = r"Remoting(Connect|SendRequest|Timeout)Exception|No route info of this topic"
+# What a Java client says that asked on a connection while it closed.
+LOST_CONNECTION: Final = r"Remoting(Connect|SendRequest|Timeout)Exception"
+# The same, and of a topic that both of its questions missed.
+NO_ANSWER: Final = rf"{LOST_CONNECTION}|No route info of this topic"
 # Each has an even chance to be the last.
 ATTEMPTS: Final = 20
 
@@ -39,14 +41,15 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_application_does_not_notice_a_restart(world: World) -> None:
     """Each of the two is killed once, under a stream of messages; with one dead, just started, and back, all goes on.
 
-    What was acknowledged is consumed, and no send failed.
+    What was acknowledged is consumed, and no send failed, but for the first question after a kill: it may go to the
+    server that is gone, and since 5.3 a Java client asks no other one for it. The application sends again.
     """
     clients = world.clients
     clients.start()
     clients.send_to_new_topics()
     for number in (0, 1):
         world.kill(number)
-        clients.send_to_new_topics()
+        clients.send_to_new_topics(excused=LOST_CONNECTION)
         clients.until_more_is_read()
         world.start_again(number)
         clients.send_to_new_topics()
@@ -71,7 +74,7 @@ def test_clients_that_start_while_one_is_not_ready(world: World) -> None:
         """Send three messages; the bodies of all that were acknowledged, from attempts that were cut short too."""
         attempts = (clients.send(name, topic, 3, f"{name}-{number}") for number in range(ATTEMPTS))
         while len(next(attempts)) < 3:
-            clients.excuse(LOST_CONNECTION)
+            clients.excuse(NO_ANSWER)
         return clients.bodies("acked", name=name)
 
     def start_consumer(name: str, topic: str) -> str:
@@ -79,7 +82,7 @@ def test_clients_that_start_while_one_is_not_ready(world: World) -> None:
             try:
                 clients.start_consumer(f"{name}-{attempt}", world.addresses, topic, poll=500)
             except AssertionError:
-                clients.excuse(LOST_CONNECTION)
+                clients.excuse(NO_ANSWER)
             else:
                 return f"{name}-{attempt}"
         pytest.fail(f"not started in {ATTEMPTS} attempts: {name}")
