@@ -42,5 +42,5 @@ class NothingToReadError(UsageError):
     """There is no line, or not one that could be read."""
 
     def __init__(self, lines: int) -> None:
-        garbage = f"none of the {lines:,} lines could be read; is this a heartbeat log?"
+        garbage = f"no line of {lines:,} could be read; is this a heartbeat log?"
         super().__init__(garbage if lines else "empty; no line to read")

@@ -70,7 +70,7 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
     ("lines", "said"),
     [
         ([], "empty; no line to read"),
-        (['{"v":1}', "garbage"] * 600, "none of the 1,200 lines could be read; is this a heartbeat log?"),
+        (['{"v":1}', "garbage"] * 600, "no line of 1,200 could be read; is this a heartbeat log?"),
     ],
     ids=["empty", "garbage"],
 )

@@ -180,11 +180,11 @@ def sentence(line: Line) -> str:
             return " ".join(filter(None, words))
         case {"event": "refusals"}:
             addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())
-            return f"{line.get('count')} others refused{f': {addresses}' if addresses else ''}"
+            return f"{line.get('count')} more refused{f': {addresses}' if addresses else ''}"
         case {"event": "sign_in"}:
             return f"signed in to the console ({line.get('source')})"
         case {"event": "dropped"}:
-            return f"{line.get('count')} lines lost"
+            return f"lines lost: {line.get('count')}"
     return ""
 
 

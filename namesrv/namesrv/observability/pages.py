@@ -99,7 +99,7 @@ def liveness(namesrv: Namesrv) -> list[Check]:
 def readiness(namesrv: Namesrv) -> list[Check]:
     """Checks that must pass before the server gets route questions."""
     reason = namesrv.readiness.reason(namesrv.clock.monotonic())
-    registered = f"{len(namesrv.manager.tables.broker_live_table)} brokers"
+    registered = _brokers(len(namesrv.manager.tables.broker_live_table))
     if namesrv.is_ready_without_brokers():
         registered = "no broker, although there were some before the start: check their logs and the network"
     return [
@@ -114,13 +114,17 @@ def readiness(namesrv: Namesrv) -> list[Check]:
     ]
 
 
+def _brokers(count: int) -> str:
+    return f"{count} broker{'' if count == 1 else 's'}"
+
+
 def _held(namesrv: Namesrv) -> list[Check]:
     """For people, where it is on: brokers stay in the routes though they are silent."""
     manager = namesrv.manager
     if not manager.holds.policy.hold_seconds:
         return []
     held = manager.holds.current(manager.tables.broker_live_table)
-    found = "none" if not held else f"{held} brokers fell silent together: check the network to them"
+    found = "none" if not held else f"{_brokers(held)} fell silent together: check the network to them"
     return [Check("held evictions", True, found)]  # noqa: FBT003
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from namesrv_spark_jobs.errors import OK, PROGRAM, EngineError, MissingPackageError, UsageError
 from namesrv_spark_jobs.log_files import CLOSED_SUFFIX, compacted_of, truncated
+from namesrv_spark_jobs.report.shown import counted
 
 COMMAND: Final = "compact"
 
@@ -54,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
         if not chosen.quiet:
             sys.stderr.write(f"{PROGRAM}: {number} of {len(files)}: {target}\n")
     if not chosen.quiet:
-        sys.stderr.write(f"{PROGRAM}: {len(files)} files: {before / 1e6:,.1f} MB became {after / 1e6:,.1f} MB\n")
+        sizes = f"{before / 1e6:,.1f} MB became {after / 1e6:,.1f} MB"
+        sys.stderr.write(f"{PROGRAM}: {counted(len(files), 'file')}: {sizes}\n")
     return OK
 
 

@@ -17,7 +17,7 @@ from namesrv_spark_jobs.command.output import out_directory, run_json, write_rep
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import log_files
-from namesrv_spark_jobs.report.shown import as_json, as_table
+from namesrv_spark_jobs.report.shown import as_json, as_table, counted
 
 # intermediate tables lie below the new report, because that is where all of a cluster can write
 _STAGING: Final = ".staging"
@@ -75,7 +75,7 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
             write_report(aside, analysis, run)
         shutil.rmtree(aside / _STAGING)
     read, failed = analysis.summary["input"], [verdict for verdict in verdicts if verdict.failed]
-    say(f"read {read['lines']:,} lines, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
+    say(f"read {counted(read['lines'], 'line')}, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")
     sys.stderr.writelines(f"FAILED {verdict.says}\n" for verdict in failed)
     if not settings.quiet:
         is_json = settings.output == "json"

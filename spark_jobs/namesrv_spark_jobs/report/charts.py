@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_moment
+from namesrv_spark_jobs.report.shown import counted, printable, shown_duration, shown_moment
 from namesrv_spark_jobs.report.vega_lite import (
     AXIS_DURATION,
     DOT,
@@ -126,7 +126,9 @@ def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
     plain = {"domain": False, "ticks": False, "grid": False, "labelColor": "var(--ink)"}
     return Chart(
         title="Lives of brokers, and how long their routes were stale",
-        description=f"{len(brokers)} brokers; {ended} of their lives ended. The same is in the table of intervals.",
+        description=(
+            f"{counted(len(brokers), 'broker')}; lives that ended: {ended}. The same is in the table of intervals."
+        ),
         spec=spec_of(
             bars,
             _ROW_HEIGHT * len(rows),
@@ -231,7 +233,8 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     is_logarithmic = most > _MOST_LINEAR
 
     def row(one: Setting) -> dict[str, Any]:
-        says = f"{one.label}: p99 {shown_duration(one.staleness_ms)}, {one.false_evictions:,} false evictions"
+        false = counted(one.false_evictions, "false eviction")
+        says = f"{one.label}: p99 {shown_duration(one.staleness_ms)}, {false}"
         return {"kind": one.kind, "false": one.false_evictions, "ms": one.staleness_ms, "says": says}
 
     front, named = best(settings), lettered(settings)
@@ -261,7 +264,7 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     edges = [-math.expm1(0.1 * math.log1p(most)), most * 1.3] if is_logarithmic else [-0.1 * most, 1.05 * most]
     return Chart(
         title="Staleness against false evictions",
-        description=f"{len(settings)} settings. The best ones, staleness and false evictions: {choices}.",
+        description=(f"{counted(len(settings), 'setting')}. The best ones, staleness and false evictions: {choices}."),
         spec=spec_of(
             dots,
             380,

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from namesrv_spark_jobs.report.shown import counted
+
 Summary = Mapping[str, Any]
 # severity, code, text
 Found = Iterator[tuple[str, str, str]]
@@ -43,11 +45,6 @@ def findings(summary: Summary) -> list[dict[str, str]]:
     return [{"severity": severity, "code": code, "text": text} for severity, code, text in ordered]
 
 
-def _count(number: int, one: str, many: str) -> str:
-    """`1 line`, `2 lines`."""
-    return f"{number:,} {one if number == 1 else many}"
-
-
 def _seconds(milliseconds: float) -> str:
     return f"{milliseconds / 1000:,.1f} s"
 
@@ -55,7 +52,7 @@ def _seconds(milliseconds: float) -> str:
 def _of_staleness(summary: Summary) -> Found:
     registry, client, pulls = summary["registry"], summary["client"], summary["exposed_pulls"]["total"]
     if registry["over_bound"]:
-        removed = _count(registry["over_bound"], "broker was removed", "brokers were removed")
+        removed = counted(registry["over_bound"], "broker was removed", "brokers were removed")
         yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
     if not registry["all"]["count"]:
         yield "info", "no_evictions", "No broker was removed in this time: there is no staleness to measure."
@@ -65,17 +62,18 @@ def _of_staleness(summary: Summary) -> Found:
         slowest = f"The slowest client had the route of a dead broker for {_seconds(worst)}"
         yield "warning", "clients_over_bound", f"{slowest}; the bound is {_seconds(bound)}."
     if censored := sum(client["censored"].values()):
-        exposed = _count(client["exposed"], "exposed client was", "exposed clients were")
+        exposed = counted(client["exposed"], "exposed client was", "exposed clients were")
         text = f"{censored:,} of {exposed} not given a new route before the log ended"
         yield "info", "censored", f"{text}: their staleness is at least what was seen of it."
     if pulls:
-        yield "info", "exposed_pulls", f"{_count(pulls, 'answer', 'answers')} still contained a dead broker."
+        yield "info", "exposed_pulls", f"{counted(pulls, 'answer', 'answers')} still contained a dead broker."
 
 
 def _of_replay(summary: Summary) -> Found:
     replay = summary["as_logged"]
     if not replay["exact"]:
-        differ = f"{replay['missing']:,} evictions missing, {replay['extra']:,} extra"
+        missing = counted(replay["missing"], "eviction")
+        differ = f"{missing} missing, {replay['extra']:,} extra"
         text = (
             f"A replay of the logged settings differs from the log: {differ}, {replay['other_scan']:,} at another scan."
         )
@@ -93,11 +91,11 @@ def _of_replay(summary: Summary) -> Found:
 
 def _of_brokers(summary: Summary) -> Found:
     if false := summary["false_evictions"]["count"]:
-        text = _count(false, "eviction was", "evictions were")
+        text = counted(false, "eviction was", "evictions were")
         yield "warning", "false_evictions", f"{text} false: the broker process was still alive."
     near, divergence = summary["near_misses"], summary["divergence"]
     if near["count"]:
-        text = f"{_count(near['count'], 'near miss', 'near misses')}, beyond two thirds of an expiry"
+        text = f"{counted(near['count'], 'near miss', 'near misses')}, beyond two thirds of an expiry"
         worst = f"{near['worst']['broker']} came back after {_seconds(near['worst']['silent_ms'])} of silence"
         yield "info", "near_misses", f"{text}; the closest: {worst}."
     longest, episodes = _seconds(divergence["longest_ms"]), divergence["episodes"]
@@ -112,10 +110,10 @@ def _of_brokers(summary: Summary) -> Found:
 def _of_input(summary: Summary) -> Found:
     for code, (severity, one, many) in _OF_INPUT.items():
         if summary["input"][code]:
-            yield severity, code, f"{_count(summary['input'][code], one, many)}."
+            yield severity, code, f"{counted(summary['input'][code], one, many)}."
     if unknown := summary["client"]["unknown_revisions"]:
-        text = _count(unknown, "route that a client was given is", "routes that clients were given are")
+        text = counted(unknown, "route that a client was given is", "routes that clients were given are")
         yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
     if unset := sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None):
-        text = _count(unset, "run of a server has", "runs of servers have")
+        text = counted(unset, "run of a server has", "runs of servers have")
         yield "info", "unknown_settings", f"{text} no settings in the log."

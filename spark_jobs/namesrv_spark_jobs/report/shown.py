@@ -22,6 +22,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 line`, `2 lines`; a plural without an s has to be given."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def shown_duration(ms: float | None) -> str:
     """Short, and exact enough: `640 ms`, `4.2 s`, `118 s`, `3 min 20 s`, `2 h 5 min`; a dash for none."""
     if ms is None:

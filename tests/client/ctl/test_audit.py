@@ -133,7 +133,7 @@ def test_counted_refusals_name_addresses(tmp_path: Path) -> None:
 
     (row,) = run("audit", str(tmp_path), "--peer=10.0.0.7").cells[1:]
 
-    assert "6 others refused: 10.0.0.7 (3), 2001:db8::/64 (2)" == row[-1]
+    assert "6 more refused: 10.0.0.7 (3), 2001:db8::/64 (2)" == row[-1]
     assert [] == run("audit", str(tmp_path), "--peer=10.0.0.8", "-o", "json").json["lines"]
 
 

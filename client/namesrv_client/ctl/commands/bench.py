@@ -11,7 +11,7 @@ import typer
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Output, Report, complain, table
+from namesrv_client.ctl.output import Output, Report, complain, counted, table
 from namesrv_client.ctl.running import run
 from namesrv_client.ctl.servers import Servers, reason
 from namesrv_remoting.aio.client import RemotingClient
@@ -90,11 +90,11 @@ def bench(
             # one after the other: at once they would share this machine's processor
             if (figures := answers.given.get(server.address)) is not None:
                 known = "" if figures.is_known else ", which it does not know,"
-                how = f"over {connections} connections for {seconds:g} s"
+                how = f"over {counted(connections, 'connection')} for {seconds:g} s"
                 complain([f"asking {server.address} for the route of {figures.topic}{known} {how}"])
                 await _measure(server, figures, seconds, connections)
         given = answers.given.items()
-        failed = [f"{at}: {it.errors} errors, the last: {it.last_error}" for at, it in given if it.errors]
+        failed = [f"{at}: {counted(it.errors, 'error')}, the last: {it.last_error}" for at, it in given if it.errors]
         found = {server: figures.document(connections) for server, figures in given}
         names = ("protocol", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms", "errors")
         heads = {name.replace("_per_second", "/s").replace("_ms", " ms"): name for name in names}

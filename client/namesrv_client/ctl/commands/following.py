@@ -14,7 +14,7 @@ from namesrv_client.ctl.commands.topics import Routes, TopicsArgument, route_mem
 from namesrv_client.ctl.comparison import disagreements, facts_with_addresses
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import ABSENT, Output, complain, moment
+from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
 from namesrv_client.ctl.running import Columns, Question, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import Event, Events
@@ -177,7 +177,7 @@ class _Events:
             complain([f"{self.server.address}: restarted"])
             known = None
         elif missed := missed_between(known, found):
-            complain([f"{self.server.address}: {missed} events missed"])
+            complain([f"{self.server.address}: {counted(missed, 'event')} missed"])
         for event in events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)

@@ -292,7 +292,7 @@ def _progress(total: int) -> Callable[..., None]:
         if is_over:
             sys.stderr.write("\r\x1b[K")
         elif done * 100 // total != (done - 1) * 100 // total:
-            sys.stderr.write(f"\r{PROGRAM}: {done:,} of {total:,} topics compared")
+            sys.stderr.write(f"\r{PROGRAM}: {done:,} of {counted(total, 'topic')} compared")
         sys.stderr.flush()
 
     return show
