@@ -7,8 +7,11 @@ from typing import Final, Protocol
 # An eighth of the budget for one address: what a machine full of brokers registers at once waits a little, and it takes
 # eight addresses to use up what there is.
 _SHARE: Final = 8
-# Large things may take three quarters: the rest is for connections, so that newcomers with little to say get in.
+# Large things may take three quarters, and small ones seven eighths: the rest is for connections, so that newcomers
+# with little to say get in.
 _LARGE_BYTES: Final = 64 * 1024
+_KEPT_FROM_LARGE: Final = 4
+_KEPT_FROM_SMALL: Final = 8
 # However much the tables hold, this part is left for peers.
 _LEAST: Final = 8
 
@@ -55,8 +58,17 @@ class MemoryBudget:
         """Take so much for an address, unless there is not so much left for it."""
         room = self.peers_bytes()
         if size > _LARGE_BYTES:
-            room -= room // 4
-        share = max(room // _SHARE, self._least_share_bytes)
+            room -= room // _KEPT_FROM_LARGE
+            return self._take(address, size, room, room // _SHARE, is_retry=is_retry)
+        return self._take(address, size, room - room // _KEPT_FROM_SMALL, room // _SHARE, is_retry=is_retry)
+
+    def let_in(self, address: str, size: int) -> bool:
+        """Take what a connection costs, also of what is kept for that."""
+        room = self.peers_bytes()
+        return self._take(address, size, room, room // _SHARE, is_retry=False)
+
+    def _take(self, address: str, size: int, room: int, share: int, *, is_retry: bool) -> bool:
+        share = max(share, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[address] + size > share:
             return False
         if self._may_hold is not None and not self._may_hold(self._used_by[address] + size, is_retry=is_retry):

@@ -154,7 +154,7 @@ class RemotingServer:
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
         elif len(self.connections) >= limits.max_connections and not self._is_place_made():
             refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
-        elif not connection.reserve(_CONNECTION_BYTES):
+        elif not self.budget.let_in(ip, _CONNECTION_BYTES):
             refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
             self.connections[connection.id] = connection

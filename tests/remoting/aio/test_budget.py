@@ -251,6 +251,18 @@ async def test_no_connection_is_let_in_without_memory() -> None:
         assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
 
 
+async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> None:
+    """Watches and other small things, too: somebody from another address can still connect, and be answered."""
+    budget = MemoryBudget(MEBIBYTE)
+    for number in range(1000):
+        budget.reserve(f"10.0.0.{number % 50}", 4096)
+    async with serving(budget=budget) as served:
+        peer = await served.connect()
+
+        assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+        assert [] == served.heard.refused
+
+
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
 async def test_last_connections_are_for_brokers(spell: Spell) -> None:
     """A client gets one of the first two only; who takes another begins like a broker, or is closed."""
