@@ -44,6 +44,8 @@ class MemoryBudget:
         self._may_hold = may_hold
         # what peers hold now
         self.used_bytes = 0
+        # and of that for being connected
+        self._connections_bytes = 0
         self._tables_bytes = tables_bytes
         self._used_by: Counter[str] = Counter()
 
@@ -63,9 +65,18 @@ class MemoryBudget:
         return self._take(address, size, room - room // _KEPT_FROM_SMALL, room // _SHARE, is_retry=is_retry)
 
     def let_in(self, address: str, size: int) -> bool:
-        """Take what a connection costs, also of what is kept for that."""
+        """Take what a connection costs; what is kept for that is there, whatever others were charged with."""
         room = self.peers_bytes()
-        return self._take(address, size, room, room // _SHARE, is_retry=False)
+        if self._connections_bytes + size <= room // _KEPT_FROM_SMALL:
+            room = max(room, self.used_bytes + size)
+        is_in = self._take(address, size, room, self.peers_bytes() // _SHARE, is_retry=False)
+        self._connections_bytes += size if is_in else 0
+        return is_in
+
+    def let_out(self, address: str, size: int) -> None:
+        """Give back what a connection took."""
+        self._connections_bytes -= size
+        self.release(address, size)
 
     def _take(self, address: str, size: int, room: int, share: int, *, is_retry: bool) -> bool:
         share = max(share, self._least_share_bytes)

@@ -190,7 +190,7 @@ class RemotingServer:
         if self.connections.pop(connection.id, None) is None:
             return
         self._on_probation.pop(connection.id, None)
-        connection.release(_CONNECTION_BYTES)
+        self.budget.let_out(connection.ip, _CONNECTION_BYTES)
         if connection.tls_version:
             self.tls.open_connections -= 1
         ip = connection.ip

@@ -256,6 +256,8 @@ async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> Non
     budget = MemoryBudget(MEBIBYTE)
     for number in range(1000):
         budget.reserve(f"10.0.0.{number % 50}", 4096)
+    # and what nobody is asked about
+    budget.charge("10.0.0.1", MEBIBYTE)
     async with serving(budget=budget) as served:
         peer = await served.connect()
 
