@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_spark_jobs.command.cli import _interruptible
 from namesrv_spark_jobs.command.submit import build
 from tests.support.fake_clock import GUARD_SECONDS
 
@@ -155,3 +157,17 @@ def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None
         names = archive.namelist()
     assert {"namesrv_spark_jobs/command/cli.py", "namesrv_spark_jobs/report/templates/style.css"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
+
+
+def test_interruption_is_one_whatever_fails_then() -> None:
+    """Pyspark tidies up with a call of its own, which fails when the signal has broken off the one before."""
+
+    @_interruptible()
+    def run() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            raise RuntimeError("broken off")
+
+    with pytest.raises(KeyboardInterrupt):
+        run()

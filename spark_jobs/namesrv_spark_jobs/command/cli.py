@@ -94,10 +94,21 @@ def _interruptible() -> Iterator[None]:
         signal.signal(number, _interrupt)
     try:
         yield
+    except Exception as error:
+        if _is_interruption(error):
+            raise KeyboardInterrupt from error
+        raise
     finally:
         logging.disable(logging.NOTSET)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Whether it came of one: pyspark tidies up with a call, which fails when the one before was broken off."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
