@@ -116,7 +116,8 @@ def test_interrupted_run_leaves_nothing(until: str, tmp_path: Path) -> None:
     assert 130 == running.returncode, said
     assert java
     _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
-    # Java has its say on how it was started
-    lines = [line for line in said.splitlines() if not line.startswith("WARNING: Using incubator modules")]
-    assert ["spark engine: --master local[1]", "namesrv-staleness: interrupted; nothing was written"] == lines
+    # Java may have a line to add, before it or after it
+    assert 1 == said.splitlines().count("namesrv-staleness: interrupted; nothing was written"), said
+    assert "Traceback" not in said
+    assert "\tat " not in said
     assert ["logs"] == [path.name for path in tmp_path.iterdir()]

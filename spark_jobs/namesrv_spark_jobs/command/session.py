@@ -147,7 +147,8 @@ def _begun(builder: "SparkSession.Builder") -> Iterator["SparkSession"]:
         beginning = pool.submit(builder.getOrCreate)
         try:
             yield beginning.result()
-        except KeyboardInterrupt:
+        except BaseException:
+            # an interruption may come as an error of pyspark's
             if beginning.exception() is None:
                 _silence(beginning.result())
             raise
