@@ -65,6 +65,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (time, "monotonic", monotonic),
         (time, "perf_counter", monotonic),
         (time, "process_time", lambda: 0.0),
+        (time, "thread_time", lambda: 0.0),
         (time, "time", wall),
         (time, "clock_gettime", lambda _: monotonic()),
         (time, "sleep", threads.sleep),

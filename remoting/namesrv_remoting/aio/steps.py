@@ -23,6 +23,11 @@ _REMEMBERED: Final = 0.75
 _CROWD: Final = 2 * _AT_ONCE
 
 
+def _computing_seconds() -> float:
+    # looked up with each call: a simulation has its own
+    return time.thread_time()
+
+
 class Pace:
     """How many of those who wait go on between two looks at the sockets: as many as 2 ms are enough for.
 
@@ -30,9 +35,9 @@ class Pace:
     business of others, and may take 20 microseconds or a millisecond.
     """
 
-    def __init__(self, most: int, now: Callable[[], float] = time.thread_time) -> None:
+    def __init__(self, most: int, now: Callable[[], float] | None = None) -> None:
         self._most = most
-        self._now = now
+        self._now = now or _computing_seconds
         self._began = 0.0
         # what one of them takes
         self._each = 0.0
@@ -68,8 +73,8 @@ class Turns:
     wait for all of his.
     """
 
-    def __init__(self, pace: Pace | None = None, now: Callable[[], float] = time.thread_time) -> None:
-        self._now = now
+    def __init__(self, pace: Pace | None = None, now: Callable[[], float] | None = None) -> None:
+        self._now = now or _computing_seconds
         self._pace = Pace(_AT_ONCE) if pace is None else pace
         # how many may still begin before the next look, and whether that one is due
         self._left = self._pace.count
