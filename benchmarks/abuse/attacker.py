@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+import msgpack
+
+from benchmarks.abuse.payloads import native_pull
+
 # Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
@@ -233,6 +237,18 @@ class Attacker:
     def _count(self, size: int, frames: int = 1) -> None:
         self.sent_bytes += size
         self.weight += max(size, LEAST_BYTES * frames)
+
+    def revision(self) -> tuple[str, int]:
+        """Which boot of the server this is, and how many changes of routes it has seen: what a watch has to know.
+
+        Raises:
+            OSError: the server does not say.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), _PATIENCE_SECONDS) as peer:
+            peer.sendall(native_pull(1))
+            data = _exactly(peer, int.from_bytes(_exactly(peer, 4)))
+        known = msgpack.unpackb(data[4 + int.from_bytes(data[1:4]) :])
+        return known["boot_id"], known["revision"]
 
     def _answered(self, peer: socket.socket, count: int) -> bool:
         """Read so many frames, and throw them away."""

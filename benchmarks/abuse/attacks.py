@@ -137,7 +137,7 @@ def _watches(attacker: Attacker) -> None:
     peer = attacker.connect()
     if peer is None:
         return
-    question = payloads.native_pull(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", wait_ms=60_000)
+    question = payloads.native_watch(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", attacker.revision())
     for _ in range(152):
         if attacker.is_over or not attacker.send(peer, question):
             break
@@ -151,9 +151,9 @@ def _slow_watchers() -> Callable[[Attacker], object]:
         Broker("Hostile", "watched", 0, "watched:10911", names, counter=number).changed(number).json_frame()
         for number in (8, 9)
     ]
-    watch = payloads.native_pull(100, "watched-%d", wait_ms=60_000) * 50
 
     def attack(attacker: Attacker) -> None:
+        watch = payloads.native_watch(100, "watched-%d", attacker.revision()) * 50
         attacker.enter_crowd(1_000, watch, frames=50, sources=_ADDRESSES)
         attacker.repeat(changes)
         attacker.leave_crowd()

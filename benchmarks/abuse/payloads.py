@@ -193,9 +193,21 @@ def native_mappings() -> bytes:
     return _native("topic_queue_mapping_info_map", b"\xdf" + len(parts).to_bytes(4) + b"".join(parts))
 
 
-def native_pull(count: int, pattern: str = "%d", wait_ms: int = 0) -> bytes:
+def native_pull(count: int, pattern: str = "%d") -> bytes:
     """A question for the routes of many topics."""
-    asked = {"topics": [pattern % number for number in range(count)], "wait_ms": wait_ms}
+    body: bytes = msgpack.packb({"topics": [pattern % number for number in range(count)]})
+    return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
+
+
+def native_watch(count: int, pattern: str, known: tuple[str, int]) -> bytes:
+    """A question for what changes of many topics within a minute, by one who knows this revision of this boot."""
+    boot_id, revision = known
+    asked = {
+        "topics": [pattern % number for number in range(count)],
+        "wait_ms": 60_000,
+        "boot_id": boot_id,
+        "since": revision,
+    }
     body: bytes = msgpack.packb(asked)
     return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
 
