@@ -86,14 +86,7 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
 
     On SIGHUP the settings are read again if `read_again` is given.
     """
-    # Here the process is ours, and so is its garbage collector, which must not stop the loop: what was loaded until now
-    # stays for ever and is not looked at again. The tables hold untracked values, so that a full collection is short;
-    # it is asked for rarely all the same.
-    gc.collect()
-    gc.freeze()
-    # Of what may stay, at most ten thousand objects are looked at in one go: tasks that wait by the ten thousand, and
-    # all that they hold, would take 150 ms with 400,000.
-    gc.set_threshold(2_000, 4, 4_000)
+    tune_garbage_collector()
     _raise_open_files_limit()
     with ExitDeadline() as deadline, freed_memory.given_back():
         # threads of the loop are joined before it ends
@@ -101,6 +94,16 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
     if code == EXIT_OK:
         event(logger, logging.INFO, "stopped")
     return code
+
+
+def tune_garbage_collector() -> None:
+    """Let it never stop the loop for long: the process is ours, and what was loaded until now stays for ever."""
+    gc.collect()
+    gc.freeze()
+    # Of what may stay, at most twelve thousand objects are looked at in one go: tasks that wait by the ten thousand, and
+    # all that they hold, would take 150 ms with 400,000. The tables hold untracked values, so that a full collection is
+    # short; it is asked for rarely all the same.
+    gc.set_threshold(2_000, 4, 4_000)
 
 
 def _raise_open_files_limit() -> None:
