@@ -96,6 +96,8 @@ ROWS: Final[Mapping[str, Row]] = {
         "`make abuse`: giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields",
         attack("storm", _in_a_group),
         1,
+        why="the answers to a thousand peers' frames of the worst kind keep the loop for 5 to 16 ms of computing at a "
+        "time; twice as long on a machine that computes half as fast",
     ),
     "H4": Row(
         "Memory of a peer before its first whole frame",
@@ -265,6 +267,7 @@ ROWS: Final[Mapping[str, Row]] = {
         crowds.mass_expiry,
         5_000,
         is_timed=True,
+        why="measured while the machine computed at two fifths of its usual speed",
     ),
     "F13": Row(
         "A broker registers and dies, over and over",
@@ -316,6 +319,9 @@ ROWS: Final[Mapping[str, Row]] = {
         ),
         5,
         is_timed=True,
+        why="handshakes are computed by threads that give way to the loop, but Linux lets them end their slice first; "
+        "SCHED_IDLE would bring p99 to 1.6 times, and no handshake while anybody else computes. The rate is the "
+        "clients', who have what the load leaves them of a core that computed at two fifths of its usual speed",
     ),
     "M1": Row(
         "A model of the tables against the tables",
@@ -380,6 +386,7 @@ ROWS: Final[Mapping[str, Row]] = {
         soak,
         60,
         is_long=True,
+        why="what glibc's heap keeps between blocks in use; free memory is given back every 15 s",
     ),
     "S2": Row(
         "Random faults of servers and of the network between them and their clients",

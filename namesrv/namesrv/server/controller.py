@@ -100,9 +100,9 @@ def tune_garbage_collector() -> None:
     """Let it never stop the loop for long: the process is ours, and what was loaded until now stays for ever."""
     gc.collect()
     gc.freeze()
-    # Of what may stay, at most twelve thousand objects are looked at in one go: tasks that wait by the ten thousand, and
-    # all that they hold, would take 150 ms with 400,000. The tables hold untracked values, so that a full collection is
-    # short; it is asked for rarely all the same.
+    # Of what may stay, at most twelve thousand objects are looked at in one go: tasks that wait by the ten thousand,
+    # and all that they hold, would take 150 ms with 400,000. The tables hold untracked values, so that a full
+    # collection is short; it is asked for rarely all the same.
     gc.set_threshold(2_000, 4, 4_000)
 
 
