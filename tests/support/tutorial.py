@@ -15,11 +15,7 @@ BIN: Final = Path(sys.executable).parent
 
 
 def form(text: str) -> str:
-    """What a program printed, whatever the time, the host and the figures are.
-
-    Which way of telling who is dead would have been best is one of them: on a busy machine heartbeats come late.
-    """
-    text = re.sub(r"\bfrom (expiry \d+ s|phi \d+),", "from DETECTOR,", text)
+    """What a program printed, whatever the time, the host and the figures are."""
     text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "ns1", text)
     text = re.sub(r"\b\d+(\.\d+)? m?s\b|\b\d+ [hm]( \d+ [ms])?\b", "TIME", text)
     return re.sub(r"[\s-]+", " ", re.sub(r"\d+", "0", text)).strip()
