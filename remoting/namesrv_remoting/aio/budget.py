@@ -58,18 +58,19 @@ class MemoryBudget:
 
     def reserve(self, address: str, size: int, *, is_retry: bool = False) -> bool:
         """Take so much for an address, unless there is not so much left for it."""
-        room = self.peers_bytes()
+        peers = self.peers_bytes()
         if size > _LARGE_BYTES:
-            room -= room // _KEPT_FROM_LARGE
-            return self._take(address, size, room, room // _SHARE, is_retry=is_retry)
-        return self._take(address, size, room - room // _KEPT_FROM_SMALL, room // _SHARE, is_retry=is_retry)
+            room = shared = peers - peers // _KEPT_FROM_LARGE
+        else:
+            room, shared = peers - peers // _KEPT_FROM_SMALL, peers
+        return self._take(address, size, room, shared, is_retry=is_retry)
 
     def let_in(self, address: str, size: int) -> bool:
         """Take what a connection costs; what is kept for that is there, whatever others were charged with."""
-        room = self.peers_bytes()
-        if self._connections_bytes + size <= room // _KEPT_FROM_SMALL:
-            room = max(room, self.used_bytes + size)
-        is_in = self._take(address, size, room, self.peers_bytes() // _SHARE, is_retry=False)
+        room = peers = self.peers_bytes()
+        if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
+            room = max(peers, self.used_bytes + size)
+        is_in = self._take(address, size, room, peers, is_retry=False)
         self._connections_bytes += size if is_in else 0
         return is_in
 
@@ -78,8 +79,8 @@ class MemoryBudget:
         self._connections_bytes -= size
         self.release(address, size)
 
-    def _take(self, address: str, size: int, room: int, share: int, *, is_retry: bool) -> bool:
-        share = max(share, self._least_share_bytes)
+    def _take(self, address: str, size: int, room: int, shared: int, *, is_retry: bool) -> bool:
+        share = max(shared // _SHARE, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[address] + size > share:
             return False
         if self._may_hold is not None and not self._may_hold(self._used_by[address] + size, is_retry=is_retry):
