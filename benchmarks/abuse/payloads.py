@@ -195,20 +195,17 @@ def native_mappings() -> bytes:
 
 def native_pull(count: int, pattern: str = "%d") -> bytes:
     """A question for the routes of many topics."""
-    body: bytes = msgpack.packb({"topics": [pattern % number for number in range(count)]})
-    return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
+    return _native_pull(count, pattern)
 
 
 def native_watch(count: int, pattern: str, known: tuple[str, int]) -> bytes:
     """A question for what changes of many topics within a minute, by one who knows this revision of this boot."""
     boot_id, revision = known
-    asked = {
-        "topics": [pattern % number for number in range(count)],
-        "wait_ms": 60_000,
-        "boot_id": boot_id,
-        "since": revision,
-    }
-    body: bytes = msgpack.packb(asked)
+    return _native_pull(count, pattern, wait_ms=60_000, boot_id=boot_id, since=revision)
+
+
+def _native_pull(count: int, pattern: str, **members: object) -> bytes:
+    body: bytes = msgpack.packb({"topics": [pattern % number for number in range(count)], **members})
     return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
 
 
