@@ -60,19 +60,17 @@ async def test_as_many_begin_at_once_as_two_milliseconds_are_enough_for() -> Non
     assert [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2] == passes
 
 
+async def say_when_begun(turns: Turns, begun: list[str], name: str, peer: object = None) -> None:
+    """Begin when it is one's turn, and say so."""
+    await turns.begin(peer)
+    begun.append(name)
+
+
 async def test_peer_with_many_requests_waits_in_line_once() -> None:
     """Those who ask one thing need not wait for all that somebody asked before them."""
-    turns, begun = Turns(Pace(1)), []
-
-    async def begin(name: str, peer: object) -> None:
-        await turns.begin(peer)
-        begun.append(name)
-
-    greedy = object()
-    for name in ("a1", "a2", "a3", "a4"):
-        asyncio.create_task(begin(name, greedy))  # noqa: RUF006 - they end below
-    for name in ("b", "c"):
-        asyncio.create_task(begin(name, None))  # noqa: RUF006 - they end below
+    turns, begun, greedy = Turns(Pace(1)), list[str](), object()
+    crowd = [asyncio.create_task(say_when_begun(turns, begun, name, greedy)) for name in ("a1", "a2", "a3", "a4")]
+    crowd += [asyncio.create_task(say_when_begun(turns, begun, name)) for name in ("b", "c")]
     await settle()
 
     assert ["a1", "a2", "b", "c", "a3", "a4"] == begun
@@ -98,17 +96,11 @@ async def test_decoding_ends_for_all_peers_together() -> None:
 
 async def test_peer_reads_on_behind_what_it_has_waiting() -> None:
     """In the same line, so that nobody has more and more decoded that cannot begin."""
-    turns, begun = Turns(Pace(1)), []
-
-    async def begin(name: str, peer: object) -> None:
-        await turns.begin(peer)
-        begun.append(name)
-
-    peer = object()
-    crowd = [asyncio.create_task(begin(f"a{number}", peer)) for number in range(3)]
+    turns, begun, peer = Turns(Pace(1)), list[str](), object()
+    crowd = [asyncio.create_task(say_when_begun(turns, begun, name, peer)) for name in ("a0", "a1", "a2")]
     await asyncio.sleep(0)
     turns.read_on(peer, lambda _: begun.append("read on"))
-    crowd.append(asyncio.create_task(begin("b", None)))
+    crowd.append(asyncio.create_task(say_when_begun(turns, begun, "b")))
     await settle()
 
     assert ["a0", "a1", "a2", "b", "read on"] == begun
