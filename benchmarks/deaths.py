@@ -80,7 +80,7 @@ class _Nameserver:
                 expiry_seconds=120.0,
             )
         )
-        # somebody asks for all of them, so that a death has answers to forget
+        # somebody asks for all of them, so that rows hold their answers
         for name in names:
             self._answers.find(name)
 
