@@ -15,6 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from namesrv_remoting.aio.read_shares import ReadShares
 from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
@@ -51,10 +52,13 @@ class HttpListener:
         limits: HttpLimits = HttpLimits(),
         *,
         tls: ServerTls | None = None,
+        read_shares: ReadShares | None = None,
     ) -> None:
         self.limits = limits
         # the certificate and the threads for it; None: plain HTTP
         self._tls = tls
+        # what each peer address may have processed in an iteration of the loop: one for all ports of the process
+        self._read_shares = read_shares or ReadShares()
         # (path, status, or `tls` for a handshake that failed) -> answers
         self.counts = counts
         self.config = Config(
@@ -86,7 +90,9 @@ class HttpListener:
 
     def _accept(self) -> asyncio.Protocol:
         connection = HttpConnection(self)
-        return connection if self._tls is None else _HttpsDetector(connection, self._tls, self.counts)
+        return (
+            connection if self._tls is None else _HttpsDetector(connection, self._tls, self._read_shares, self.counts)
+        )
 
     async def close(self) -> None:
         """Accept no more connections, and close the open ones."""
@@ -119,11 +125,17 @@ class HttpListener:
 class _HttpsDetector(asyncio.Protocol):
     """The first byte of a connection that should be HTTPS; whoever speaks plain HTTP is told so."""
 
-    def __init__(self, connection: "HttpConnection", tls: ServerTls, counts: Counter[tuple[str, int | str]]) -> None:
+    def __init__(
+        self,
+        connection: "HttpConnection",
+        tls: ServerTls,
+        read_shares: ReadShares,
+        counts: Counter[tuple[str, int | str]],
+    ) -> None:
         # never plain HTTP in its place
         assert tls.context is not None  # noqa: S101 - what began with one is never without
         self._connection = connection
-        self._tls = TlsTransport(connection, tls.context, tls.threads, self)
+        self._tls = TlsTransport(connection, tls.context, tls.threads, self, read_shares)
         self._counts = counts
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

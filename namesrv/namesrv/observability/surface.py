@@ -38,7 +38,9 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
     from namesrv.observability.pages import application  # noqa: PLC0415
 
     tls = namesrv.certificates.https if namesrv.settings.http_tls else None
-    listener = HttpListener(application(namesrv, server), namesrv.counters.http, tls=tls)
+    listener = HttpListener(
+        application(namesrv, server), namesrv.counters.http, tls=tls, read_shares=server.read_shares
+    )
     addresses = await listener.listen(*address)
     lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
     try:

@@ -21,6 +21,14 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
+from namesrv_remoting.aio.read_shares import (
+    COPIED_READ_COST,
+    DISPATCHED_FRAME_COST,
+    FAST_FRAME_COST,
+    LONGEST_READ_BYTES,
+    AddressShare,
+    ReadShares,
+)
 from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, answer_type
@@ -45,6 +53,8 @@ _SMALL_BYTES: Final = 4 * 1024
 # Up to here the body of a large frame is copied, in a millisecond, so that its handlers have bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 _NEVER: Final = float("inf")
+# what `left` of a share never falls to
+_ANY_COST: Final = float("-inf")
 # what TLS takes for one connection, measured, until the handshake is over and then
 _HANDSHAKE_BYTES: Final = 48 * 1024
 _TLS_BYTES: Final = 20 * 1024
@@ -113,7 +123,8 @@ class ConnectionOwner(Protocol):
     handler: RequestHandler
     # owns the tasks of connections
     tasks: asyncio.TaskGroup
-    # of requests on the ordinary road
+    # fair scheduling of reads, and of requests that the dispatcher answers
+    read_shares: ReadShares
     turns: Turns
     bytes_received: int
     bytes_sent: int
@@ -223,23 +234,26 @@ class ServerConnection(asyncio.Protocol):
     # transport keeps nothing that has to be sent first.
     _fd: int = field(default=-1, init=False)
     _direct_fd: int = field(default=-1, init=False)
-    # What was received and is not answered yet: the beginning of a frame, or frames that have to wait; None when the
-    # last read ended with a frame's end and the next one is looked at. From `_needed` bytes on there is something new
-    # to see in it.
+    # what this peer's address may have processed in an iteration of the loop
+    read_share: AddressShare = field(init=False)
+    # The beginning of a frame; None when the last read ended with a frame's end and the next one is looked at. From
+    # `_needed` bytes on there is something new to see in it.
     _buffer: bytearray | None = field(default=None, init=False)
     _needed: int = field(default=0, init=False)
+    # Received frames that are not looked at before earlier ones are answered and read, or before the next iteration of
+    # the loop: None, or the bytes, of which those before `_held_at` are answered.
+    _held: bytes | None = field(default=None, init=False)
+    _held_at: int = field(default=0, init=False)
+    # True while those frames wait for the next iteration.
+    _is_waiting: bool = field(default=False, init=False)
     # a large frame that is being received, outside `_buffer`
     _large: _LargeFrame | _UnwantedBody | None = field(default=None, init=False)
-    # memory that `_buffer` and `_large` are charged with
+    # memory that `_buffer`, `_held` and `_large` are charged with
     _buffer_bytes: int = field(default=0, init=False)
     # a PROXY header may come first
     _preamble: bool = field(init=False)
     # its next frame is one that may come before that
     _has_passed: bool = field(default=False, init=False)
-    # whole frames wait in the buffer until earlier ones are answered and read
-    _is_held: bool = field(default=False, init=False)
-    # and their turn will come
-    _is_in_line: bool = field(default=False, init=False)
     # a large frame waits for memory
     _is_short_of_memory: bool = field(default=False, init=False)
     # the same when its frame was last looked at
@@ -319,6 +333,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self.peer = address_text(transport.get_extra_info("peername"))
         self.ip = self.peer.rpartition(":")[0]
+        self.read_share = self._owner.read_shares.enter(self.ip)
         self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
         if (accepted := self.socket) is not None:
             self._fd = accepted.fileno()
@@ -378,6 +393,7 @@ class ServerConnection(asyncio.Protocol):
         """The peer is gone, or we closed the connection: watches end, and the owner is notified."""
         self.is_open = False
         self._stop_listening()
+        self._owner.read_shares.leave(self.read_share)
         self._owner.connection_closed(self, "reset" if exc else "closed")
         self._charge_unsent(0)
         self._charge_tls(0)
@@ -434,7 +450,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def is_inside_frame(self) -> bool:
         """Whether a frame has begun and not ended: what the deadlines of frames are about."""
-        return (self._large is not None or bool(self._buffer)) and not self._is_held
+        return self._large is not None or bool(self._buffer)
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
@@ -497,8 +513,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _drop_buffer(self) -> None:
         self._charge_buffer(0)
-        self._buffer = self._large = None
-        self._is_held = self._is_short_of_memory = False
+        self._buffer = self._large = self._held = None
+        self._is_short_of_memory = False
 
     def _stop_listening(self) -> None:
         """Look at nothing that still comes."""
@@ -573,13 +589,22 @@ class ServerConnection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912, PLR0915 - each call would cost every pull
+    def data_received(self, data: bytes) -> None:  # noqa: C901 - each call would cost every pull
         """Answer what the fast lane can, queue the rest."""
-        owner, size = self._owner, len(data)
-        if self._buffer is None and 8 < size <= LONGEST_WHOLE_READ and (whole_lane := owner.whole_lane) is not None:
+        owner, size, share = self._owner, len(data), self.read_share
+        if not share.is_active:
+            share.activate()
+        if (
+            self._buffer is None
+            and self._held is None
+            and share.left > 0
+            and 8 < size <= LONGEST_WHOLE_READ
+            and (whole_lane := owner.whole_lane) is not None
+        ):
             serialize_type = data[4]
             answer = whole_lane(self, serialize_type, data)
             if answer is not None:
+                share.left -= FAST_FRAME_COST
                 self._is_heard = True
                 self.requests += 1
                 self.serialize_type = serialize_type
@@ -598,22 +623,33 @@ class ServerConnection(asyncio.Protocol):
                         self.write(answer[sent:])
                 return
         if self._is_refused:
+            # The connection still reads, so that the last answers arrive: its peer must not keep the loop by that.
+            self._read_later()
             return
+        share.left -= FAST_FRAME_COST + size * COPIED_READ_COST // LONGEST_READ_BYTES
         owner.bytes_received += size
         self._last_read = owner.clock.monotonic()
+        if self._held is not None:
+            self._hold(self._held[self._held_at :] + data, 0)
+            return
         if self._large is not None:
             data = self._filled(self._large, data)
-            if not data:
-                return
         elif self._buffer is not None:
             data = self._joined(data)
-            if not data:
-                return
-        at, size, unpack = 0, len(data), HEAD.unpack_from
+        if data:
+            self._answer_frames(data, 0)
+
+    def _answer_frames(self, data: bytes, at: int) -> None:  # noqa: C901, PLR0912, PLR0915 - likewise
+        """Answer or queue the frames from `at` on, until the share of this address is used up, and keep the rest."""
+        owner, size, unpack, share = self._owner, len(data), HEAD.unpack_from, self.read_share
         limits, fast_lane = owner.limits, owner.fast_lane
+        begin, turn_end = at, _ANY_COST if self.is_on_probation else share.turn_end()
         answers: list[bytes] = []
-        pending = 0
+        pending, has_to_wait = 0, False
         while size - at >= 8:
+            if share.left <= turn_end:
+                has_to_wait = True
+                break
             length, word = unpack(data, at)
             header_length = word & 0xFFFFFF
             end = at + 4 + length
@@ -629,14 +665,9 @@ class ServerConnection(asyncio.Protocol):
             serialize_type = word >> 24
             answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
             if answer is not None:
+                share.left -= max(FAST_FRAME_COST, end - at)
                 self.requests += 1
                 self.serialize_type = serialize_type
-                if end == size and not answers:
-                    # one question, one answer: how nearly everybody asks
-                    if answer:
-                        self.write(answer)
-                    self._deadline_frame = _NEVER
-                    return
                 if answer:
                     answers.append(answer)
                     pending += len(answer)
@@ -646,38 +677,47 @@ class ServerConnection(asyncio.Protocol):
                         pending = 0
                         if self.is_write_paused:
                             # the loop has to send these first; a peer that pipelines a lot may read well
-                            at = end
-                            self._is_held = True
-                            break
+                            has_to_wait = True
             elif serialize_type in _SERIALIZE_TYPES:
+                share.left -= DISPATCHED_FRAME_COST + end - at
                 error = self._receive(Frame(serialize_type, data[at + 8 : body_at], data[body_at:end]))
                 if error is not None:
                     self.write(b"".join(answers))
                     self.refuse(error)
                     return
-                if not self._has_room or owner.turns.is_decoding_over():
-                    at = end
-                    self._is_held = True
-                    break
+                has_to_wait = not self._has_room or owner.turns.is_crowded
             else:
                 break
             at = end
+            if has_to_wait:
+                break
         if answers:
             self.write(answers[0] if len(answers) == 1 else b"".join(answers))
-        if at:
+        if at > begin:
             self._deadline_frame = _NEVER
-        if at < size and not self._is_refused:
+        if at == size:
+            if has_to_wait:
+                self._throttle()
+        elif self._is_refused or not self.is_open:
+            # What comes behind the frame that ended the connection is dropped.
+            pass
+        elif has_to_wait:
+            self._hold(data, at)
+        else:
             self._keep(data[at:] if at else data)
-        elif self._is_held:
-            self._is_held = False
-            self._throttle()
+
+    def _hold(self, data: bytes, at: int) -> None:
+        """Keep the frames from `at` on for a later iteration; nothing is read meanwhile."""
+        self._held, self._held_at = data, at
+        self._charge_buffer(len(data))
+        self._throttle()
 
     def _joined(self, data: bytes) -> bytes:
         """What was kept and what comes now, if that is enough to go on; else nothing."""
         buffer = self._buffer
         assert buffer is not None  # noqa: S101 - the caller has looked
         buffer += data
-        if self._is_held or self._is_short_of_memory or len(buffer) < self._needed:
+        if self._is_short_of_memory or len(buffer) < self._needed:
             if len(buffer) > self._buffer_bytes:
                 self._charge_buffer(len(buffer))
             return b""
@@ -710,7 +750,7 @@ class ServerConnection(asyncio.Protocol):
         """What comes behind the large frame, if this read completes it; else nothing."""
         data = large.fill(data)
         if large.left:
-            self._let_others_read()
+            self._read_later()
             return b""
         # there is something only if the frame was complete when it was let in
         data = bytes(self._buffer or b"") + data
@@ -737,29 +777,27 @@ class ServerConnection(asyncio.Protocol):
     def _keep(self, data: bytes, *, is_declined: bool = False) -> None:
         """Keep what cannot be answered now: frames that have to wait, or the beginning of one."""
         limits = self._owner.limits
-        needed = 0
-        if not self._is_held:
-            try:
-                needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
-                if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
-                    needed = self._look_at_header(data, needed, is_declined=is_declined)
-            except RemoteProtocolError as error:
-                if error.reason == "tls" and not self._has_spoken:
-                    # whoever reads it as TLS learns that it is none
-                    self.write(refusal(SerializeType.JSON, 0, "this server does not speak TLS (tls-mode is off)"))
-                # what came before is answered
-                self.refuse(error)
-                return
-            if self._deadline_frame == _NEVER:
-                seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
-                self._deadline_frame = self._last_read + seconds if seconds else _NEVER
+        try:
+            needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
+            if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
+                needed = self._look_at_header(data, needed, is_declined=is_declined)
+        except RemoteProtocolError as error:
+            if error.reason == "tls" and not self._has_spoken:
+                # whoever reads it as TLS learns that it is none
+                self.write(refusal(SerializeType.JSON, 0, "this server does not speak TLS (tls-mode is off)"))
+            # what came before is answered
+            self.refuse(error)
+            return
+        if self._deadline_frame == _NEVER:
+            seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
+            self._deadline_frame = self._last_read + seconds if seconds else _NEVER
         self._needed = needed
         if self._large is not None:
             self._buffer = bytearray(data[needed:])
         else:
             self._buffer = bytearray(data)
             self._charge_buffer(len(data))
-        if len(data) >= needed and not self._is_held and not self._is_short_of_memory:
+        if len(data) >= needed and not self._is_short_of_memory:
             self.data_received(b"")
         else:
             self._throttle()
@@ -845,29 +883,36 @@ class ServerConnection(asyncio.Protocol):
         if transport is None or not self.is_open or transport.is_closing():
             return
         has_room = self._is_refused or self._has_room
-        if has_room and self._is_held:
-            # others have their turn first
-            if not self._is_in_line:
-                self._is_in_line = True
-                self._owner.turns.read_on(self, self._go_on)
-            has_room = False
-        wants = has_room and not self._is_short_of_memory
+        if has_room and self._held is not None:
+            self._wait()
+        wants = has_room and not self._is_waiting and not self._is_short_of_memory
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
-    def _let_others_read(self) -> None:
-        """Read on in the loop's next turn: uvloop reads up to 32 times in one, which is 8 MiB of a fast peer."""
-        if self._transport is not None and self._transport.is_reading():
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._throttle)
+    def _read_later(self) -> None:
+        """Read on in the next iteration: uvloop reads up to 32 times in one, which is 8 MiB of a fast peer."""
+        self._wait()
+        self._throttle()
 
-    def _go_on(self, _: "asyncio.Future[None]") -> None:
-        self._is_in_line = False
-        if self._is_held and self._has_room and self.is_open:
-            self._is_held = False
-            self.data_received(b"")
-            self._throttle()
+    def _wait(self) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.read_share.wait(self._read_on)
+
+    def _read_on(self) -> None:
+        """Continue in a new iteration: with the frames that were held, or else by reading."""
+        self._is_waiting = False
+        if self._held is None:
+            self.read_share.spend(COPIED_READ_COST)
+        elif self._owner.turns.has_waiting(self):
+            # Frames wait as bytes, which take less memory than requests.
+            self.read_share.spend(FAST_FRAME_COST)
+        elif self._has_room:
+            data, self._held = self._held, None
+            self._charge_buffer(0)
+            self._answer_frames(data, self._held_at)
+        self._throttle()
 
     # -- the ordinary road --------------------------------------------------------------------------------------------
 
@@ -890,7 +935,7 @@ class ServerConnection(asyncio.Protocol):
         request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it
-            task = self._owner.tasks.create_task(self._answer(request, 0, self))
+            task = self._owner.tasks.create_task(self._answer(request, 0))
             self._watches = self._watches or set()
             self._watches.add(task)
             # not in the task: one that is cancelled before its first step does nothing at all
@@ -932,9 +977,9 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             self.close()
 
-    async def _answer(self, request: Request, charge: int, peer: object = None) -> None:
+    async def _answer(self, request: Request, charge: int) -> None:
         try:
-            await self._owner.turns.begin(peer)
+            await self._owner.turns.begin(self)
             answer = await self._owner.handler.answer(request)
         finally:
             self.release(charge)

@@ -12,6 +12,7 @@ from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConnection, WholeLane
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
+from namesrv_remoting.aio.read_shares import ReadShares
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls_server import ServerTls, TlsDetector
@@ -51,6 +52,8 @@ class RemotingServer:
     # handlers' tasks belong to it
     tasks: asyncio.TaskGroup
     turns: Turns = field(default_factory=Turns)
+    # one for all servers of a process
+    read_shares: ReadShares = field(default_factory=ReadShares)
     limits: ServerLimits
     fast_lane: FastLane
     whole_lane: WholeLane | None = None
@@ -111,7 +114,7 @@ class RemotingServer:
         connection = ServerConnection(self, next(self._ids))
         if self.tls.mode == "off":
             return connection
-        return TlsDetector(connection, self.tls, proxy_protocol=self.limits.proxy_protocol)
+        return TlsDetector(connection, self.tls, self.read_shares, proxy_protocol=self.limits.proxy_protocol)
 
     def stop_accepting(self) -> None:
         """Accept no more connections; the open ones stay."""

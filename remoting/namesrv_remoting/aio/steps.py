@@ -12,10 +12,9 @@ T = TypeVar("T")
 
 # Of the longest first steps, a registration's of ten topics, so many take about 5 ms.
 _AT_ONCE: Final = 32
-# What begins between two looks at the sockets may take so long, and decoding as much as that many can answer meanwhile.
-# All of these are of computing: what other processes take in between says nothing about what comes next.
+# What begins between two looks at the sockets may take so long. This is processor time: what other processes take in
+# between says nothing about what comes next.
 _PASS_SECONDS: Final = 0.002
-_DECODING_SECONDS: Final = 0.001
 # What costly ones took is expected again for a while, less after each pass of cheap ones: they may come in turn.
 _REMEMBERED: Final = 0.75
 # With more than that waiting nobody has several requests decoded at once: as bytes they cost less than as tasks, which
@@ -73,8 +72,7 @@ class Turns:
     wait for all of his.
     """
 
-    def __init__(self, pace: Pace | None = None, now: Callable[[], float] | None = None) -> None:
-        self._now = now or _computing_seconds
+    def __init__(self, pace: Pace | None = None) -> None:
         self._pace = Pace(_AT_ONCE) if pace is None else pace
         # how many may still begin before the next look, and whether that one is due
         self._left = self._pace.count
@@ -84,8 +82,6 @@ class Turns:
         # the same lists by peer
         self._line_of: dict[object, list[asyncio.Future[None]]] = {}
         self._waiting = 0
-        # when decoding has to leave the loop to others; 0: nobody has begun since the last look
-        self._decoding_ends = 0.0
 
     def __len__(self) -> int:
         return self._waiting
@@ -104,20 +100,14 @@ class Turns:
             return
         await self._turn_of(peer)
 
-    def read_on(self, peer: object, go_on: Callable[[asyncio.Future[None]], object]) -> None:
-        """Call this when it is the peer's turn, behind what it has waiting."""
-        self._renew_later()
-        self._turn_of(peer).add_done_callback(go_on)
+    def has_waiting(self, peer: object) -> bool:
+        """True if a request of this peer waits for its turn."""
+        return peer in self._line_of
 
-    def is_decoding_over(self) -> bool:
-        """Whether a peer that has had a request decoded has to wait for its turn to go on: after 1 ms of all together.
-
-        The loop would else read all of a thousand who pipeline fifty requests each before it looks again.
-        """
-        if not self._decoding_ends:
-            asyncio.get_running_loop().call_soon(self._renew_decoding)
-            self._decoding_ends = self._now() + _DECODING_SECONDS
-        return self._waiting > _CROWD or self._now() > self._decoding_ends
+    @property
+    def is_crowded(self) -> bool:
+        """True if so many requests wait that no peer should have several decoded."""
+        return self._waiting > _CROWD
 
     def _turn_of(self, peer: object) -> asyncio.Future[None]:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -135,9 +125,6 @@ class Turns:
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._renew)
-
-    def _renew_decoding(self) -> None:
-        self._decoding_ends = 0.0
 
     def _renew(self) -> None:
         begun = self._next(self._pace.count)

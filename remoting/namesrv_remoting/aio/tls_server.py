@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from namesrv_remoting.aio.connection import ServerConnection, refusal
+from namesrv_remoting.aio.read_shares import ReadShares
 from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
@@ -38,9 +39,12 @@ class ServerTls:
 class TlsDetector(asyncio.Protocol):
     """Looks at the beginning of a connection, and hands it on to plain text or TLS."""
 
-    def __init__(self, connection: ServerConnection, tls: ServerTls, *, proxy_protocol: bool) -> None:
+    def __init__(
+        self, connection: ServerConnection, tls: ServerTls, shares: ReadShares, *, proxy_protocol: bool
+    ) -> None:
         self._connection = connection
         self._tls = tls
+        self._shares = shares
         # a PROXY header may come first, before any TLS
         self._may_be_proxied = proxy_protocol
         self._received = b""
@@ -98,7 +102,7 @@ class TlsDetector(asyncio.Protocol):
             return
         if not connection.may_speak_tls():
             return
-        tls = TlsTransport(connection, context, self._tls.threads, self)
+        tls = TlsTransport(connection, context, self._tls.threads, self, self._shares)
         tls.over(transport)
         connection.move_to(tls)
         tls.data_received(data)

@@ -11,13 +11,28 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
+from namesrv_remoting.aio.read_shares import (
+    COPIED_READ_COST,
+    LONGEST_READ_BYTES,
+    TLS_RECORD_COST,
+    AddressShare,
+    ReadShares,
+)
 from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
 
 # the first byte of a client's first record; as that of a frame it would announce 369 MB
 TLS_HANDSHAKE: Final = 0x16
-# the most that one record holds, and what is fed at a time: the library keeps room for the largest piece that it got
+# the most data that one record holds, and that is handed up at a time
 _RECORD_BYTES: Final = 16 * 1024
+# What comes before a record's payload: its type, two bytes of version, two of length.
+_RECORD_HEAD_BYTES: Final = 5
+# Records that carry no data, as KeyUpdates do: more than that in a row is an attack. OpenSSL changes keys by itself
+# only after millions of records.
+_MAX_BYTES_WITHOUT_DATA: Final = 64 * 1024
+_TLS_MAJOR_VERSION: Final = 3
+# the most that a record of TLS 1.2 takes, with its head
+_MAX_RECORD_BYTES: Final = _RECORD_HEAD_BYTES + _RECORD_BYTES + 2048
 
 # What is read ahead while a thread is at the handshake: with TLS 1.3 the first requests may be on their way.
 _MAX_AHEAD_BYTES: Final = 64 * 1024
@@ -119,13 +134,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_is_closed",
         "_is_open",
         "_is_paused",
+        "_is_waiting",
         "_listener",
         "_names",
         "_outgoing",
         "_protocol",
         "_received",
+        "_share",
+        "_shares",
         "_threads",
         "_tls",
+        "_without_data",
     )
 
     def __init__(
@@ -134,13 +153,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         context: ssl.SSLContext,
         threads: HandshakeThreads,
         listener: HandshakeListener,
+        shares: ReadShares,
     ) -> None:
         super().__init__()
         self._protocol = protocol
         self._threads = threads
-        # whether a thread is at the handshake, or will be, and has everything below for itself; what comes meanwhile
+        # what this peer's address may have processed in an iteration of the loop; None before there is a connection
+        self._shares = shares
+        self._share: AddressShare | None = None
+        # True while received records wait for the next iteration
+        self._is_waiting = False
+        # True while a thread computes a step of the handshake, or will: it has the TLS object for itself
         self._is_busy = False
-        self._received = b""
+        # records that the TLS object has not been fed with
+        self._received = bytearray()
+        # bytes of records since the last data came out of them
+        self._without_data = 0
         # whether the peer has had an answer to its hello
         self._is_answered = False
         self._listener = listener
@@ -159,14 +187,19 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def over(self, transport: asyncio.Transport) -> None:
         """Take over a connection whose protocol has met it already."""
-        self._below = transport
+        self._use(transport)
         transport.set_protocol(self)
+
+    def _use(self, transport: asyncio.Transport) -> None:
+        self._below = transport
+        peer = transport.get_extra_info("peername")
+        self._share = self._shares.enter(str(peer[0]) if isinstance(peer, tuple) else str(peer))
 
     # -- as a protocol ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected."""
-        self._below = cast("asyncio.Transport", transport)
+        self._use(cast("asyncio.Transport", transport))
         self._protocol.connection_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -175,6 +208,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             # as clients do that do not like what they see
             self._report("handshake failed: the peer closed the connection (it may not trust our certificate)")
         self._is_closed = True
+        if self._share is not None:
+            self._shares.leave(self._share)
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -191,30 +226,24 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand up what the records hold."""
-        if self._is_closed:
+        share = self._share
+        if self._is_closed or share is None:
             return
-        if not self._is_open:
-            self._shake_hands(data)
-            return
-        if len(data) <= _RECORD_BYTES:
-            self._incoming.write(data)
-            self._advance()
-            return
-        for at in range(0, len(data), _RECORD_BYTES):
-            self._incoming.write(data[at : at + _RECORD_BYTES])
-            self._advance()
-
-    def _shake_hands(self, data: bytes) -> None:
+        share.spend(len(data) * COPIED_READ_COST // LONGEST_READ_BYTES)
         self._received += data
-        if self._is_busy:
-            if len(self._received) > _MAX_AHEAD_BYTES and self._below is not None:
-                self._below.pause_reading()
-        else:
-            self._is_busy = True
-            self._incoming.write(self._received)
-            self._received = b""
-            self._listener.handshake_step_began()
-            self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
+        if self._is_open:
+            self._read_records()
+        elif not self._is_busy:
+            self._shake_hands()
+        elif len(self._received) > _MAX_AHEAD_BYTES and self._below is not None:
+            self._below.pause_reading()
+
+    def _shake_hands(self) -> None:
+        self._is_busy = True
+        self._incoming.write(self._received)
+        self._received.clear()
+        self._listener.handshake_step_began()
+        self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # in a thread; not for peers that left, or were sent away, while it waited for its turn
@@ -228,67 +257,104 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._listener.handshake_step_ended()
         self._below.resume_reading()
         if error is None:
+            # The records behind the handshake count one by one, like those that are still to come.
+            self._received[:0] = self._incoming.read()
             self._opened()
-            received, self._received = self._received, b""
-            # what was read together with the end of the handshake is below already
-            self._advance()
-            self.data_received(received)
+            self._flush()
+            self._read_records()
         elif isinstance(error, ssl.SSLWantReadError):
             self._is_answered = self._is_answered or self._outgoing.pending > 0
             self._flush()
             if self._received:
-                self._shake_hands(b"")
+                self._shake_hands()
         elif isinstance(error, ssl.SSLError):
             self._broken(error)
         else:
             raise error
 
-    def _advance(self) -> None:
-        tls, incoming = self._tls, self._incoming
-        while not self._is_closed and not self._is_paused and (incoming.pending or tls.pending()):
-            end: Exception | None = None
-            try:
-                data = tls.read(_RECORD_BYTES)
-            except ssl.SSLError as error:
-                data, end = b"", error
-            else:
-                if not data:
-                    end = EOFError()
-                elif incoming.pending:
-                    data, end = self._with_following(data)
+    def _read_records(self) -> None:
+        """Hand up the data of whole records, until this address's share of the iteration is used up."""
+        share = self._share
+        if share is None:
+            return
+        share.spend(0)
+        turn_end = share.turn_end()
+        while not self._is_closed and not self._is_paused and (size := self._next_record()):
+            if share.left <= turn_end:
+                self._wait()
+                break
+            data, end = self._decrypt(size, share, turn_end)
             if data:
                 self._protocol.data_received(data)
             if end is not None:
                 self._input_ended(end)
-                break
         self._flush()
-        if not self._is_paused and not self.is_closing() and self._below is not None and not self._below.is_reading():
-            self._below.resume_reading()
+        self._throttle()
 
-    def _with_following(self, data: bytes) -> tuple[bytes, Exception | None]:
-        """The data and that of the next records, about as much as one can hold, and what ended that.
+    def _decrypt(self, size: int, share: AddressShare, turn_end: int) -> tuple[bytes, Exception | None]:
+        """The data of the next records, about as much as one can hold, and what ended that.
 
-        A peer may put each byte into a record of its own, and each call of the protocol costs more than that.
+        A peer may put each byte into a record of its own, and each call of the protocol costs more than a record.
         """
-        parts, size = [data], len(data)
+        parts: list[bytes] = []
+        total = 0
         end: Exception | None = None
-        while size < _RECORD_BYTES and self._incoming.pending and end is None:
+        while size and share.left > turn_end and total < _RECORD_BYTES and end is None:
+            self._incoming.write(self._received[:size])
+            del self._received[:size]
+            share.spend(TLS_RECORD_COST + size)
+            self._without_data += size
             try:
-                part = self._tls.read(_RECORD_BYTES)
+                data = self._tls.read(_RECORD_BYTES)
+            except ssl.SSLWantReadError:
+                if self._without_data > _MAX_BYTES_WITHOUT_DATA:
+                    end = RemoteProtocolError(f"TLS records of {self._without_data} bytes without data", reason="tls")
             except ssl.SSLError as error:
                 end = error
             else:
-                parts.append(part)
-                size += len(part)
-                end = None if part else EOFError()
+                parts.append(data)
+                total += len(data)
+                self._without_data = 0
+                end = None if data else EOFError()
+            size = self._next_record()
         return b"".join(parts), end
+
+    def _next_record(self) -> int:
+        """The size of the next record if all of it is here, else 0. Bytes that begin no record go to the TLS object."""
+        received = self._received
+        if len(received) < _RECORD_HEAD_BYTES:
+            return 0
+        size = _RECORD_HEAD_BYTES + int.from_bytes(received[3:5])
+        if received[1] != _TLS_MAJOR_VERSION or size > _MAX_RECORD_BYTES:
+            return len(received)
+        return size if len(received) >= size else 0
+
+    def _wait(self) -> None:
+        if not self._is_waiting and self._share is not None:
+            self._is_waiting = True
+            self._share.wait(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_waiting = False
+        self._read_records()
+
+    def _throttle(self) -> None:
+        """Read from the socket, or do not: first what is here already, or it would pile up."""
+        below = self._below
+        if below is None or self.is_closing():
+            return
+        wants = not self._is_paused and not self._is_waiting
+        if wants != below.is_reading():
+            below.resume_reading() if wants else below.pause_reading()
 
     def _input_ended(self, end: Exception) -> None:
         """For now, with a goodbye (EOFError), or because it is broken."""
         if isinstance(end, EOFError):
             if not self._protocol.eof_received():
                 self.close()
-        elif isinstance(end, ssl.SSLError) and not isinstance(end, ssl.SSLWantReadError):
+        elif isinstance(end, RemoteProtocolError):
+            self._listener.tls_failed(end)
+        elif isinstance(end, ssl.SSLError):
             self._broken(end)
 
     def _opened(self) -> None:
@@ -368,16 +434,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def pause_reading(self) -> None:
         """Hand up nothing for now."""
         self._is_paused = True
-        if self._below is not None:
-            self._below.pause_reading()
+        self._throttle()
 
     def resume_reading(self) -> None:
-        """Hand up again, first what is here already: more is read when that is gone, or it would pile up here."""
+        """Hand up again."""
         self._is_paused = False
-        if self._is_open and (self._incoming.pending or self._tls.pending()):
-            asyncio.get_running_loop().call_soon(self._advance)
-        elif self._below is not None:
-            self._below.resume_reading()
+        if self._is_open and self._next_record():
+            # Not from here: the protocol is in the middle of something.
+            self._wait()
+        self._throttle()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """What is known of the connection, and `certificate_names` and `certificate_expires_at` of a verified peer."""

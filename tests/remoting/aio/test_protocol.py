@@ -1,9 +1,7 @@
 """Everything that comes over one connection is answered, in whatever pieces it comes."""
 
 import asyncio
-import itertools
 import logging
-from collections import Counter
 from functools import partial
 
 import pytest
@@ -96,26 +94,6 @@ async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() ->
 
     first, last = turns.index("pipelined"), len(turns) - turns[::-1].index("pipelined")
     assert turns[first:last].count("other") >= 12
-
-
-async def test_peers_who_pipeline_are_read_in_turn() -> None:
-    """When their frames take long together the loop looks at its sockets in between, and each goes on in its turn."""
-    turns: list[int] = []
-
-    async def note(request: Request) -> Reply:
-        turns.append((request.command.opaque or 0) // 10)
-        return Reply()
-
-    # every look at the clock is a second later
-    clock = partial(next, itertools.count())
-    async with serving({10: note}, concurrent=frozenset({10}), turns=Turns(now=clock)) as served:
-        for number, peer in enumerate([await served.connect() for _ in range(3)]):
-            peer.send(b"".join(json_frame(10, 10 * number + opaque) for opaque in range(10)))
-        await until(lambda: len(turns) == 30)
-
-    assert {0: 10, 1: 10, 2: 10} == Counter(turns)
-    # whoever is read first may have had two or three before the others came
-    assert sorted(turns[6:9]) == sorted(turns[9:12]) == sorted(turns[12:15]) == [0, 1, 2]
 
 
 async def test_peer_with_many_watches_keeps_no_other_from_beginning() -> None:

@@ -77,30 +77,19 @@ async def test_peer_with_many_requests_waits_in_line_once() -> None:
     assert not turns
 
 
-async def test_decoding_ends_for_all_peers_together() -> None:
-    """After a millisecond, and until the loop has looked at its sockets; with many waiting after one of each."""
-    clock = Computing()
-    turns = Turns(Pace(1), clock.now)
-    assert not turns.is_decoding_over()
-    clock.work(1.1)
-    assert turns.is_decoding_over()
-    await settle()
-    assert not turns.is_decoding_over()
-
-    crowd = [asyncio.create_task(turns.begin()) for _ in range(100)]
+async def test_turns_are_crowded_while_more_than_64_requests_wait() -> None:
+    """A peer's frames are then left undecoded: as bytes they take less memory than as requests."""
+    turns, peer, crowded = Turns(Pace(1)), object(), list[bool]()
+    crowd = [asyncio.create_task(turns.begin()) for _ in range(65)]
     await asyncio.sleep(0)
-    assert turns.is_decoding_over()
+    crowded.append(turns.is_crowded)
+
+    crowd += [asyncio.create_task(turns.begin(peer)) for _ in range(3)]
+    await asyncio.sleep(0)
+    crowded.append(turns.is_crowded)
+    assert turns.has_waiting(peer)
     await asyncio.gather(*crowd)
-    assert not turns.is_decoding_over()
+    crowded.append(turns.is_crowded)
 
-
-async def test_peer_reads_on_behind_what_it_has_waiting() -> None:
-    """In the same line, so that nobody has more and more decoded that cannot begin."""
-    turns, begun, peer = Turns(Pace(1)), list[str](), object()
-    crowd = [asyncio.create_task(say_when_begun(turns, begun, name, peer)) for name in ("a0", "a1", "a2")]
-    await asyncio.sleep(0)
-    turns.read_on(peer, lambda _: begun.append("read on"))
-    crowd.append(asyncio.create_task(say_when_begun(turns, begun, "b")))
-    await settle()
-
-    assert ["a0", "a1", "a2", "b", "read on"] == begun
+    assert crowded == [False, True, False]
+    assert not turns.has_waiting(peer)

@@ -1,0 +1,162 @@
+"""Everything that a peer sends counts, and waits for the next loop iteration when the peer's share is used up."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv_remoting.aio.read_shares import ITERATION_COST, LEAST_SHARE, ReadShares
+from tests.support.fake_clock import settle, until
+from tests.support.serving import ECHO, Serving, serving
+from tests.support.spelling import ONEWAY, RESPONSE, json_frame
+
+FLOOD = 3_000
+
+
+def answer_oneway(
+    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
+) -> bytes | None:
+    """Answer every one-way request as the fast path answers heartbeats: with nothing."""
+    return b"" if b'"flag":2' in header else None
+
+
+async def requests_by_iteration(served: Serving, connections: list[ServerConnection], floods: list[bytes]) -> list[int]:
+    """Let each connection receive its flood in one read; how many frames were processed in each loop iteration."""
+    counts: list[int] = []
+    expected = sum(flood.count(b'"opaque"') for flood in floods)
+    before = sum(connection.requests for connection in connections)
+    for connection, flood in zip(connections, floods, strict=True):
+        connection.data_received(flood)
+    while sum(counts) < expected:
+        seen = before + sum(counts)
+        counts.append(sum(connection.requests for connection in connections) - seen)
+        await asyncio.sleep(0)
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("flag", "most"),
+    [
+        pytest.param(ONEWAY, 256, id="one-way request of the fast path"),
+        pytest.param(RESPONSE, 64, id="response"),
+        pytest.param(0, 64, id="unknown request"),
+    ],
+)
+async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int) -> None:
+    """A flood in a single read is processed over many iterations, however small the responses to its frames are."""
+    async with serving(fast_lane=answer_oneway, max_in_flight=FLOOD) as served:
+        peer = await served.connect()
+        frame = json_frame(99, 1, flag=flag)
+        counts = await requests_by_iteration(served, [served.connection_of(peer)], [frame * FLOOD])
+
+    assert sum(counts) == FLOOD
+    assert max(counts) <= most
+
+
+async def test_connections_of_one_address_divide_its_share() -> None:
+    """Ten connections that flood have no more processed in an iteration than one, and none of them is left behind."""
+    async with serving(fast_lane=answer_oneway) as served:
+        connections = [served.connection_of(await served.connect()) for _ in range(10)]
+        floods = [json_frame(99, 1, flag=ONEWAY) * 500] * 10
+        counts = await requests_by_iteration(served, connections, floods)
+
+    assert sum(counts) == 5_000
+    # the first iteration is the one in which all of them are read
+    assert max(counts[1:]) <= 256
+
+
+async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between() -> None:
+    """The flood of another connection is far from its end then."""
+    async with serving(fast_lane=answer_oneway) as served:
+        hostile, other = await served.connect(), await served.connect()
+        flooded = served.connection_of(hostile)
+        flooded.data_received(json_frame(99, 1, flag=ONEWAY) * FLOOD)
+        answer = await other.ask(json_frame(ECHO, 7))
+
+        assert answer.opaque == 7
+        assert flooded.requests < FLOOD
+        await until(lambda: flooded.requests == FLOOD)
+
+
+async def test_order_of_frames_survives_the_waiting() -> None:
+    """Requests are answered in order when they were held in the middle of a read, and when more is read meanwhile."""
+    seen: list[int] = []
+
+    async def note(request: Request) -> Reply:
+        seen.append(request.command.opaque or 0)
+        return Reply()
+
+    async with serving({10: note}) as served:
+        peer = await served.connect()
+        for begin in range(0, 2_000, 400):
+            peer.send(b"".join(json_frame(10, begin + number) for number in range(400)))
+            await asyncio.sleep(0)
+        answered = [(await peer.receive()).opaque for _ in range(2_000)]
+
+    assert seen == answered == list(range(2_000))
+
+
+async def test_input_of_a_refused_connection_counts() -> None:
+    """Until its last responses are sent, what comes is dropped, one read in an iteration."""
+    async with serving(fast_lane=answer_oneway) as served:
+        peer = await served.connect()
+        connection = served.connection_of(peer)
+        gate = asyncio.Event()
+
+        async def wait(request: Request) -> Reply:
+            await gate.wait()
+            return Reply()
+
+        served.server.dispatcher.handlers = {10: wait}
+        connection.data_received(json_frame(10, 1) + b"\0\0\0\0")
+        assert connection.read_share.left < ITERATION_COST
+        await settle()
+        connection.data_received(b"x" * 1000)
+        transport = connection._transport
+        assert transport is not None
+        assert not transport.is_reading()
+        await until(transport.is_reading)
+        gate.set()
+
+
+async def test_shares_are_divided_among_the_active_addresses() -> None:
+    """The total of an iteration stays about the same; each address can have a request processed in any case."""
+    shares = ReadShares()
+    addresses = [shares.enter(f"192.0.2.{number}") for number in range(100)]
+    alone = addresses[0]
+    assert alone.spend(0)
+    assert alone.left == ITERATION_COST
+    await settle()
+
+    for share in addresses:
+        share.spend(0)
+    await settle()
+    for share in addresses:
+        share.spend(0)
+    assert {share.left for share in addresses} == {LEAST_SHARE}
+
+    for share in addresses:
+        shares.leave(share)
+    assert repr(shares) == "<ReadShares [0 addresses | 0 waiting]>"
+
+
+async def test_connections_wait_in_order_until_something_is_left() -> None:
+    """Each continues once in an iteration; a share that is used up at once leaves the others to the next one."""
+    shares, continued = ReadShares(), list[str]()
+    share = shares.enter("192.0.2.1")
+
+    def read_on(name: str) -> None:
+        continued.append(name)
+        share.spend(ITERATION_COST)
+
+    for name in ("a", "b", "c"):
+        share.wait(lambda name=name: read_on(name))  # type: ignore[misc]
+    counts = [len(continued)]
+    while len(continued) < 3:
+        await asyncio.sleep(0)
+        counts.append(len(continued))
+
+    assert continued == ["a", "b", "c"]
+    assert max(later - earlier for earlier, later in itertools.pairwise(counts)) == 1
