@@ -54,7 +54,7 @@ def measure(bench: Bench) -> list[Figure]:
     """One server that takes both; certificates with keys on P-256, as CAs issue them today."""
     raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="namesrv-bench-tls-") as name, ExitStack() as stack:
-        flags, context = _certified(Path(name))
+        flags, context = certified(Path(name))
         server = stack.enter_context(daemon(bench, *WITHOUT_LOG, *flags, "--max-connections", str(2 * IDLE)))
         register(stack.enter_context(Wire(server)), pulled_brokers())
         # first: what others have given back would be taken again, and not count
@@ -117,7 +117,7 @@ def measure(bench: Bench) -> list[Figure]:
     ]
 
 
-def _certified(directory: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
+def certified(directory: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
     """The flags of a server that takes both, and what its clients trust."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")

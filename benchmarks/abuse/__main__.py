@@ -52,11 +52,14 @@ def quiet_bench() -> Bench:
 
 
 def _results(bench: Bench, options: argparse.Namespace) -> tuple[list[Result], bool]:
-    names = options.only or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
+    names = _named(options.only) or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
+    pace = SHORT if options.short else FULL
+    if options.seconds is not None:
+        pace = dataclasses.replace(pace, attack_seconds=options.seconds)
     results, failed = [], False
     for name in names:
         try:
-            result = run(bench, name, ATTACKS[name], SHORT if options.short else FULL)
+            result = run(bench, name, ATTACKS[name], pace)
         except (BenchError, OSError) as error:
             bench.progress(f"{name} cannot be measured: {error}")
             failed = True
@@ -66,13 +69,35 @@ def _results(bench: Bench, options: argparse.Namespace) -> tuple[list[Result], b
     return results, failed
 
 
+def _family(word: str) -> list[str]:
+    """The attack of this name, or all whose names begin with it."""
+    found = [word] if word in ATTACKS else [name for name in ATTACKS if name.startswith(f"{word}-")]
+    if not found:
+        raise argparse.ArgumentTypeError(f"unknown attack {word!r}; --list names all")
+    return found
+
+
+def _named(families: Sequence[list[str]]) -> list[str]:
+    return [name for family in families for name in family]
+
+
 def _members(result: Result) -> dict[str, object]:
     return {**dataclasses.asdict(result), "missed": table.missed(result)}
 
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.abuse", description="Attack a NameServer on loopback.")
-    parser.add_argument("--only", nargs="+", choices=list(ATTACKS), metavar="NAME", help="these attacks (see --list)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        type=_family,
+        default=(),
+        metavar="NAME",
+        help="these attacks (see --list) or families, such as oneway",
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="duration of an attack; at least 5 to see a dead broker leave"
+    )
     parser.add_argument("--short", action="store_true", help="the most important attacks, each for a few seconds")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure")
     parser.add_argument("--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file")

@@ -8,8 +8,8 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 import msgpack
@@ -35,6 +35,20 @@ class _Sending:
 
 
 @dataclass(slots=True)
+class Flow:
+    """One connection of a flood, and what it sends: chunks, one after the other, until there are no more."""
+
+    peer: socket.socket
+    chunks: Iterator[memoryview]
+    # the rest of the chunk that is being sent
+    left: memoryview = field(default_factory=lambda: memoryview(b""))
+
+
+# Opens one connection of a flood: (attacker, number of the connection, number of its address). None: it was refused.
+Opening = Callable[["Attacker", int, int], Flow | None]
+
+
+@dataclass(slots=True)
 class _Storming:
     """One connection of a storm: which payload it sends, and how far it is."""
 
@@ -50,9 +64,11 @@ class Attacker:
     def __init__(self, port: int, http_port: int, seconds: float) -> None:
         self.port = port
         self.http_port = http_port
+        self._seconds = seconds
         self._ends_at = time.monotonic() + seconds
         self._open: list[socket.socket] = []
         self._crowd: list[socket.socket] = []
+        self._flows: list[Flow] = []
         self._buffer = bytearray(_AT_ONCE)
         self.sent_bytes = 0
         # the same, each frame and each connection with LEAST_BYTES at least
@@ -64,8 +80,17 @@ class Attacker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
         for peer in self._open:
             peer.close()
+        self._open = []
+
+    def begin(self) -> None:
+        """Count the attack's time from now on."""
+        self._ends_at = time.monotonic() + self._seconds
 
     @property
     def is_over(self) -> bool:
@@ -206,6 +231,53 @@ class Attacker:
             return False
         if one.at == len(view):
             one.number, one.at = one.number + 1, 0
+        return True
+
+    def open_flood(self, count: int, opening: Opening, *, sources: int = 1) -> None:
+        """Open the connections of a flood, which sends nothing yet."""
+        found = [opening(self, number, number % sources) for number in range(count)]
+        self._flows = [flow for flow in found if flow is not None]
+
+    def flood(self, reopening: Opening, *, sources: int = 1) -> None:
+        """Send on all connections of the flood as fast as the server reads, and read nothing.
+
+        A connection that the server closes, or that has no more to send, is closed, and another one opened.
+        """
+        with selectors.DefaultSelector() as selector:
+            for flow in self._flows:
+                self._register(selector, flow)
+            number = count = len(self._flows)
+            while not self.is_over:
+                for key, _ in selector.select(0.1):
+                    if not self._flowed(key.data):
+                        selector.unregister(key.fileobj)
+                        self.disconnect(key.data.peer)
+                for _ in range(count - len(selector.get_map())):
+                    another = None if self.is_over else reopening(self, number, number % sources)
+                    number += 1
+                    if another is not None:
+                        self._register(selector, another)
+
+    def _register(self, selector: selectors.BaseSelector, flow: Flow) -> None:
+        flow.peer.setblocking(False)  # noqa: FBT003 - its only parameter
+        selector.register(flow.peer, selectors.EVENT_WRITE, flow)
+
+    def _flowed(self, flow: Flow) -> bool:
+        """Send some; false when there is no more, or the server has closed the connection."""
+        if not flow.left:
+            chunk = next(flow.chunks, None)
+            if chunk is None:
+                return False
+            flow.left = chunk
+        try:
+            size = flow.peer.send(flow.left[:_AT_ONCE])
+        except BlockingIOError:
+            return True
+        except OSError:
+            self.closed += 1
+            return False
+        self._count(size)
+        flow.left = flow.left[size:]
         return True
 
     def wait(self) -> None:

@@ -6,13 +6,16 @@ Each numbered point of what was found once, and its neighbours: the same idea in
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from benchmarks.abuse import payloads
-from benchmarks.abuse.attacker import Attacker
+from benchmarks.abuse import floods, payloads
+from benchmarks.abuse.attacker import Attacker, Opening
 from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_frame
+from benchmarks.abuse.floods import Flood
 from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, registration
 from benchmarks.seeding import Broker, topics
+from benchmarks.tls import certified
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.headers import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
 
@@ -30,6 +33,10 @@ class Attack:
     # from how many addresses
     peers: int = 1
     flags: tuple[str, ...] = ()
+    # writes the files that the server needs into a directory, and returns the flags that name them
+    configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
+    # opens connections before the attack's time begins
+    opening: Callable[[Attacker], object] = lambda _: None
     # what an ordinary broker has registered before
     seed: Callable[[], bytes] = lambda: _NO_SEED
     # belongs to the short form
@@ -276,6 +283,47 @@ def _and_away(count: int) -> Callable[[Attacker], object]:
     return attack
 
 
+# -- floods ------------------------------------------------------------------------------------------------------------
+
+
+def _flooding(what: str, flood: Flood, **more: object) -> Attack:
+    where = "one address" if flood.sources == 1 else f"{flood.sources} addresses"
+    connections = "one connection" if flood.count == 1 else f"{flood.count} connections"
+    return Attack(
+        f"{what}: {connections} from {where}",
+        lambda: flood.send,
+        peers=flood.sources,
+        opening=flood.open,
+        **more,  # type: ignore[arg-type]  # its own fields
+    )
+
+
+def _floods(name: str, what: str, opening: Opening, short: Sequence[str] = (), **more: object) -> dict[str, Attack]:
+    """A family: the same on 1, 8 and 64 connections, from one address and from ten."""
+    return {
+        f"{name}-{size}": _flooding(what, Flood(count, sources, opening, opening), is_short=size in short, **more)
+        for size, (count, sources) in _SIZES.items()
+    }
+
+
+def _updates(name: str, what: str, *, is_http: bool) -> dict[str, Attack]:
+    further = floods.of_key_updates(floods.FURTHER_UPDATES_BYTES, is_http=is_http)
+    return {
+        f"{name}-{size}": _flooding(
+            what,
+            Flood(count, sources, floods.of_key_updates(floods.UPDATES_BYTES // count, is_http=is_http), further),
+            flags=("--http-tls",) if is_http else (),
+            configured=lambda directory: certified(directory)[0],
+            is_short=size == "8",
+        )
+        for size, (count, sources) in _SIZES.items()
+    }
+
+
+# name -> connections, addresses
+_SIZES: Final = {"1": (1, 1), "8": (8, 1), "64": (64, 1), "8-spread": (8, 10), "64-spread": (64, 10)}
+
+
 # -- HTTP --------------------------------------------------------------------------------------------------------------
 
 
@@ -474,6 +522,17 @@ ATTACKS: Final[dict[str, Attack]] = {
         lambda: lambda attacker: attacker.reconnecting(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff" + bytes(65_535)),
         flags=("--proxy-protocol", "optional"),
     ),
+    # requests without a response
+    **_floods(
+        "oneway",
+        "a broker's one-way 904, over and over",
+        floods.of_brokers(floods.oneway_heartbeat),
+        short=("8",),
+    ),
+    **_floods("oneway-322", "a broker's one-way 322, over and over", floods.of_brokers(floods.oneway_version)),
+    **_floods("responses", "responses to nothing", floods.of_brokers(floods.response), short=("8",)),
+    **_updates("key-update", "TLS 1.3 KeyUpdates", is_http=False),
+    **_updates("key-update-https", "TLS 1.3 KeyUpdates to the HTTPS port", is_http=True),
     # all at once
     "storm": Attack(
         "1,000 connections send giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields, over and "

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import re
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -40,6 +41,7 @@ _OWN_TOPICS: Final = 200
 _PULLS_A_SECOND: Final = 200
 _NEWCOMERS_A_SECOND: Final = 4
 _SCRAPES_A_SECOND: Final = 2
+_PROBES_A_SECOND: Final = 10
 TABLE_BYTES: Final = "nameserver_table_bytes"
 # for anything that is answered at all: slow is not refused
 PATIENCE_SECONDS: Final = 120.0
@@ -99,20 +101,35 @@ class Newcomer:
     refused: str
 
 
-def scraped(http_port: int) -> str:
+def scraped(http_url: str) -> str:
     """The server's metrics.
 
     Raises:
         BenchError: it shows none.
     """
-    url = f"http://127.0.0.1:{http_port}/metrics"
+    return _page(f"{http_url}/metrics")
+
+
+def _page(url: str) -> str:
     try:
         # the server answers, however busy it is
-        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
+        with urllib.request.urlopen(  # noqa: S310 - http or https, and this machine
+            url, timeout=PATIENCE_SECONDS, context=_ANY_CERTIFICATE
+        ) as answer:
             text: str = answer.read().decode()
             return text
     except OSError as error:
         raise BenchError(f"{url}: {error}") from error
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+_ANY_CERTIFICATE: Final = _any_certificate()
 
 
 def metric(metrics: str, name: str) -> float:
@@ -237,16 +254,32 @@ class _Brokers:
 class _Scraper:
     """Asks for the metrics now and then."""
 
-    def __init__(self, http_port: int) -> None:
-        self._http_port = http_port
+    def __init__(self, http_url: str) -> None:
+        self._http_url = http_url
         # of each scrape that was answered: when, scans for silent brokers so far, memory of the tables
         self.seen: list[tuple[float, int, float]] = []
 
     def run(self, stopped: threading.Event) -> None:
         while not stopped.wait(1 / _SCRAPES_A_SECOND):
             with contextlib.suppress(BenchError):
-                metrics = scraped(self._http_port)
+                metrics = scraped(self._http_url)
                 self.seen.append((time.monotonic(), scan_count(metrics), metric(metrics, TABLE_BYTES)))
+
+
+class _Prober:
+    """Asks whether the server lives, as a kubelet does, though more often."""
+
+    def __init__(self, http_url: str) -> None:
+        self._url = f"{http_url}/livez"
+        # of each probe that was answered: when it began, seconds until the response
+        self.seen: list[tuple[float, float]] = []
+
+    def run(self, stopped: threading.Event) -> None:
+        while not stopped.wait(1 / _PROBES_A_SECOND):
+            began = time.monotonic()
+            with contextlib.suppress(BenchError):
+                _page(self._url)
+                self.seen.append((began, time.monotonic() - began))
 
 
 class _Newcomers:
@@ -278,16 +311,18 @@ def main() -> None:
     """Behave, and tell."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--http-port", type=int, required=True)
+    parser.add_argument("--http-url", required=True)
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--heartbeat-seconds", type=float, required=True)
     parser.add_argument("--expiry-seconds", type=float, required=True)
     options = parser.parse_args()
     server = Server(options.pid, options.port, 0.0)
     brokers = _Brokers(server, options.heartbeat_seconds, options.expiry_seconds)
-    puller, newcomers, scraper = _Puller(server, brokers), _Newcomers(server), _Scraper(options.http_port)
+    puller, newcomers = _Puller(server, brokers), _Newcomers(server)
+    scraper, prober = _Scraper(options.http_url), _Prober(options.http_url)
     stopped = threading.Event()
-    threads = [threading.Thread(target=one.run, args=(stopped,)) for one in (brokers, puller, newcomers, scraper)]
+    peers = (brokers, puller, newcomers, scraper, prober)
+    threads = [threading.Thread(target=one.run, args=(stopped,)) for one in peers]
     for thread in threads:
         thread.start()
     print("ready", flush=True)
@@ -299,6 +334,7 @@ def main() -> None:
         "pulls": [dataclasses.astuple(pull) for pull in puller.pulls],
         "newcomers": [dataclasses.astuple(one) for one in newcomers.seen],
         "metrics": scraper.seen,
+        "probes": prober.seen,
         "lost": puller.lost + brokers.lost,
     }
     json.dump(seen, sys.stdout)

@@ -16,8 +16,12 @@ BUDGET_MIB: Final = 512.0
 P99_RATIO: Final = 3.0
 # Below the scheduler's time slice the ratio says which process was lucky.
 P99_FLOOR_SECONDS: Final = 0.005
-# how long a newcomer waits: a client's time-out is 3 s, a broker's 6
-NEWCOMER_SECONDS: Final = 6.0
+STALL_SECONDS: Final = 0.05
+NEWCOMER_SECONDS: Final = 1.0
+# where places or memory are used up: a client's time-out is 3 s, a broker's 6
+CROWDED_SECONDS: Final = 6.0
+# a kubelet's time-out
+PROBE_SECONDS: Final = 1.0
 STOPPING_SECONDS: Final = 5.0
 
 
@@ -45,16 +49,21 @@ MISSES: Final[dict[str, Callable[[Result], bool]]] = {
         _is_late(result.p99_quiet_seconds, result.p99_seconds)
         and _is_late(result.p99_quiet_cpu_seconds, result.p99_cpu_seconds)
     ),
+    "stall": lambda result: result.longest_seconds > STALL_SECONDS and result.longest_cpu_seconds > STALL_SECONDS,
     "killed": lambda result: result.kills > 0,
     "evicted": lambda result: bool(result.evicted or result.lost),
     "dead": lambda result: not result.is_dead_gone,
     "late": lambda result: result.dead_scans > result.most_scans,
+    "overdue": lambda result: result.dead_seconds > result.most_dead_seconds,
     "refused": lambda result: _refused(result) > 0,
-    "slow": lambda result: result.newcomer_seconds > NEWCOMER_SECONDS,
+    "slow": lambda result: (
+        result.newcomer_seconds > (CROWDED_SECONDS if result.may_refuse_clients else NEWCOMER_SECONDS)
+    ),
+    "livez": lambda result: result.livez_seconds > PROBE_SECONDS,
     "hung": lambda result: not result.is_answering,
     "stop": lambda result: result.stopped_seconds > STOPPING_SECONDS,
 }
-TIMED: Final = frozenset({"cpu", "p99", "late", "slow", "stop"})
+TIMED: Final = frozenset({"cpu", "p99", "stall", "late", "overdue", "slow", "livez", "stop"})
 
 
 def missed(result: Result) -> list[str]:
@@ -77,11 +86,15 @@ _COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
     "longest wait ms": lambda result: f"{result.longest_seconds * 1000:,.0f}",
     "of it CPU ms": lambda result: f"{result.longest_cpu_seconds * 1000:,.0f}",
     "loop lag ms": lambda result: "" if result.lag_seconds is None else f"<= {result.lag_seconds * 1000:,.0f}",
+    "p50 ms": lambda result: f"{result.p50_seconds * 1000:,.1f}",
     "p99 quiet ms": lambda result: f"{result.p99_quiet_seconds * 1000:.1f}",
     "p99 ms": lambda result: f"{result.p99_seconds * 1000:,.1f}",
     "of it CPU": lambda result: f"{result.p99_cpu_seconds * 1000:,.1f}",
     "evicted": lambda result: str(len(result.evicted)) + (f" +{result.lost} closed" if result.lost else ""),
     "dead, scans": lambda result: str(result.dead_scans) if result.is_dead_gone else "still there",
+    "dead s": lambda result: f"{result.dead_seconds:.1f}",
+    "newcomer s": lambda result: f"{result.newcomer_seconds:.2f}",
+    "livez ms": lambda result: f"{result.livez_seconds * 1000:,.0f}",
     "refused": lambda result: f"{result.refused_brokers + result.refused_clients}/{result.newcomers}",
     "stop s": lambda result: f"{result.stopped_seconds:.1f}",
     "missed": lambda result: " ".join(missed(result)),

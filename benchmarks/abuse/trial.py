@@ -44,6 +44,8 @@ from namesrv_remoting.codes import SerializeType
 _MIB: Final = 1024 * 1024
 # beyond those within the expiry: the puller's own interval, and a scan that is late
 _LATE_SCANS: Final = 2
+# how much later than its expiry and a scan a dead broker may be gone
+_LATE_SECONDS: Final = 0.2
 # After this many times the scans that a dead broker may survive, the trial stops waiting for its end. A server that is
 # starved of processor time credits the broker with that, and makes more scans.
 _SCANS_SHARE: Final = 10
@@ -70,6 +72,11 @@ class Pace:
     def most_scans(self) -> int:
         """Scans that a dead broker may survive, if the server is not starved of processor time."""
         return round(self.expiry_seconds / self.scan_seconds) + _LATE_SCANS
+
+    @property
+    def most_dead_seconds(self) -> float:
+        """How long routes may show a dead broker."""
+        return self.expiry_seconds + self.scan_seconds + _LATE_SECONDS
 
 
 FULL: Final = Pace(2.0, 6.0, 1.0, 4.0, 0.5)
@@ -106,6 +113,7 @@ class Result:
     longest_cpu_seconds: float
     # upper bound of the bucket of the longest delay that the server measured itself; None when it shows none
     lag_seconds: float | None
+    p50_seconds: float
     p99_quiet_seconds: float
     p99_seconds: float
     # the same of what the server computed between a question and its answer
@@ -120,6 +128,11 @@ class Result:
     # scans for silent brokers that it was seen to survive, and that it may survive
     dead_scans: int
     most_scans: int
+    # how long after its last request routes showed it, and may show it
+    dead_seconds: float
+    most_dead_seconds: float
+    # the longest wait of a liveness probe
+    livez_seconds: float
     refused_clients: int
     refused_brokers: int
     # the longest wait of a newcomer that was served
@@ -140,7 +153,9 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
     attacking = attack.prepared()
     with ExitStack() as stack:
         http_port = free_port()
-        flags = (*pace.flags, *attack.flags, "--http-listen", f"127.0.0.1:{http_port}")
+        configured = attack.configured(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-abuse-"))))
+        flags = (*pace.flags, *attack.flags, *configured, "--http-listen", f"127.0.0.1:{http_port}")
+        http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{http_port}"
         group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
         started = (
             _unread_daemon(bench, *flags)
@@ -150,28 +165,32 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         server = stack.enter_context(started)
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).ask_well(seed)
-        beside = stack.enter_context(_Bystanders(server, http_port, pace))
+        beside = stack.enter_context(_Bystanders(server, http_url, pace))
         # connects before the attackers, who may take all places
         watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
-        before = _Reading.of(server, http_port)
+        before = _Reading.of(server, http_url)
         time.sleep(pace.quiet_seconds)
         idle = server.cpu_seconds() - before.cpu_seconds
         _reset_peak(server)
-        with Wire(server, PATIENCE_SECONDS) as dead:
+        seconds = max(attack.seconds, pace.attack_seconds)
+        with Attacker(server.port, http_port, seconds) as attacker, Wire(server, PATIENCE_SECONDS) as dead:
+            attack.opening(attacker)
             dead.ask_well(broker_frame(DEAD, SerializeType.JSON))
-            scans, began = scan_count(scraped(http_port)), time.monotonic()
+            died_at = time.monotonic()
+            scans, began = scan_count(scraped(http_url)), time.monotonic()
             if attack.spare_files:
                 _spare(server, attack.spare_files)
-            with Attacker(server.port, http_port, max(attack.seconds, pace.attack_seconds)) as attacker:
-                attacking(attacker)
-                ended = time.monotonic()
-            is_dead_gone = _is_dead_gone(watcher, http_port, scans + _SCANS_SHARE * pace.most_scans, pace)
+            attacker.begin()
+            attacking(attacker)
+            ended = time.monotonic()
+            attacker.close()
+            is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * pace.most_scans, pace)
         # whatever it still computes
         time.sleep(pace.quiet_seconds)
         cpu_seconds = server.cpu_seconds()
         watched_seconds = time.monotonic() - before.at
         try:
-            after, is_answering = _Reading.of(server, http_port), True
+            after, is_answering = _Reading.of(server, http_url), True
         except BenchError as error:
             bench.progress(str(error))
             after, is_answering = _Reading.of(server, None), False
@@ -179,6 +198,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         group_peak, kills = (0, 0) if group is None else (group.peak_bytes, group.kills)
         stopped_seconds = _stopped(server)
     last_dead = max((pull.asked_at for pull in seen.pulls if pull.has_dead), default=0.0)
+    shown_until = max((pull.asked_at + pull.seconds for pull in seen.pulls if pull.has_dead), default=died_at)
     dead_scans = max((count - scans for at, count, _ in seen.metrics if at < last_dead), default=0)
     during = [pull for pull in seen.pulls if began <= pull.asked_at + pull.seconds and pull.asked_at <= ended]
     quiet = [pull for pull in seen.pulls if before.at < pull.asked_at < began or ended + 0.2 < pull.asked_at]
@@ -202,6 +222,7 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         longest_seconds=max((pull.seconds for pull in during), default=0.0),
         longest_cpu_seconds=max((pull.cpu_seconds for pull in during), default=0.0),
         lag_seconds=before.longest_lag_until(after),
+        p50_seconds=percentile((pull.seconds for pull in during), 50),
         p99_quiet_seconds=p99(pull.seconds for pull in quiet),
         p99_seconds=p99(pull.seconds for pull in during),
         p99_quiet_cpu_seconds=p99(pull.cpu_seconds for pull in quiet),
@@ -211,6 +232,9 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         is_dead_gone=is_dead_gone,
         dead_scans=max(0, dead_scans),
         most_scans=pace.most_scans,
+        dead_seconds=shown_until - died_at,
+        most_dead_seconds=pace.most_dead_seconds,
+        livez_seconds=max((took for at, took in seen.probes if began <= at + took and at <= ended), default=0.0),
         refused_clients=sum(1 for one in newcomers if one.refused and not one.is_broker),
         refused_brokers=sum(1 for one in newcomers if one.refused and one.is_broker),
         newcomer_seconds=max((one.seconds for one in newcomers if not one.refused), default=0.0),
@@ -222,14 +246,19 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
 
 def p99(seconds: Iterable[float]) -> float:
     """What one in a hundred exceeds; 0 of none."""
+    return percentile(seconds, 99)
+
+
+def percentile(seconds: Iterable[float], percent: int) -> float:
+    """What so many in a hundred do not exceed; 0 of none."""
     ordered = sorted(seconds)
-    return 0.0 if not ordered else ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+    return 0.0 if not ordered else ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-def _is_dead_gone(watcher: Wire, http_port: int, scans: int, pace: Pace) -> bool:
+def _is_dead_gone(watcher: Wire, http_url: str, scans: int, pace: Pace) -> bool:
     """Wait until the dead broker is gone, or so many scans were made."""
     while True:
-        is_last = scan_count(scraped(http_port)) > scans
+        is_last = scan_count(scraped(http_url)) > scans
         if not has_broker(DEAD, watcher.ask_well(route_frame()).body):
             return True
         if is_last:
@@ -260,8 +289,8 @@ class _Reading:
     lags: dict[float, int]
 
     @classmethod
-    def of(cls, server: Server, http_port: int | None) -> Self:
-        metrics = "" if http_port is None else scraped(http_port)
+    def of(cls, server: Server, http_url: str | None) -> Self:
+        metrics = "" if http_url is None else scraped(http_url)
         table_bytes = metric(metrics, TABLE_BYTES) if metrics else 0.0
         status = Path(f"/proc/{server.pid}/status").read_text(encoding="ascii")
         # after the scrape, which costs something, too
@@ -357,14 +386,16 @@ class _Seen:
     lost: int
     # when, searches for silent brokers since the start, memory of the tables
     metrics: list[tuple[float, int, float]]
+    # of each liveness probe: when it began, seconds until the response
+    probes: list[tuple[float, float]]
 
 
 class _Bystanders:
     """The process of bystanders.py, from when all are registered until the block ends."""
 
-    def __init__(self, server: Server, http_port: int, pace: Pace) -> None:
+    def __init__(self, server: Server, http_url: str, pace: Pace) -> None:
         command = [sys.executable, "-m", "benchmarks.abuse.bystanders"]
-        command += ["--port", str(server.port), "--http-port", str(http_port), "--pid", str(server.pid)]
+        command += ["--port", str(server.port), "--http-url", http_url, "--pid", str(server.pid)]
         command += ["--heartbeat-seconds", str(pace.heartbeat_seconds), "--expiry-seconds", str(pace.expiry_seconds)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -379,7 +410,9 @@ class _Bystanders:
         output, _ = self._process.communicate("", 2 * PATIENCE_SECONDS)
         said = json.loads(output)
         pulls = [Pull(*pull) for pull in said["pulls"]]
-        return _Seen(pulls, [Newcomer(*one) for one in said["newcomers"]], said["lost"], said["metrics"])
+        return _Seen(
+            pulls, [Newcomer(*one) for one in said["newcomers"]], said["lost"], said["metrics"], said["probes"]
+        )
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):

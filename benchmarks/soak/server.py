@@ -103,7 +103,7 @@ class Daemon:
 
     def sample(self, seconds: float, resident_bytes: int) -> Sample:
         """What its metrics say."""
-        metrics = scraped(self._http_port)
+        metrics = scraped(f"http://127.0.0.1:{self._http_port}")
         return Sample(
             seconds,
             resident_bytes,

@@ -17,11 +17,11 @@ from tests.support.steps import finished
 AT_ITS_BOUNDS = Result(
     name="bounds", what="as much as may be", peers=1, may_refuse_clients=False, may_refuse_brokers=False,
     sent_mib=2.0, weight_mib=2.0, closed=9, cpu_seconds=0.4, peak_mib=64.0, tables_mib=0.0, limit_mib=0.0,
-    group_peak_mib=0.0, kills=0, held_mib=64.0, longest_seconds=9.0, longest_cpu_seconds=9.0,
-    lag_seconds=None, p99_quiet_seconds=0.002, p99_seconds=0.006,
+    group_peak_mib=0.0, kills=0, held_mib=64.0, longest_seconds=9.0, longest_cpu_seconds=0.05,
+    lag_seconds=None, p50_seconds=0.001, p99_quiet_seconds=0.002, p99_seconds=0.006,
     p99_quiet_cpu_seconds=0.001, p99_cpu_seconds=0.006, evicted=(), lost=0, is_dead_gone=True, dead_scans=10,
-    most_scans=10, refused_clients=0, refused_brokers=0, newcomer_seconds=6.0, newcomers=9, stopped_seconds=5.0,
-    is_answering=True,
+    most_scans=10, dead_seconds=4.7, most_dead_seconds=4.7, livez_seconds=1.0, refused_clients=0, refused_brokers=0,
+    newcomer_seconds=1.0, newcomers=9, stopped_seconds=5.0, is_answering=True,
 )  # fmt: skip
 
 
@@ -47,7 +47,15 @@ AT_ITS_BOUNDS = Result(
         ({"lost": 1}, ["evicted"]),
         ({"dead_scans": 11}, ["late"]),
         ({"is_dead_gone": False}, ["dead"]),
-        ({"newcomer_seconds": 6.1}, ["slow"]),
+        # others kept the processor
+        ({"longest_cpu_seconds": 0.051, "longest_seconds": 0.05}, []),
+        ({"longest_cpu_seconds": 0.051}, ["stall"]),
+        ({"dead_seconds": 4.71}, ["overdue"]),
+        ({"livez_seconds": 1.01}, ["livez"]),
+        ({"newcomer_seconds": 1.1}, ["slow"]),
+        # where there is no place left, one may have to wait for it
+        ({"newcomer_seconds": 6.0, "may_refuse_clients": True}, []),
+        ({"newcomer_seconds": 6.1, "may_refuse_clients": True}, ["slow"]),
         ({"is_answering": False}, ["hung"]),
         ({"refused_clients": 1}, ["refused"]),
         ({"refused_clients": 1, "may_refuse_clients": True}, []),
