@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import re
 import socket
 import ssl
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from OpenSSL import SSL
 
+from benchmarks.abuse.updates import RECORD_BYTES, KeyUpdates
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.dispatch import Reply, Request
@@ -30,6 +32,9 @@ from tests.support.serving import ECHO, Feed, Serving, byte_by_byte, serving, wh
 from tests.support.spelling import Answer, binary_frame, json_frame, native_frame, read_answer
 
 ASK = 77
+MEBIBYTE = 1024 * 1024
+# more KeyUpdates than one iteration of the loop has time for
+MANY = 200
 
 PLAIN_REFUSED = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 TLS_IS_OFF = "this server does not speak TLS (tls-mode is off)"
@@ -637,3 +642,25 @@ async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: s
         assert await slow.at_end()
 
         assert ["proxy_header", "tls"] == served.heard.reasons
+
+
+async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:
+    """KeyUpdates take OpenSSL's time and bring nothing: some hundred in an iteration of the loop, and the end after 64 KiB."""
+    async with serving(tls=tls(ca)) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            updates = await asyncio.to_thread(KeyUpdates, peer)
+            [connection] = served.server.connections.values()
+            transport = connection._transport
+            assert transport is not None
+            await until(lambda: connection.tls_version)
+            transport.data_received(updates.records(MANY))  # type: ignore[attr-defined]  # as the socket's transport does
+            assert connection.read_share.left <= 0
+            await settle()
+            assert connection.is_open
+
+            peer.sendall(updates.records(MEBIBYTE // 16 // RECORD_BYTES))
+            await until(lambda: not served.server.connections)
+
+        [(_, reason, message)] = served.heard.refused
+        assert reason == "tls"
+        assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)
