@@ -645,7 +645,7 @@ async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: s
 
 
 async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:
-    """KeyUpdates take OpenSSL's time and bring nothing: some hundred in an iteration of the loop, and the end after 64 KiB."""
+    """KeyUpdates are decrypted by the hundred in an iteration, and 64 KiB of them close the connection."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
             updates = await asyncio.to_thread(KeyUpdates, peer)
