@@ -74,7 +74,7 @@ class Namesrv:
     # None: switched off
     heartbeat_log: HeartbeatLog | None
     audit: AuditLog | None
-    limiter: RequestLimiter | None
+    limiter: RequestLimiter
     service_manager: ServiceManager
     # identifies this run of the server; a restarted one has another
     boot_id: str

@@ -16,8 +16,8 @@ from typing import Final
 from namesrv.access.guard import RefusalListener
 from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.access import CODES, AccessClass, address_of
-from namesrv_remoting.aio.connection import FastLane, ServerConnection
 from namesrv_remoting.aio.dispatch import Request
+from namesrv_remoting.aio.read_shares import AddressShare
 from namesrv_remoting.errors import ResponseError, SystemBusyError
 from namesrv_runtime.clock import Clock
 
@@ -42,10 +42,8 @@ class Rank(IntEnum):
 Guard = Callable[[Request], Awaitable[Request]]
 # The part of a bucket that is left to those above; more than what waiting requests of the class may overdraw.
 RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5}
-# Pulls are answered without a look at the clock, as long as there is plenty without what has come since.
-_GRAIN_SECONDS: Final = 0.05
-# seconds of its rate that a bucket holds when reads have to wait for nothing
-_PLENTY: Final = RESERVES[Rank.READ] * BURST_SECONDS
+# Requests of one address on the fast path that are counted together, as long as the buckets have tokens for them.
+_COUNTED_TOGETHER: Final = 64
 # all others are administration
 _RANKS: Final[Mapping[str, Rank]] = {
     AccessClass.BROKER_CONTROL: Rank.LIVENESS,
@@ -61,6 +59,12 @@ class Bucket:
 
     tokens: float
     at: float
+    # requests of the fast path that found no token, and are not in the metric yet
+    excess: int = 0
+
+    def spare(self, rate: float) -> float:
+        """Tokens that reads may take without waiting."""
+        return self.tokens - RESERVES[Rank.READ] * rate * BURST_SECONDS
 
     def refill(self, now: float, rate: float) -> None:
         """Add what has come since."""
@@ -110,15 +114,19 @@ class RequestLimiter:
         return admit
 
     async def _take(self, request: Request, name: str, rank: Rank) -> None:
-        mode = self.quotas.mode
+        mode, share = self.quotas.mode, request.connection.read_share
         if mode == "off":
             return
         seconds, reason = self.draw(request.connection.ip, rank)
         if seconds > MAX_WAIT_SECONDS:
+            if mode == "observe":
+                self._note_excess(request, name, reason)
             self._refuse(request, name, reason, is_refused=mode == "enforce")
         elif seconds and mode == "enforce":
             self.exceeded[name, reason, "delayed"] += 1
             await self.clock.sleep(seconds)
+        if not seconds:
+            share.may_use_fast_path = True
 
     def draw(self, ip: str, rank: Rank) -> tuple[float, str]:
         """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""
@@ -132,6 +140,33 @@ class RequestLimiter:
             mine.tokens -= 1
         return seconds, reason
 
+    def count(self, share: AddressShare) -> None:
+        """Take tokens for the requests that an address had answered on the fast path.
+
+        While a bucket has too few, each request of the address goes to the dispatcher, which knows its rank; of an
+        observed quota only the next one does, and stands for those that were answered.
+        """
+        count, share.uncounted = share.uncounted, 0
+        if self.quotas.mode == "off":
+            share.may_use_fast_path, share.count_at = True, _COUNTED_TOGETHER
+            return
+        everybody, mine = self._refilled(share.address)
+        spare = min(everybody.spare(self.quotas.all_per_second), mine.spare(self.quotas.ip_per_second))
+        taken = max(0.0, min(spare, count))
+        everybody.tokens -= taken
+        mine.tokens -= taken
+        mine.excess += int(count - taken)
+        spare -= taken
+        share.may_use_fast_path = spare >= 1
+        share.is_only_observed = self.quotas.mode == "observe"
+        share.count_at = min(_COUNTED_TOGETHER, int(spare)) if spare >= 1 else _COUNTED_TOGETHER
+
+    def _note_excess(self, request: Request, name: str, reason: str) -> None:
+        """Count what the fast path answered beyond the quota, in the class of the request that shows it."""
+        mine = self._by_network[network_of(request.connection.ip)]
+        self.exceeded[name, reason, "observed"] += mine.excess
+        mine.excess = 0
+
     def _refuse(self, request: Request, name: str, reason: str, *, is_refused: bool) -> None:
         self.exceeded[name, reason, "refused" if is_refused else "observed"] += 1
         quotas = self.quotas
@@ -142,36 +177,6 @@ class RequestLimiter:
             self.on_refused(request, remark, reason=f"quota_{reason}", observed=not is_refused)
         if is_refused:
             raise SystemBusyError(remark)
-
-    def limited(self, lane: FastLane) -> FastLane:
-        """The fast lane as long as there is plenty; then requests are left to the road that knows their class."""
-        quotas, everybody, by_network = self.quotas, self._all, self._by_network
-
-        def answer(  # noqa: PLR0913, PLR0917 - as every fast lane
-            connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-        ) -> bytes | None:
-            if quotas.mode == "off":
-                return lane(connection, serialize_type, header, data, body_at, end)
-            mine, now = by_network.get(network_of(connection.ip)), connection.last_read
-            if (
-                mine is None
-                or now - mine.at > _GRAIN_SECONDS
-                or now - everybody.at > _GRAIN_SECONDS
-                or mine.tokens < _PLENTY * quotas.ip_per_second + 1
-                or everybody.tokens < _PLENTY * quotas.all_per_second + 1
-            ):
-                _, mine = self._refilled(connection.ip)
-                if everybody.wait_seconds(Rank.READ, quotas.all_per_second):
-                    return None
-                if mine.wait_seconds(Rank.READ, quotas.ip_per_second):
-                    return None
-            answered = lane(connection, serialize_type, header, data, body_at, end)
-            if answered is not None:
-                everybody.tokens -= 1
-                mine.tokens -= 1
-            return answered
-
-        return answer
 
     def may_hold(self, size: int, *, is_retry: bool) -> bool:
         """Whether the connections of one address may hold so much memory; counted once for what is tried again."""

@@ -179,7 +179,7 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     if (log := namesrv.heartbeat_log) is not None:
         yield _gauge("eventlog_queue", "Heartbeat log lines that wait to be written.", log.queued)
         yield _counter("eventlog_dropped", "Heartbeat log lines that were lost.", log.dropped)
-    exceeded = {} if namesrv.limiter is None else namesrv.limiter.exceeded
+    exceeded = namesrv.limiter.exceeded
     yield _counter(
         "quota_exceeded",
         "Requests that exceed a quota or a limit of the tables; delayed ones waited, observed ones were let through.",

@@ -47,6 +47,7 @@ from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.connection import ServerConnection, address_text
 from namesrv_remoting.aio.dispatch import Dispatcher, admit_all
+from namesrv_remoting.aio.read_shares import ReadShares
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls import TlsError
@@ -236,10 +237,8 @@ class NamesrvController:
         audit = None
         if settings.audit_log_path is not None:
             audit = AuditLog(settings, limits.audit_retention, boot_id, clock)
-        limiter = None
-        if settings.quotas != "off":
-            on_refused = None if audit is None else audit.refused_request
-            limiter = RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused)
+        on_refused = None if audit is None else audit.refused_request
+        limiter = RequestLimiter(quotas=limits.requests, clock=clock, on_refused=on_refused)
         with _needed(f"KV configuration {kv_path}"):
             kv = KVConfig.load(kv_path, limits.kv, *([] if audit is None else [audit.kv_changed]))
         with _needed("TLS"):
@@ -319,7 +318,7 @@ class NamesrvController:
                 tables.estimated_bytes,
                 # a large frame with what becomes of it, as long as that is no more than a share of empty tables
                 least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
-                may_hold=None if limiter is None else limiter.may_hold,
+                may_hold=limiter.may_hold,
             ),
             certificates=certificates,
             watchers=watchers,
@@ -350,14 +349,13 @@ class NamesrvController:
     def _build_server(self, namesrv: Namesrv, housekeeping: Housekeeping, tasks: asyncio.TaskGroup) -> RemotingServer:
         answered = namesrv.counters.request_answered
         handlers, kinds = processors(namesrv)
-        fast_lane = namesrv.fast_lane.answer
         if namesrv.audit is not None:
             handlers = {code: namesrv.audit.watching(handler) for code, handler in handlers.items()}
         dispatcher = Dispatcher(
             handlers,
             concurrent=CONCURRENT,
             native_ext={"boot_id": namesrv.boot_id},
-            guard=namesrv.guard if namesrv.limiter is None else namesrv.limiter.admitting(namesrv.guard),
+            guard=namesrv.limiter.admitting(namesrv.guard),
             is_admitted=admit_all if namesrv.guard is None else namesrv.guard.is_admitted,
             on_unread=partial(note_unread, namesrv.manager),
             max_frame_bytes=lambda: namesrv.settings.max_frame_bytes,
@@ -372,9 +370,9 @@ class NamesrvController:
             budget=namesrv.budget,
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
-            fast_lane=fast_lane if namesrv.limiter is None else namesrv.limiter.limited(fast_lane),
-            # who counts requests looks at each
-            whole_lane=namesrv.fast_lane.answer_repeated if namesrv.limiter is None else None,
+            fast_lane=namesrv.fast_lane.answer,
+            whole_lane=namesrv.fast_lane.answer_repeated,
+            read_shares=ReadShares(namesrv.limiter.count),
             connections=namesrv.connections,
             turns=namesrv.turns,
         )

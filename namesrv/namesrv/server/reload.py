@@ -72,13 +72,11 @@ class Reloader:
             event(logger, logging.WARNING, "settings_doubted", warning=warning)
         running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
         different = [name for name in SETTINGS if running[name] != wanted[name]]
-        # a server that began without them counts nothing
-        reloadable = RELOADABLE if self.namesrv.limiter is not None else RELOADABLE - {"quotas"}
         # logged first: another level may keep these lines out of the log
         for name in different:
             told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
-            event(logger, logging.WARNING, "setting_changed" if name in reloadable else "setting_needs_restart", **told)
-        changed = {name: wanted[name] for name in different if name in reloadable}
+            event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
+        changed = {name: wanted[name] for name in different if name in RELOADABLE}
         kept = set(different) - changed.keys()
         self.namesrv.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}
         was_open = self.namesrv.is_open_to_everybody()

@@ -338,16 +338,16 @@ class Settings(BaseModel):
     connection has ended has to wait until that one is late; with allow, as with Apache's server, anyone may displace a
     broker."""
 
-    quotas: Literal["off", "observe", "enforce"] = "off"
-    """Whether the quotas below hold. With observe, what exceeds one is counted and written to the audit trail, and
-    let through: to find out who would be refused before they are. Changing from off needs a restart."""
+    quotas: Literal["off", "observe", "enforce"] = "observe"
+    """Whether the quotas below hold. With observe, requests that exceed one are counted and written to the audit trail,
+    and answered: to find out which peers would be refused before they are."""
 
-    quota_requests_per_second: int = Field(default=20_000, ge=1, le=10_000_000)
+    quota_requests_per_second: int = Field(default=50_000, ge=1, le=10_000_000)
     """Requests a second from all addresses together, after a burst of ten seconds' worth. What comes faster waits for
     up to a second, and is then refused with SYSTEM_BUSY: administration first, then questions of clients, and
     registrations and heartbeats of brokers last."""
 
-    quota_requests_per_second_per_ip: int = Field(default=1_000, ge=1, le=10_000_000)
+    quota_requests_per_second_per_ip: int = Field(default=5_000, ge=1, le=10_000_000)
     """The same from one address; of IPv6, from one /64 network. Lower: hosts with many clients, or many clients behind
     one NAT, are slowed down."""
 

@@ -589,7 +589,7 @@ class ServerConnection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:  # noqa: C901 - each call would cost every pull
+    def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912 - each call would cost every pull
         """Answer what the fast lane can, queue the rest."""
         owner, size, share = self._owner, len(data), self.read_share
         if not share.is_active:
@@ -598,6 +598,7 @@ class ServerConnection(asyncio.Protocol):
             self._buffer is None
             and self._held is None
             and share.left > 0
+            and share.may_use_fast_path
             and 8 < size <= LONGEST_WHOLE_READ
             and (whole_lane := owner.whole_lane) is not None
         ):
@@ -605,6 +606,9 @@ class ServerConnection(asyncio.Protocol):
             answer = whole_lane(self, serialize_type, data)
             if answer is not None:
                 share.left -= FAST_FRAME_COST
+                share.uncounted += 1
+                if share.uncounted >= share.count_at:
+                    share.count_requests()
                 self._is_heard = True
                 self.requests += 1
                 self.serialize_type = serialize_type
@@ -663,9 +667,16 @@ class ServerConnection(asyncio.Protocol):
                 break
             body_at = at + 8 + header_length
             serialize_type = word >> 24
-            answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
+            answer = None
+            if share.may_use_fast_path:
+                answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
+            else:
+                share.may_use_fast_path = share.is_only_observed
             if answer is not None:
                 share.left -= max(FAST_FRAME_COST, end - at)
+                share.uncounted += 1
+                if share.uncounted >= share.count_at:
+                    share.count_requests()
                 self.requests += 1
                 self.serialize_type = serialize_type
                 if answer:

@@ -31,7 +31,9 @@ COPIED_READ_COST: Final = 8 * 1024
 class ReadShares:
     """The shares of all peer addresses of a process, renewed in each iteration of the loop that reads anything."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_requests: "Callable[[AddressShare], None] | None" = None) -> None:
+        # called when an address has had as many requests answered on the fast path as its `count_at` says
+        self.count_requests = count_requests
         # address -> its share, as long as one of its connections is open
         self._shares: dict[str, AddressShare] = {}
         # shares that were used in this iteration
@@ -89,7 +91,18 @@ class ReadShares:
 class AddressShare:
     """What one peer address may still have processed in this iteration, and its connections that wait for the next."""
 
-    __slots__ = ("_shares", "_waiting", "address", "connections", "is_active", "left")
+    __slots__ = (
+        "_shares",
+        "_waiting",
+        "address",
+        "connections",
+        "count_at",
+        "is_active",
+        "is_only_observed",
+        "left",
+        "may_use_fast_path",
+        "uncounted",
+    )
 
     def __init__(self, shares: ReadShares, address: str) -> None:
         self.address = address
@@ -99,6 +112,13 @@ class AddressShare:
         self.is_active = False
         # what may still be processed in this iteration; below 0 after a frame that cost more
         self.left = 0
+        # requests that were answered on the fast path, and that no quota has counted; how many of them there may be
+        self.uncounted = 0
+        self.count_at = 1
+        # False if the next request goes to the dispatcher, which counts it before it is answered: a quota is used up.
+        self.may_use_fast_path = True
+        # True if that holds for one request only, since quotas are observed and not enforced
+        self.is_only_observed = False
         self._shares = shares
         # what continues the waiting connections
         self._waiting: deque[Callable[[], None]] = deque()
@@ -117,6 +137,11 @@ class AddressShare:
             self.activate()
         self.left -= cost
         return self.left > 0
+
+    def count_requests(self) -> None:
+        """Have the requests counted that were answered on the fast path since the last time."""
+        if self._shares.count_requests is not None:
+            self._shares.count_requests(self)
 
     def turn_end(self) -> int:
         """The value of `left` at which the connection that is read now has to wait."""

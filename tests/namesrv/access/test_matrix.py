@@ -327,10 +327,9 @@ async def test_known_networks_are_on_the_fast_lane(server: InProcess) -> None:
     peer.close()
 
 
-async def test_open_server_has_the_lane_of_always(tmp_path: Path) -> None:
-    """Without a file nothing is asked anywhere: the same objects, and no guard before the handlers."""
+async def test_open_server_asks_no_guard(tmp_path: Path) -> None:
+    """Without an access file the fast path is the plain one, and there is no guard."""
     async with namesrv_in_process(tmp_path) as server:
         assert "FastLane" == type(server.namesrv.fast_lane).__name__
         assert server.namesrv.fast_lane.answer_repeated == server.controller.server.whole_lane
-        assert server.controller.server.dispatcher.guard is None
         assert server.namesrv.guard is None

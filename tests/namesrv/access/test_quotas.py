@@ -18,7 +18,7 @@ from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, question, registration
 
 PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
 ORDERS = {"topic": "T"}
@@ -181,17 +181,14 @@ def test_buckets_of_quiet_addresses_are_forgotten() -> None:
 
 @pytest.mark.settings(quotas="observe", quota_requests_per_second_per_ip=2)
 async def test_observed_quotas_let_everything_through(server: InProcess, peer: NamesrvPeer) -> None:
-    """And count it, and write it down."""
+    """What exceeds them is in the metric, and one request in 65 is in the audit trail."""
     await peer.register(Broker())
-    assert [0] * 40 == [(await peer.call(PULL, ORDERS)).code for _ in range(40)]
-    assert server.namesrv.limiter is not None
+    assert [0] * 200 == [(await peer.call(PULL, ORDERS)).code for _ in range(200)]
     counts = server.namesrv.limiter.exceeded
-    assert {("route-read", "requests_per_ip", "observed")} == counts.keys()
-    assert counts.total() > 20
+    assert counts == {("route-read", "requests_per_ip", "observed"): 129}
     await server.stop()
-    (line, more) = of(read_log(server.data_dir / "audit"), "refusal")
+    [line] = of(read_log(server.data_dir / "audit"), "refusal")
     assert ("quota_requests_per_ip", True) == (line["reason"], line["observed"])
-    assert counts.total() - 1 == more["repeated"]
 
 
 async def registered(peer: NamesrvPeer, broker: Broker, *topics: str) -> tuple[int, str | None]:
@@ -334,7 +331,7 @@ async def test_bytes_in_flight(tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("begins", ["off", "observe"])
 async def test_reload(tmp_path: Path, begins: str) -> None:
-    """From observe to enforce at once, with other numbers; from off with a restart."""
+    """Quotas are enforced at once after a reload, with other numbers."""
     file = tmp_path / "ns.toml"
     async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics_per_cluster=1) as server:
         peer = await server.connect()
@@ -345,12 +342,21 @@ async def test_reload(tmp_path: Path, begins: str) -> None:
         await Reloader(server.namesrv, lambda: load(parse(argv), {})).reload()
 
         assert (0, None) == await registered(peer, FIRST, "T1", "T2", "T3")
-        expected = 0 if begins == "off" else BUSY
-        assert expected == (await registered(peer, FIRST, "T1", "T2", "T3", "T4"))[0]
+        assert (await registered(peer, FIRST, "T1", "T2", "T3", "T4"))[0] == BUSY
 
 
-async def test_a_server_without_quotas_has_nothing_of_them(server: InProcess) -> None:
-    """The lanes of its connections are those without a look at any bucket, and requests meet no guard."""
-    lane, lanes = server.namesrv.fast_lane, server.controller.server
-    assert (lane.answer, lane.answer_repeated) == (lanes.fast_lane, lanes.whole_lane)
-    assert (None, None) == (server.namesrv.limiter, server.controller.server.dispatcher.guard)
+@pytest.mark.parametrize(("mode", "on_fast_path"), [("off", 200), ("observe", 197), ("enforce", 14)])
+async def test_requests_of_one_read_are_counted(tmp_path: Path, mode: str, on_fast_path: int) -> None:
+    """A peer that pipelines its requests is stopped by the same quota as one that waits for each response.
+
+    Of a bucket of 20 a quarter is kept from reads, and the registration has taken one token. Of requests beyond a quota
+    that is only observed, one in 65 goes to the dispatcher.
+    """
+    limits: dict[str, Any] = {"quotas": mode, "quota_requests_per_second_per_ip": 2}
+    async with namesrv_in_process(tmp_path, **limits) as server:
+        peer = await server.connect()
+        await peer.register(Broker())
+        peer.send(question(PULL, ORDERS) * 200)
+        await settle()
+
+        assert server.namesrv.fast_lane.pulls == on_fast_path
