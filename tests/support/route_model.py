@@ -4,6 +4,7 @@ After the reference's description of `RouteInfoManager`, with our deviations; no
 """
 
 import copy
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +44,8 @@ class RouteModel:
         self.topics: dict[str, dict[str, QueueData]] = {}
         self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        self.wiped: set[str] = set()
+        # broker name -> when its removed write permission comes back
+        self.wiped: dict[str, float] = {}
         # broker -> connection -> (registered over it, heard over it when), of connections that it is not on
         self.carriers: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
@@ -102,6 +104,8 @@ class RouteModel:
     ) -> RegisterResult:
         """Apply a registration that is not refused, by a broker that does not change its name with it."""
         name, key = asked.broker_name, asked.key
+        if name in self.wiped and (asked.broker_id == 0 or name not in self.groups):
+            self.wiped[name] = math.inf
         group = self.groups.setdefault(name, Group(asked.cluster_name))
         self.clusters.setdefault(asked.cluster_name, set()).add(name)
         holder = group.addrs.get(asked.broker_id)
@@ -191,13 +195,20 @@ class RouteModel:
     def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
         return {key: life for key, life in self.lives.items() if life.last_update + life.expiry_seconds < now}
 
-    def remove(self, key: BrokerAddrInfo) -> None:
+    def end_wipes(self, now: float) -> None:
+        """Give brokers that have been gone for their expiry their write permission back."""
+        self.wiped = {name: ends for name, ends in self.wiped.items() if ends >= now}
+
+    def remove(self, key: BrokerAddrInfo, *, unregistered: bool = False) -> None:
         """Take a live broker out, with all that was there because of it."""
         life = self._drop_life(key)
         name, group = life.broker_name, self.groups[life.broker_name]
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
-        if life.broker_id == 0 or not group.addrs:
-            self.wiped.discard(name)
+        if name in self.wiped and (life.broker_id == 0 or not group.addrs):
+            if unregistered:
+                del self.wiped[name]
+            elif self.wiped[name] == math.inf:
+                self.wiped[name] = life.last_update + life.expiry_seconds
         if group.addrs:
             if group.acts and min(group.addrs) > 0:
                 self._set_perms(name, lambda perm: perm & ~WRITE)
@@ -233,11 +244,11 @@ class RouteModel:
 
     def wipe(self, name: str) -> int:
         if name in self.groups:
-            self.wiped.add(name)
+            self.wiped[name] = math.inf
         return self._set_perms(name, lambda perm: perm & ~WRITE)
 
     def add(self, name: str) -> int:
-        self.wiped.discard(name)
+        self.wiped.pop(name, None)
         return self._set_perms(name, lambda perm: 6)
 
     def _set_perms(self, name: str, new_perm: Any) -> int:

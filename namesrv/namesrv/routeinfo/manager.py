@@ -76,6 +76,7 @@ from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 CARRIER_GRAIN_SECONDS: Final = 1.0
 # Brokers that are removed in one go; others may run in between. One with a few topics takes 0.2 ms.
 REMOVALS_AT_ONCE: Final = 10
+_NEVER: Final = float("inf")
 _NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
 
 
@@ -153,12 +154,21 @@ class RouteInfoManager:
         effects: list[Effect] = []
         try:
             async with self.lock.write():
+                self._end_wipes(effects)
                 yield effects
         except LimitExceededError as error:
             self._sink(OverQuota(access_class, error.reason, error.remark or "", is_refused=True))
             raise
         for effect in effects:
             self._sink(effect)
+
+    def _end_wipes(self, effects: list[Effect]) -> None:
+        """Forget removed write permissions of brokers that have been gone for their expiry."""
+        now = self.now()
+        for name in [name for name, ends in self.tables.wiped.items() if ends < now]:
+            del self.tables.wiped[name]
+            self.membership += 1
+            effects.append(WriteWiped(name, 0, is_wiped=False))
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[list[Effect]]:
@@ -278,6 +288,11 @@ class RouteInfoManager:
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in changes.dropped
         )
+        group_before = self.tables.broker_addr_table.get(registration.broker_name)
+        if registration.broker_name in self.tables.wiped and (
+            registration.broker_id == MASTER_ID or group_before is None
+        ):
+            self.tables.wiped[registration.broker_name] = _NEVER
         if self._apply(prepared, effects):
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
             self.tables.forget_digests((registration.broker_name,))
@@ -500,19 +515,28 @@ class RouteInfoManager:
             effects.append(Fenced(key, latest, reason, scan))
             return False
         self._apply(prepared, effects)
-        if live.broker_id == MASTER_ID:
-            self.tables.wiped.discard(live.broker_name)
+        self._broker_gone(latest, reason)
         self.membership += 1
         effects.append(Evicted(key, latest, reason, self.now() - latest.last_update, scan))
         if changes.notice is not None:
             effects.append(changes.notice)
         return True
 
-    def forget_who_did_not_return(self, *, somebody_is_missing: bool) -> None:
-        """The wait for the brokers of the last run is over: what was taken from those who are missing ends, too."""
-        self.tables.wiped &= self.tables.broker_addr_table.keys()
-        # the snapshot names them still, and the next start would wait for them again
-        self.membership += somebody_is_missing
+    def _broker_gone(self, live: BrokerLiveInfo, reason: Reason) -> None:
+        """Decide what becomes of a removed write permission when a master, or the last one of its group, has left."""
+        name, wiped = live.broker_name, self.tables.wiped
+        is_last = name not in self.tables.broker_addr_table
+        if name not in wiped or not (live.broker_id == MASTER_ID or is_last):
+            return
+        if reason == "unregistered":
+            del wiped[name]
+        elif wiped[name] == _NEVER:
+            wiped[name] = live.expires_at()
+
+    def stop_waiting_for_brokers(self, *, is_any_missing: bool) -> None:
+        """The wait for the brokers of the last run is over."""
+        # The snapshot still names missing brokers, and the next start would wait for them again.
+        self.membership += is_any_missing
 
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
         """Drop a topic, or take one cluster's brokers out of it; unknown ones change nothing."""
@@ -535,7 +559,10 @@ class RouteInfoManager:
         self._apply(prepared, effects)
 
     async def wipe_write_perm(self, broker_name: str) -> int:
-        """Take the write permission of a broker away, until it is added back or the broker's life ends.
+        """Remove the write permission of a broker.
+
+        It comes back when it is added, when the broker unregisters, or when the broker was gone for its expiry; a
+        closed connection does not end it.
 
         Returns how many topics the broker has (they count even if they could not be written to before).
         """
@@ -553,9 +580,9 @@ class RouteInfoManager:
             self.tables.forget_digests((broker_name,))
             was_wiped = broker_name in self.tables.wiped
             if wiped and broker_name in self.tables.broker_addr_table:
-                self.tables.wiped.add(broker_name)
+                self.tables.wiped[broker_name] = _NEVER
             elif not wiped:
-                self.tables.wiped.discard(broker_name)
+                self.tables.wiped.pop(broker_name, None)
             self.membership += 1
             self._apply(prepared, effects)
             topics = len(self.tables.topics_of_broker.get(broker_name, ()))

@@ -1,7 +1,8 @@
 """Plans what a registration changes.
 
 After `RouteInfoManager.registerBroker`, step by step (the numbers are those of the reference), without its faults: a
-refused registration changes nothing at all, a displaced master leaves entirely, and a wiped write permission stays so.
+refused registration changes nothing at all, a displaced master leaves entirely, and a removed write permission does not
+come back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

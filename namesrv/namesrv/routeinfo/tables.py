@@ -110,8 +110,9 @@ class RouteTables:
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # topic -> broker name -> static-topic mapping; only where the topic has queues on that broker
         self.topic_queue_mapping_info_table: dict[str, dict[str, TopicQueueMappingInfo]] = {}
-        # brokers whose write permission an operator took away; until it is added back or the broker's life ends
-        self.wiped: set[str] = set()
+        # Broker names whose write permission an operator removed -> when that ends, in liveness seconds: never while a
+        # master is registered; its expiry after the last heartbeat of one that left without unregistering.
+        self.wiped: dict[str, float] = {}
         # the digest of what a broker registered last; dropped when anything else touches its topics
         self.digests: dict[BrokerAddrInfo, bytes] = {}
         # which change was the last that touched a topic
@@ -372,7 +373,6 @@ class RouteTables:
             self.forget_digests((broker_name,))
         if group is None:
             self.broker_addr_table.pop(broker_name, None)
-            self.wiped.discard(broker_name)
             # whichever clusters it was registered under: a name that stays behind alone would be a ghost
             for cluster, names in list(self.cluster_addr_table.items()):
                 names.discard(broker_name)

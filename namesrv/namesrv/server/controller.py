@@ -248,7 +248,9 @@ class NamesrvController:
         tables, counters = RouteTables(), Counters()
         longest_life = settings.broker_expiry_seconds + settings.mass_silence_hold_seconds
         liveness = LivenessClock(clock.monotonic, longest_life + settings.scan_interval_seconds)
-        tables.wiped.update(name for _, name in (last.wiped if last else ()))
+        # A broker that does not come back within its expiry ends that.
+        wipes_end = liveness.now() + settings.broker_expiry_seconds
+        tables.wiped.update((name, wipes_end) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(
             last.brokers if last else (),

@@ -114,7 +114,7 @@ class Housekeeping:
         if namesrv.fast_lane.is_ready or not namesrv.is_ready():
             return
         namesrv.fast_lane.start_to_answer()
-        namesrv.manager.forget_who_did_not_return(somebody_is_missing=bool(namesrv.readiness.missing))
+        namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.readiness.missing))
         reason = namesrv.readiness.reason(namesrv.clock.monotonic())
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)

@@ -25,10 +25,12 @@ from namesrv.routeinfo.records import (
     RouteOptions,
     Scanned,
     Unregistered,
+    WriteWiped,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from tests.support.fake_clock import FakeClock
 from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
@@ -416,3 +418,60 @@ async def test_who_waits_for_whom(scene: RouteScene) -> None:
         assert scene.manager.touch(M, 2) is not None
         assert scene.manager.register_unchanged(M, b"master", 2, None) is not None
         await scene.close(7)
+
+
+async def is_writable(scene: RouteScene) -> bool:
+    """True if the master's next registration brings write permission."""
+    await scene.register(replace(MASTER, connection_id=7, digest=None))
+    return any(perm & PERM_WRITE for by_broker in rows(scene.tables).values() for perm in by_broker.values())
+
+
+@pytest.mark.parametrize(
+    ("gone_seconds", "writable"),
+    [(0.0, False), (119.0, False), (121.0, True)],
+)
+async def test_removed_write_permission_survives_a_closed_connection(
+    scene: RouteScene, gone_seconds: float, writable: bool
+) -> None:
+    """A broker that comes back within its expiry has not restarted in good order: it stays read-only."""
+    await scene.register(MASTER)
+    await scene.manager.wipe_write_perm("b1")
+    await scene.close(1)
+    assert scene.tables.broker_live_table == {}
+
+    scene.pass_time(gone_seconds)
+    assert await is_writable(scene) is writable
+
+
+async def test_removed_write_permission_survives_a_superseding_registration(scene: RouteScene) -> None:
+    """A master that registers at another address takes the id, and not the permission."""
+    await scene.register(MASTER)
+    await scene.manager.wipe_write_perm("b1")
+    await scene.register(registration("b1", 0, "m2:1", connection_id=4))
+
+    assert not await is_writable(scene)
+
+
+async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScene) -> None:
+    """A graceful stop of the master ends it, that of a slave does not."""
+    await scene.register(MASTER, SLAVE)
+    await scene.manager.wipe_write_perm("b1")
+    await scene.manager.unregister(S, "b1", 2)
+    assert not await is_writable(scene)
+
+    await scene.manager.unregister(M, "b1", 7)
+    assert await is_writable(scene)
+
+
+async def test_removed_write_permission_ends_with_a_silent_broker(scene: RouteScene) -> None:
+    """A broker that the scan evicts was silent for its expiry; the end is an effect of its own."""
+    await scene.register(MASTER)
+    await scene.manager.wipe_write_perm("b1")
+    scene.pass_time(120.1)
+    await scene.manager.evict_silent()
+    scene.take_effects()
+    await scene.manager.evict_silent()
+    assert WriteWiped("b1", 0, is_wiped=False) in scene.take_effects()
+    assert scene.tables.wiped == {}
+
+    assert await is_writable(scene)

@@ -286,6 +286,7 @@ class RouteMachine(RuleBasedStateMachine):
         """The running task has got the lock."""
         task = asyncio.current_task()
         assert task is not None
+        self.model.end_wipes(self.now)
         self.operations[task].decide(self)
 
     def after_pass(self) -> None:
@@ -302,7 +303,7 @@ class RouteMachine(RuleBasedStateMachine):
         for key in list(operation.leaving):
             if key not in self.manager.tables.broker_live_table:
                 assert operation.may_remove(self, key), f"late removal of {key}"
-                self.model.remove(key)
+                self.model.remove(key, unregistered=isinstance(operation, Unregister))
                 del operation.leaving[key]
 
     def model_registers(self, asked: Registration) -> RegisterResult:

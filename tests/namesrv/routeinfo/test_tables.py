@@ -51,11 +51,10 @@ def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> No
 
 
 def test_last_broker_takes_everything_along() -> None:
-    """Topics, group, cluster, filter servers, mappings, digest, wiped mark, deadline: nothing outlives its broker."""
+    """Topics, group, cluster, filter servers, mappings, digest, deadline: nothing outlives its broker."""
     tables = tables_of(
         registration("b1", 0, "m:1", body=body("t1", "t2", filter_servers=("f:1",), mappings={"t1": MAPPING}))
     )
-    tables.wiped.add("b1")
     tables.digests[key("m:1")] = b"digest"
 
     remove(tables, key("m:1"))
