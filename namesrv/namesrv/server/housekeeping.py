@@ -27,6 +27,11 @@ _CARRYING_OUT_PASSES: Final = 4
 # A loop whose passes take long was busy, not stopped, and has read its sockets all the time: none to spare, then.
 _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
+# After a stop of at least so long peers may have timed out and closed their connections.
+_STOP_SECONDS: Final = 1.0
+# A broker that lost its connection to a stopped server has registered anew after so long: agents pause for 15 s at
+# most between two attempts, RocketMQ's brokers register every 30 s.
+RECONNECTION_SECONDS: Final = 35.0
 # lines about refused peers per second; a hostile one could fill the disk with them
 _REFUSALS_PER_TICK: Final = 20
 # nothing is wrong with a peer that has nothing to say
@@ -42,6 +47,9 @@ class Housekeeping:
         self._ticks_per_scan = max(1, round(interval / _LONGEST_TICK_SECONDS))
         self._tick_seconds = interval / self._ticks_per_scan
         self._next_scan = namesrv.clock.monotonic() + interval
+        self._last_tick = namesrv.clock.monotonic()
+        # when closed connections count again, after this process was stopped
+        self._closes_count_at = namesrv.clock.monotonic()
         # the processor time that was used up to the last tick
         self._busy_seconds = namesrv.clock.busy()
         # refusals since the last tick: logged one by one, and not
@@ -57,6 +65,8 @@ class Housekeeping:
     async def tick(self, lateness_seconds: float) -> None:
         """One tick: own lateness first, then readiness, then, when it is due, the scan."""
         namesrv = self._namesrv
+        self._note_stop()
+        self._last_tick = namesrv.clock.monotonic()
         before, self._busy_seconds = self._busy_seconds, namesrv.clock.busy()
         granted = namesrv.manager.was_stopped(stopped_seconds(lateness_seconds, self._busy_seconds - before))
         if lateness_seconds > _LONGEST_TICK_SECONDS:
@@ -81,6 +91,13 @@ class Housekeeping:
                 await self._drain_sockets()
             await namesrv.manager.evict_silent()
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
+
+    def _note_stop(self) -> None:
+        """Let closed connections not count for a while if this process was stopped since the last tick."""
+        clock = self._namesrv.clock
+        lateness = clock.monotonic() - self._last_tick - self._tick_seconds
+        if stopped_seconds(lateness, clock.busy() - self._busy_seconds) >= _STOP_SECONDS:
+            self._closes_count_at = clock.monotonic() + RECONNECTION_SECONDS
 
     def _look_for_stuck_writes(self) -> None:
         """A write that fails says so itself."""
@@ -140,15 +157,21 @@ class Housekeeping:
     async def _leave(self, connection_id: int) -> None:
         """Take out the brokers of a closed connection.
 
-        If we were stopped, for however short, they may have registered over new connections: those are read first, or
-        brokers would be gone until then. Who is on an older connection as well is there again at once.
+        If this process was stopped, for however short, its brokers may have registered over new connections: those are
+        read first. After a longer stop the brokers' time-outs may have closed the connection, and the brokers stay until
+        they had time to register anew. A broker that an older connection carries as well is back at once.
         """
-        manager = self._namesrv.manager
+        self._note_stop()
+        manager, clock = self._namesrv.manager, self._namesrv.clock
         manager.leave_connection(connection_id)
-        if connection_id in manager.tables.brokers_on_connection:
+        while connection_id in manager.tables.brokers_on_connection:
             await self._drain_sockets()
             await self._namesrv.turns.begin()
-            await manager.connection_closed(connection_id)
+            early = self._closes_count_at - clock.monotonic()
+            if early <= 0:
+                await manager.connection_closed(connection_id)
+                break
+            await clock.sleep(early)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""

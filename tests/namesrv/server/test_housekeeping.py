@@ -10,8 +10,8 @@ import pytest
 from msgpack import unpackb
 
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.server.housekeeping import Housekeeping
-from tests.support.fake_clock import FakeClock, until
+from namesrv.server.housekeeping import RECONNECTION_SECONDS, Housekeeping
+from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -185,8 +185,42 @@ async def test_stopped_server_reads_everything_before_it_believes_a_closed_conne
         assert [] == server.events("evict")
 
         newer.close()
+        await settle()
+        await server.clock.advance(RECONNECTION_SECONDS if seconds > 1 else 0)
         await until(lambda: not alive(server))
         assert ["disconnected"] == [event["reason"] for event in server.events("evict")]
+
+
+@pytest.mark.parametrize("back_after", [0.0, 8.0, 30.0])
+async def test_broker_that_timed_out_on_a_stopped_server_stays(server: InProcess, back_after: float) -> None:
+    """Its time-out closed its connection while the server was stopped, and it registers anew some seconds later."""
+    await server.clock.advance(0.5)
+    broker, agent = await server.connect(), await server.connect()
+    await broker.register(A)
+    await agent.register(B)
+    server.clock.stall(40)
+    broker.close()
+    agent.close()
+    await until(lambda: not server.namesrv.connections)
+    await server.clock.advance(back_after)
+
+    await (await server.connect()).register(A)
+    await server.clock.advance(RECONNECTION_SECONDS)
+    assert alive(server) == ["broker-a"]
+    assert [(event["broker_name"], event["reason"]) for event in server.events("evict")] == [
+        ("broker-b", "disconnected")
+    ]
+
+
+async def test_closed_connection_counts_at_once_without_a_stop(server: InProcess) -> None:
+    """Neither a busy loop nor one that is a moment late keeps a broker whose connection closed."""
+    await server.clock.advance(0.5)
+    broker = await server.connect()
+    await broker.register(A)
+    server.clock.work(5)
+    server.clock.stall(0.5)
+    broker.close()
+    await until(lambda: not alive(server))
 
 
 async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_closed_later(server: InProcess) -> None:
