@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import translate
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from namesrv_remoting.addresses import Address
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.signatures import MAX_SECRETS
 
-Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # Shorter ones are guessed. RocketMQ's own limit is 6, and the shortest in its documentation have 8.
@@ -306,15 +306,6 @@ class AccessFile:
         if address is None:
             return None
         return next((account for network, account in self._by_network if address in network), None)
-
-
-def address_of(text: str) -> Address | None:
-    """The address in a text, without brackets, and as IPv4 where IPv6 only wraps it; None: there is none."""
-    try:
-        address = ip_address(text.strip("[]"))
-    except ValueError:
-        return None
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from namesrv_remoting.access import (
     Patterns,
     Permission,
     Rule,
-    address_of,
     parse_access_file,
 )
+from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 
 SECRET = "a-secret-of-the-test"

@@ -26,7 +26,6 @@ from namesrv.access.audit_lines import (
     cut,
     plain,
 )
-from namesrv.access.quotas import network_of
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -226,21 +225,21 @@ class AuditLog(LineLog):
         fields, name = command.ext_fields or {}, _REQUESTS.get(command.code, "UNKNOWN")
         about = {subject: cut(str(fields[subject])) for subject in SUBJECTS if subject in fields}
         sender, remark = who(connection, request.account or connection.account), cut(remark, _REMARK_CHARACTERS)
-        self._refuse(connection.ip, Refusal(name, sender, reason, remark, about, is_observed=observed))
+        self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """Take note of a connection that was refused or closed, for a better reason than silence."""
         remark = cut(str(error), _REMARK_CHARACTERS)
-        self._refuse(connection.ip, Refusal("CONNECT", who(connection, ""), error.reason, remark))
+        self._refuse(connection, Refusal("CONNECT", who(connection, ""), error.reason, remark))
 
     def tick(self) -> None:
         """Write, once the window is over, what was refused again."""
         if self._clock.monotonic() >= self._window_ends:
             self._end_window()
 
-    def _refuse(self, ip: str, refusal: Refusal) -> None:
-        key = (ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
-        address, others = network_of(ip), self._others_by_address
+    def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
+        key = (connection.ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
+        address, others = connection.network, self._others_by_address
         if (counted := self._refusals.get(key)) is not None:
             first, more = counted
             self._refusals[key] = (first, more + 1)

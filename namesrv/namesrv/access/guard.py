@@ -24,8 +24,8 @@ from namesrv_remoting.access import (
     AccessFile,
     Account,
     Permission,
-    address_of,
 )
+from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Request
 from namesrv_remoting.aio.steps import in_parts

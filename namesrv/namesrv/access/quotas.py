@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import lru_cache
-from ipaddress import IPv6Address, ip_network
 from typing import Final
 
 from namesrv.access.guard import RefusalListener
 from namesrv.settings.limits import RequestQuotas
-from namesrv_remoting.access import CODES, AccessClass, address_of
+from namesrv_remoting.access import CODES, AccessClass
 from namesrv_remoting.aio.dispatch import Request
 from namesrv_remoting.aio.read_shares import AddressShare
 from namesrv_remoting.errors import ResponseError, SystemBusyError
@@ -27,8 +25,6 @@ BURST_SECONDS: Final = 10.0
 MAX_WAIT_SECONDS: Final = 1.0
 # Buckets of addresses that have been quiet are full, and are forgotten as their number doubles.
 _LEAST_SWEEP: Final = 1024
-# of an IPv6 address, whoever has one has them all
-_IPV6_PREFIX: Final = 64
 
 
 class Rank(IntEnum):
@@ -117,7 +113,7 @@ class RequestLimiter:
         mode, share = self.quotas.mode, request.connection.read_share
         if mode == "off":
             return
-        seconds, reason = self.draw(request.connection.ip, rank)
+        seconds, reason = self.draw(request.connection.network, rank)
         if seconds > MAX_WAIT_SECONDS:
             if mode == "observe":
                 self._note_excess(request, name, reason)
@@ -128,9 +124,9 @@ class RequestLimiter:
         if not seconds:
             share.may_use_fast_path = True
 
-    def draw(self, ip: str, rank: Rank) -> tuple[float, str]:
+    def draw(self, network: str, rank: Rank) -> tuple[float, str]:
         """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""
-        everybody, mine = self._refilled(ip)
+        everybody, mine = self._refilled(network)
         seconds, reason = max(
             (everybody.wait_seconds(rank, self.quotas.all_per_second), "requests"),
             (mine.wait_seconds(rank, self.quotas.ip_per_second), "requests_per_ip"),
@@ -163,7 +159,7 @@ class RequestLimiter:
 
     def _note_excess(self, request: Request, name: str, reason: str) -> None:
         """Count what the fast path answered beyond the quota, in the class of the request that shows it."""
-        mine = self._by_network[network_of(request.connection.ip)]
+        mine = self._by_network[request.connection.network]
         self.exceeded[name, reason, "observed"] += mine.excess
         mine.excess = 0
 
@@ -187,9 +183,9 @@ class RequestLimiter:
             self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
         return mode == "observe"
 
-    def _refilled(self, ip: str) -> tuple[Bucket, Bucket]:
+    def _refilled(self, network: str) -> tuple[Bucket, Bucket]:
         """The bucket of all and that of an address, as of now."""
-        now, network, rate = self.clock.monotonic(), network_of(ip), self.quotas.ip_per_second
+        now, rate = self.clock.monotonic(), self.quotas.ip_per_second
         self._all.refill(now, self.quotas.all_per_second)
         mine = self._by_network.get(network)
         if mine is None:
@@ -206,14 +202,3 @@ class RequestLimiter:
                 # full again, whatever it was
                 del self._by_network[network]
         self._sweep_at = max(_LEAST_SWEEP, 2 * len(self._by_network))
-
-
-@lru_cache(maxsize=4096)
-def network_of(ip: str) -> str:
-    """Whose bucket an address draws from."""
-    if ":" not in ip:
-        return ip
-    address = address_of(ip)
-    if isinstance(address, IPv6Address):
-        return str(ip_network((int(address), _IPV6_PREFIX), strict=False))
-    return ip if address is None else str(address)

@@ -108,7 +108,7 @@ class AdminProcessor:
         if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
             raise SystemError_("disable")
         encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
-        self._large_lists.give(request.connection.ip, len(encoded))
+        self._large_lists.give(request.connection.network, len(encoded))
         return Reply(encoded)
 
     async def update_config(self, request: Request) -> Reply:

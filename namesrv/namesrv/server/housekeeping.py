@@ -158,8 +158,8 @@ class Housekeeping:
         """Take out the brokers of a closed connection.
 
         If this process was stopped, for however short, its brokers may have registered over new connections: those are
-        read first. After a longer stop the brokers' time-outs may have closed the connection, and the brokers stay until
-        they had time to register anew. A broker that an older connection carries as well is back at once.
+        read first. After a longer stop the brokers' time-outs may have closed the connection, and they stay until they
+        had time to register anew. A broker that an older connection carries as well is back at once.
         """
         self._note_stop()
         manager, clock = self._namesrv.manager, self._namesrv.clock

@@ -17,7 +17,7 @@ from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
-from namesrv_remoting.access import address_of
+from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.connection import address_text
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log

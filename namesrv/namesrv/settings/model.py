@@ -259,8 +259,9 @@ class Settings(BaseModel):
 
     reserved_broker_connections: int = Field(default=1000, ge=0, le=1_000_000)
     """Part of max-connections that is reserved for brokers, at most a tenth: a peer that takes one of these must begin
-    like a broker within first-frame-timeout-seconds, or is closed; an access file has to allow it, too. 0 reserves
-    none, and a crowd of clients can keep brokers out."""
+    like a broker within first-frame-timeout-seconds, or is closed; an access file has to allow it, too. Until a broker
+    has registered over it, such a connection makes room for a newer one. 0 reserves none, and a crowd of clients can
+    keep brokers out."""
 
     max_connections_per_ip: int = Field(default=1024, ge=0, le=1_000_000)
     """Open connections from one address; 0 is no limit. It keeps one machine from using up all connections; too low,

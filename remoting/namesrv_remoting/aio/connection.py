@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from namesrv_remoting.addresses import network_of
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
 from namesrv_remoting.aio.read_shares import (
@@ -208,6 +209,8 @@ class ServerConnection(asyncio.Protocol):
     # who: the socket's address with and without its port, and the address a proxy named, for people only
     peer: str = field(default="?", init=False)
     ip: str = field(default="?", init=False)
+    # whose limits, budget and share of the loop it uses: its IPv4 address, or the /64 of its IPv6 address
+    network: str = field(default="?", init=False)
     proxied: str | None = field(default=None, init=False)
     # broker, client or admin, by what it asked last of these
     role: str = field(default="", init=False)
@@ -227,8 +230,8 @@ class ServerConnection(asyncio.Protocol):
     is_open: bool = field(default=True, init=False)
     # whether it has to read answers before it gets another
     is_write_paused: bool = field(default=False, init=False)
-    # whether it holds a broker's place and has yet to prove to be one
-    is_on_probation: bool = field(default=False, init=False)
+    # True while the connection occupies a slot that is reserved for brokers, and no broker has registered over it
+    must_register: bool = field(default=False, init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     # The socket, where nothing but its transport stands between us and it (else -1); and the same as long as the
     # transport keeps nothing that has to be sent first.
@@ -308,9 +311,9 @@ class ServerConnection(asyncio.Protocol):
         """Its last request was this account's."""
         self.account = account
 
-    def end_probation(self) -> None:
-        """It was let do what brokers do."""
-        self.is_on_probation = False
+    def confirm_broker(self) -> None:
+        """A broker has registered over this connection, which keeps its reserved slot."""
+        self.must_register = False
 
     def keep_identity(self, identity: object) -> None:
         """Keep whom access control takes this peer for."""
@@ -333,12 +336,13 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self.peer = address_text(transport.get_extra_info("peername"))
         self.ip = self.peer.rpartition(":")[0]
-        self.read_share = self._owner.read_shares.enter(self.ip)
+        self.network = network_of(self.ip)
+        self.read_share = self._owner.read_shares.enter(self.network)
         self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
         if (accepted := self.socket) is not None:
             self._fd = accepted.fileno()
-        self.is_on_probation = self._owner.connection_opened(self)
-        if self._preamble or self.is_on_probation:
+        self.must_register = self._owner.connection_opened(self)
+        if self._preamble or self.must_register:
             self._buffer = bytearray()
             self._needed = 1
 
@@ -386,7 +390,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport, self._fd, self._direct_fd = tls, -1, -1
 
     def _charge_tls(self, size: int) -> None:
-        self._owner.budget.charge(self.ip, size - self._tls_bytes)
+        self._owner.budget.charge(self.network, size - self._tls_bytes)
         self._tls_bytes = size
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -476,8 +480,8 @@ class ServerConnection(asyncio.Protocol):
             self.data_received(b"")
         elif not self.is_inside_frame and not self.in_flight:
             limits, reason = self._owner.limits, "silent"
-            seconds = limits.first_frame_seconds if self.is_on_probation else limits.silent_seconds
-            if self._has_spoken and not self.is_on_probation:
+            seconds = limits.first_frame_seconds if self.must_register else limits.silent_seconds
+            if self._has_spoken and not self.must_register:
                 seconds, reason = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds, "idle"
             if seconds and self._last_read + seconds < now and not self._is_input_unread():
                 self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
@@ -501,14 +505,14 @@ class ServerConnection(asyncio.Protocol):
 
     def reserve(self, size: int, *, is_retry: bool = False) -> bool:
         """Take memory on this peer's account, unless there is none left for it; to be released."""
-        return self._owner.budget.reserve(self.ip, size, is_retry=is_retry)
+        return self._owner.budget.reserve(self.network, size, is_retry=is_retry)
 
     def release(self, size: int) -> None:
         """Give memory back."""
-        self._owner.budget.release(self.ip, size)
+        self._owner.budget.release(self.network, size)
 
     def _charge_buffer(self, size: int) -> None:
-        self._owner.budget.charge(self.ip, size - self._buffer_bytes)
+        self._owner.budget.charge(self.network, size - self._buffer_bytes)
         self._buffer_bytes = size
 
     def _drop_buffer(self) -> None:
@@ -576,7 +580,7 @@ class ServerConnection(asyncio.Protocol):
             self._answers_read = None
 
     def _charge_unsent(self, size: int) -> None:
-        self._owner.budget.charge(self.ip, size - self._unsent_bytes)
+        self._owner.budget.charge(self.network, size - self._unsent_bytes)
         self._unsent_bytes = size
 
     def _give_up_slow_reader(self) -> None:
@@ -647,7 +651,7 @@ class ServerConnection(asyncio.Protocol):
         """Answer or queue the frames from `at` on, until the share of this address is used up, and keep the rest."""
         owner, size, unpack, share = self._owner, len(data), HEAD.unpack_from, self.read_share
         limits, fast_lane = owner.limits, owner.fast_lane
-        begin, turn_end = at, _ANY_COST if self.is_on_probation else share.turn_end()
+        begin, turn_end = at, _ANY_COST if self.must_register else share.turn_end()
         answers: list[bytes] = []
         pending, has_to_wait = 0, False
         while size - at >= 8:
@@ -736,7 +740,7 @@ class ServerConnection(asyncio.Protocol):
         data = bytes(buffer)
         if self._preamble:
             data = self._strip_proxy_header(data)
-        if data and self.is_on_probation:
+        if data and self.must_register:
             return self._probed(data)
         return data
 
@@ -770,7 +774,7 @@ class ServerConnection(asyncio.Protocol):
         if isinstance(large, _LargeFrame) and (error := self._receive(large.cut())) is not None:
             self.refuse(error)
             return b""
-        if self.is_on_probation:
+        if self.must_register:
             self._probe_later(data)
             return b""
         return data
@@ -790,7 +794,7 @@ class ServerConnection(asyncio.Protocol):
         limits = self._owner.limits
         try:
             needed = needed_bytes(data, 0, limits.max_frame_bytes, limits.max_header_bytes)
-            if len(data) >= 8 and (needed > limits.small_frame_bytes or self.is_on_probation):
+            if len(data) >= 8 and (needed > limits.small_frame_bytes or self.must_register):
                 needed = self._look_at_header(data, needed, is_declined=is_declined)
         except RemoteProtocolError as error:
             if error.reason == "tls" and not self._has_spoken:
@@ -830,13 +834,12 @@ class ServerConnection(asyncio.Protocol):
         command = decode_frame(header)
         code = command.code
         is_admitted = self._owner.handler.is_admitted(Request(command, self))
-        if self.is_on_probation:
+        if self.must_register:
             # a request that is in work may end it: what comes behind that need not wait
             if code not in BROKER_CODES | PROBING_CODES and not self.in_flight:
                 others = limits.max_connections - limits.reserved_connections
                 message = f"too many connections that are not brokers', limit {others}"
                 raise RemoteProtocolError(message, reason="connections")
-            self.is_on_probation = code not in BROKER_CODES or not is_admitted
             self._has_passed = True
         if size <= limits.small_frame_bytes:
             return size
@@ -942,7 +945,7 @@ class ServerConnection(asyncio.Protocol):
             return None
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
-        self._owner.budget.charge(self.ip, charge)
+        self._owner.budget.charge(self.network, charge)
         request = Request(command, self, unread=unread)
         if command.code in self._owner.handler.concurrent:
             # what waits for a change holds up nothing behind it

@@ -11,8 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from namesrv_remoting.aio.connection import Answer, Request
-from namesrv_remoting.aio.limits import BROKER_CODES
-from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
+from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (
     LocalProtocolError,
@@ -90,13 +89,13 @@ class Dispatcher:
             if request.unread:
                 self.on_unread(request)
                 raise SystemBusyError(f"{request.unread}; try again later")
-            if request.connection.is_on_probation and command.code in BROKER_CODES:
-                request.connection.end_probation()
             handler = self.handlers.get(command.code)
             if handler is None:
                 # the leading blank is Java's
                 raise RequestCodeNotSupportedError(f" request type {command.code} not supported")
             reply = await handler(request)
+            if command.code == RequestCode.REGISTER_BROKER:
+                request.connection.confirm_broker()
         except ResponseError as error:
             code, reply = error.code, Reply(ext_fields=error.ext_fields, remark=error.remark)
             closes = isinstance(error, NotReadyError) and not request.connection.is_broker

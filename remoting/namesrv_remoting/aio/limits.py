@@ -10,7 +10,7 @@ from typing import Final
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 
-# what a broker begins with, and what its agent may ask before
+# Requests over a reserved connection slot before a registration: what brokers send, and what agents ask first.
 BROKER_CODES: Final = frozenset(
     {
         RequestCode.REGISTER_BROKER,
@@ -44,7 +44,7 @@ class ServerLimits:
     small_frame_bytes: int = 64 * 1024
     large_frames: Mapping[int, int] = field(default_factory=lambda: LARGE_FRAMES)
     max_connections: int
-    # the last of them are for brokers: who takes one has to begin like one, soon
+    # the last of them are for brokers: the oldest without a registration makes room for the next connection
     reserved_connections: int
     max_connections_per_ip: int
     # ordinary requests of one connection that wait or run; beyond it nothing more is read from the peer

@@ -71,9 +71,9 @@ class RemotingServer:
 
     def __post_init__(self) -> None:
         self.handler: RequestHandler = self.dispatcher
-        self._sockets_per_ip: Counter[str] = Counter()
-        # who came when only brokers' places were left, and may not have begun as one yet; longest ago first
-        self._on_probation: dict[int, ServerConnection] = {}
+        self._sockets_per_network: Counter[str] = Counter()
+        # Connections that hold a slot reserved for brokers, by id, the oldest first; some have registered one since.
+        self._unconfirmed: dict[int, ServerConnection] = {}
         self._ids = count(1)
         self._servers: list[asyncio.Server] = []
 
@@ -151,40 +151,40 @@ class RemotingServer:
 
     def connection_opened(self, connection: ServerConnection) -> bool:
         """Let a peer in, or not; whether it has to say first that it is a broker."""
-        limits, ip = self.limits, connection.ip
-        if limits.max_connections_per_ip and self._sockets_per_ip[ip] >= limits.max_connections_per_ip:
+        limits, network = self.limits, connection.network
+        if limits.max_connections_per_ip and self._sockets_per_network[network] >= limits.max_connections_per_ip:
             message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
-        elif len(self.connections) >= limits.max_connections and not self._is_place_made():
+        elif len(self.connections) >= limits.max_connections and not self._make_room():
             refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
-        elif not self.budget.let_in(ip, _CONNECTION_BYTES):
+        elif not self.budget.let_in(network, _CONNECTION_BYTES):
             refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
             self.connections[connection.id] = connection
-            self._sockets_per_ip[ip] += 1
+            self._sockets_per_network[network] += 1
             if (accepted := connection.socket) is not None:
                 set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
             self.listener.connection_opened(connection)
             is_last = len(self.connections) > limits.max_connections - limits.reserved_connections
             if is_last:
-                self._on_probation[connection.id] = connection
+                self._unconfirmed[connection.id] = connection
             return is_last
         self.refused(connection, refusal)
         connection.abort()
         return False
 
-    def _is_place_made(self) -> bool:
-        """Close whoever has kept a broker's place longest without beginning as one; whether there was anybody.
+    def _make_room(self) -> bool:
+        """Close the connection that has held a reserved slot longest without a registration; False if there is none.
 
-        A broker says what it is in its first packet; those who take its place say nothing.
+        Brokers register with their first packet or two.
         """
-        while self._on_probation:
-            silent = self._on_probation.pop(next(iter(self._on_probation)))
-            if silent.is_on_probation:
-                self.refused(silent, RemoteProtocolError("place needed for a broker", reason="connections"))
-                silent.abort()
-                # not only when its transport is closed: the next one is here already
-                self.connection_closed(silent, "closed")
+        while self._unconfirmed:
+            oldest = self._unconfirmed.pop(next(iter(self._unconfirmed)))
+            if oldest.must_register:
+                self.refused(oldest, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
+                oldest.abort()
+                # not only when its transport is closed: the next connection is here already
+                self.connection_closed(oldest, "closed")
                 return True
         return False
 
@@ -192,14 +192,14 @@ class RemotingServer:
         """Forget a peer, and tell the listener if it had been let in."""
         if self.connections.pop(connection.id, None) is None:
             return
-        self._on_probation.pop(connection.id, None)
-        self.budget.let_out(connection.ip, _CONNECTION_BYTES)
+        self._unconfirmed.pop(connection.id, None)
+        self.budget.let_out(connection.network, _CONNECTION_BYTES)
         if connection.tls_version:
             self.tls.open_connections -= 1
-        ip = connection.ip
-        self._sockets_per_ip[ip] -= 1
-        if not self._sockets_per_ip[ip]:
-            del self._sockets_per_ip[ip]
+        network = connection.network
+        self._sockets_per_network[network] -= 1
+        if not self._sockets_per_network[network]:
+            del self._sockets_per_network[network]
         self.listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
+from namesrv_remoting.addresses import network_of
 from namesrv_remoting.aio.read_shares import (
     COPIED_READ_COST,
     LONGEST_READ_BYTES,
@@ -193,7 +194,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _use(self, transport: asyncio.Transport) -> None:
         self._below = transport
         peer = transport.get_extra_info("peername")
-        self._share = self._shares.enter(str(peer[0]) if isinstance(peer, tuple) else str(peer))
+        self._share = self._shares.enter(network_of(str(peer[0])) if isinstance(peer, tuple) else str(peer))
 
     # -- as a protocol ------------------------------------------------------------------------------------------------
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter, network_of
+from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter
 from namesrv.observability.metrics import exposition
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.limits import RequestQuotas
 from namesrv.settings.sources import load
+from namesrv_remoting.addresses import network_of
 from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log

@@ -267,14 +267,14 @@ async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> Non
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
 async def test_last_connections_are_for_brokers(spell: Spell) -> None:
-    """A client gets one of the first two only; who takes another begins like a broker, or is closed."""
-    async with serving({HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
+    """A client gets one of the first two slots only; a peer in another one registers a broker, or is closed."""
+    async with serving({REGISTER: small, HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
         for _ in range(2):
             assert 7 == (await (await served.connect()).ask(spell(ECHO, 7))).opaque
         broker, agent, client, silent = [await served.connect() for _ in range(4)]
-        await broker.send_slowly(spell(HEARTBEAT, 8))
+        await broker.send_slowly(spell(REGISTER, 8))
         assert [8, 9] == [(await broker.receive()).opaque, (await broker.ask(json_frame(ECHO, 9))).opaque]
-        agent.send(spell(SERVER_INFO, 1) + spell(HEARTBEAT, 2) + spell(ECHO, 3))
+        agent.send(spell(SERVER_INFO, 1) + spell(REGISTER, 2) + spell(ECHO, 3))
         assert [1, 2, 3] == [(await agent.receive()).opaque for _ in range(3)]
 
         client.send(spell(SERVER_INFO, 1))
@@ -287,21 +287,24 @@ async def test_last_connections_are_for_brokers(spell: Spell) -> None:
         assert [1, 2, 3, 4] == list(served.server.connections)
 
 
-async def test_silence_keeps_no_broker_out() -> None:
-    """Who has a broker's place and says nothing makes room for the next one; brokers stay."""
-    async with serving({HEARTBEAT: small}, **SIX) as served:
+@pytest.mark.parametrize("begins", [False, True])
+async def test_connections_without_a_registration_keep_no_broker_out(begins: bool) -> None:
+    """The oldest of them makes room for the next connection, silent or with heartbeats; registered brokers stay."""
+    async with serving({REGISTER: small, HEARTBEAT: small}, **SIX) as served:
         clients = [await served.connect() for _ in range(2)]
         broker = await served.connect()
-        assert 8 == (await broker.ask(json_frame(HEARTBEAT, 8))).opaque
+        assert 8 == (await broker.ask(json_frame(REGISTER, 8))).opaque
         silent = [await served.connect() for _ in range(3)]
+        for peer in silent if begins else ():
+            assert (await peer.ask(json_frame(HEARTBEAT, 5))).opaque == 5
         for number in range(3):
             late = await served.connect()
             assert await silent[number].at_end()
-            assert 9 == (await late.ask(json_frame(HEARTBEAT, 9))).opaque
+            assert 9 == (await late.ask(json_frame(REGISTER, 9))).opaque
 
         refused = await served.connect()
         assert await refused.at_end()
         assert "too many connections, limit 6" == served.heard.refused[-1][2]
-        assert ["place needed for a broker"] * 3 == [message for *_, message in served.heard.refused[:-1]]
+        assert ["connection slot needed for a broker"] * 3 == [message for *_, message in served.heard.refused[:-1]]
         for peer in (*clients, broker):
             assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque

@@ -128,7 +128,7 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
         gc.collect()
 
         assert tasks == len(asyncio.all_tasks())
-        assert {"127.0.0.1": 1} == served.server._sockets_per_ip
+        assert {"127.0.0.1": 1} == served.server._sockets_per_network
         # other tests' servers may leave theirs to a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
         assert 1 == sum(connection._owner is served.server for connection in ours)
@@ -222,3 +222,15 @@ async def test_drain_waits_for_what_is_not_sent(waits_for: str) -> None:
         await peer.receive()
         await served.clock.advance(0.1)
         assert await draining
+
+
+@pytest.mark.parametrize(("host", "network"), [("127.0.0.1", "127.0.0.1"), ("::1", "::/64")])
+async def test_limits_of_an_address_are_those_of_its_network(host: str, network: str) -> None:
+    """Connections, memory and the share of the loop are counted by one key; an IPv6 host has 2^64 addresses."""
+    async with serving(hosts=(host,)) as served:
+        peer = await served.connect()
+        connection = served.connection_of(peer)
+
+        assert connection.network == connection.read_share.address == network
+        assert served.server._sockets_per_network == {network: 1}
+        assert served.server.budget._used_by.keys() == {network}

@@ -1,0 +1,30 @@
+"""Peer addresses: as values, and as the network whose limits an address shares."""
+
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Final
+
+Address = IPv4Address | IPv6Address
+
+# The owner of one IPv6 address usually has 2^64 of them.
+_IPV6_PREFIX: Final = 64
+
+
+def address_of(text: str) -> Address | None:
+    """The address in a text, without brackets, and as IPv4 where IPv6 only wraps it; None if there is none."""
+    try:
+        address = ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+@lru_cache(maxsize=4096)
+def network_of(text: str) -> str:
+    """The key of all limits, budgets and shares of a peer address: an IPv4 address, or the /64 of an IPv6 address."""
+    if ":" not in text:
+        return text
+    address = address_of(text)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((int(address), _IPV6_PREFIX), strict=False))
+    return text if address is None else str(address)
