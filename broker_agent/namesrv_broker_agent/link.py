@@ -15,7 +15,7 @@ from namesrv_broker_agent.topics import TopicChange
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS, ServerProtocols
 from namesrv_remoting.bodies.topic import TopicConfig
-from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.codes import MASTER_ID, STALE_FIELD
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectionClosedError, QueryNotFoundError, RemotingError, ResponseError
 from namesrv_runtime.backoff import Backoff
@@ -304,6 +304,10 @@ class ServerLink:
             self._refused(f"registration refused: {error}")
             if isinstance(error, QueryNotFoundError) and change is not None:
                 # it does not know whose change this is
+                self._wake.set()
+            elif STALE_FIELD in (error.ext_fields or {}):
+                # Another process registered in this agent's name; what comes over a newer connection is later.
+                self._useless = f"is taken over: {error}"
                 self._wake.set()
             elif self.state.status == "unreachable":
                 # the connection is fine, and the next heartbeat tries again

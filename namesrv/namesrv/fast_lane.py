@@ -316,7 +316,8 @@ class FastLane:
             return None
         state, is_native = None, serialize_type == _NATIVE
         if is_native:
-            if asked.flag or not self._manager.is_registered(key, ext.broker_name or "", ext.broker_id, ext.agent_id):
+            broker = (key, ext.broker_name or "", ext.broker_id, ext.agent_id, connection.id)
+            if asked.flag or not self._manager.is_registered(*broker):
                 return None
             try:
                 state = heartbeat_state(body)

@@ -100,5 +100,7 @@ UNIT_FLAG: Final = 1
 UNIT_SUB_FLAG: Final = 2
 
 MASTER_ID: Final = 0
+# Ext field of the refusal of a registration that is older than the registered one: its agent has to connect again.
+STALE_FIELD: Final = "stale"
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 SYNC_BROKER_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"

@@ -12,6 +12,7 @@ from namesrv_broker_agent import TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
+    IDENTITY,
     NAME,
     brokers,
     everywhere,
@@ -23,6 +24,7 @@ from tests.support.agents import (
 )
 from tests.support.fake_clock import FakeClock, passing, settle, until
 from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import native_registration
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -160,3 +162,26 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
             assert [("full", 2)] == await registrations(survivor)
             assert await longest_silence(survivor) <= 30
             await passing(clock, lambda: agent.servers[proxy.address].status == "registered")
+
+
+async def test_agent_reconnects_when_its_registration_is_refused_as_stale(tmp_path: Path) -> None:
+    """Another peer registers in the agent's name, with the highest number there is, over a newer connection."""
+    clock = FakeClock()
+    errors: list[str] = []
+    options = {"on_disconnected": lambda _, error: errors.append(error)}
+    async with (
+        name_servers(tmp_path, clock, 1) as (server,),
+        running(clock, server.where, options=options) as agent,
+    ):
+        await until(lambda: brokers(server))
+        (live,) = server.namesrv.manager.tables.broker_live_table.values()
+        forged = {**IDENTITY, "agentId": live.agent_id, "kind": "full", "registrationSeq": 2**63 - 1}
+        thief = await server.connect()
+        assert (await thief.call(103, forged, native_registration("FORGED"), spelling="native")).code == 0
+        assert queues(server, "orders") is None
+
+        await passing(clock, lambda: queues(server, "orders") is not None, at_most=90)
+
+        (state,) = agent.servers.values()
+        assert (state.status, state.reconnects) == ("registered", 1)
+        assert [error for error in errors if "is taken over" in error and "older than the registered" in error]

@@ -88,7 +88,8 @@ class RouteModel:
             if known_as != (asked.broker_name, asked.agent_id) or holder != asked.broker_addr:
                 return QueryNotFoundError
         said = 0 if life is None or life.agent_id != asked.agent_id else life.registration_seq or 0
-        if asked.agent_id is not None and (asked.registration_seq or 0) < said:
+        is_later = life is not None and asked.connection_id > life.connection_id
+        if asked.agent_id is not None and (asked.registration_seq or 0) < said and not is_later:
             # an unchanged registration, which does not wait for the lock, has overtaken it
             return BadRequestError
         if holder is not None and holder != asked.broker_addr:

@@ -175,7 +175,7 @@ class BrokerProcessor:
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         state = heartbeat_state(command.body) if command.is_native else None
         if command.is_native and not self._manager.is_registered(
-            key, header.broker_name, header.broker_id, header.agent_id
+            key, header.broker_name, header.broker_id, header.agent_id, request.connection.id
         ):
             raise QueryNotFoundError(f"broker {header.broker_name} at {header.broker_addr} is not registered")
         self._manager.touch(key, request.connection.id, state)
@@ -217,7 +217,7 @@ def note_unread(manager: RouteInfoManager, request: Request) -> None:
 def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:
     """A broker whose registration is refused is alive all the same, and stays as it was registered last."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
-    if manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id):
+    if manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id, connection_id):
         manager.touch(key, connection_id)
 
 

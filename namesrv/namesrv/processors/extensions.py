@@ -1,5 +1,6 @@
 """Handlers of operators' native requests: server, events, connections, brokers, asker, settings (20002 to 20007)."""
 
+import hashlib
 import os
 from typing import Final
 
@@ -112,7 +113,7 @@ class ExtensionProcessor:
                 data_version=live.data_version,
                 topics=len(tables.topics_of_broker.get(live.broker_name, ())),
                 write_wiped=live.broker_name in tables.wiped,
-                agent_id=live.agent_id,
+                agent_id=_digest(live.agent_id),
                 registration_seq=live.registration_seq,
                 connection=live.connection_id,
                 protocol="msgpack" if live.is_native else "rocketmq",
@@ -142,6 +143,11 @@ class ExtensionProcessor:
     async def list_settings(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
         """20007."""
         return Reply(NATIVE.encode(SettingsAnswer(settings_list(self._namesrv))))
+
+
+def _digest(agent_id: str | None) -> str | None:
+    """Tells agents apart; the id itself would allow others to register in an agent's name."""
+    return None if agent_id is None else hashlib.blake2s(agent_id.encode(), digest_size=4).hexdigest()
 
 
 def _recognised_by(request: Request, account: Account) -> str:

@@ -8,6 +8,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registrati
 from namesrv.routeinfo.registration import addrs_after, creates_routes, displaced, topics_dropped
 from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
 from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 
 
@@ -161,11 +162,21 @@ def check_registration(
 def _check_age(
     tables: RouteTables, registration: Registration, live: BrokerLiveInfo | None, holder: str | None
 ) -> None:
-    """Refuse what an agent sent before its last registration, and a master of an earlier term."""
-    if live is not None and registration.agent_id is not None and live.agent_id == registration.agent_id:
+    """Refuse what an agent sent before its last registration, and a master of an earlier term.
+
+    Sequences count on the connection that the broker is on, and on older ones. An agent that has connected again is
+    later than everything that was registered in its name, so that a forged sequence does not lock it out.
+    """
+    if (
+        live is not None
+        and registration.agent_id is not None
+        and live.agent_id == registration.agent_id
+        and registration.connection_id <= live.connection_id
+    ):
         offered, known = registration.registration_seq or 0, live.registration_seq or 0
         if offered < known:
-            raise BadRequestError(f"field registrationSeq: {offered} is older than the registered {known}")
+            message = f"field registrationSeq: {offered} is older than the registered {known}"
+            raise BadRequestError(message, ext_fields={STALE_FIELD: "true"})
     if holder is None or holder == registration.broker_addr:
         return
     held_by = tables.broker_live_table.get(BrokerAddrInfo(registration.cluster_name, holder))

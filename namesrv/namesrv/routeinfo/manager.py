@@ -394,15 +394,25 @@ class RouteInfoManager:
         return live.connection_id
 
     def is_registered(
-        self, key: BrokerAddrInfo, broker_name: str, broker_id: str | int | None, agent_id: str | None
+        self,
+        key: BrokerAddrInfo,
+        broker_name: str,
+        broker_id: str | int | None,
+        agent_id: str | None,
+        connection_id: int,
     ) -> bool:
-        """Whether a native heartbeat speaks of what is registered; if not, its sender has to register again."""
+        """True if a native heartbeat speaks of what is registered; if not, its sender has to register again.
+
+        A heartbeat over an older connection than the broker's own does not: another process may have registered in the
+        agent's name.
+        """
         live = self.tables.broker_live_table.get(key)
         return (
             live is not None
             and live.broker_name == broker_name
             and (broker_id is None or broker_id == live.broker_id or str(broker_id) == str(live.broker_id))
             and (agent_id is None or agent_id == live.agent_id)
+            and (connection_id >= live.connection_id or not self._is_connected(live.connection_id))
         )
 
     async def unregister(

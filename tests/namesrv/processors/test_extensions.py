@@ -206,7 +206,7 @@ async def test_brokers_are_listed_with_their_age(server: InProcess, peer: Namesr
             "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
             "ha_server_addr": None, "age_seconds": 0.5, "expires_in_seconds": 9.5, "expiry_seconds": 10.0,
             "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1,
-            "write_wiped": False, "agent_id": "agent-1", "registration_seq": 4,
+            "write_wiped": False, "agent_id": "28a95ec3", "registration_seq": 4,
             "connection": server.connection_of(agent).id, "protocol": "msgpack", "state": state, "held_seconds": None,
         },
     ] == found["brokers"]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from namesrv_remoting.codes import STALE_FIELD
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import (
     MASTER,
@@ -273,3 +274,23 @@ async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess
     await peer.register(MASTER, b"", spelling="native")
 
     assert ["full", "full"] == await kinds(server)
+
+
+async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, peer: NamesrvPeer) -> None:
+    """Another peer registers in an agent's name with the highest number there is: the agent connects again."""
+    thief = await server.connect()
+    await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=1)
+    forged = native_registration("FORGED", counter=9)
+    await thief.register(MASTER, forged, spelling="native", **FULL, registrationSeq=2**63 - 1)
+    assert topics(server) == {"FORGED"}
+
+    # Its heartbeats keep the forged entry alive no longer: it learns that it has to register.
+    heartbeat = {**MASTER.ext, "agentId": "agent-1"}
+    assert (await peer.call(904, heartbeat, spelling="native")).code == 22
+    refused = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=2)
+    assert (refused.code, refused.fields) == (1, {STALE_FIELD: "true"})
+
+    newer = await server.connect()
+    answer = await newer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=3)
+    assert answer.code == 0
+    assert topics(server) == {"T"}

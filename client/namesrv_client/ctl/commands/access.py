@@ -28,9 +28,9 @@ from namesrv_remoting.access import (
     Account,
     Permission,
     Rule,
-    address_of,
     parse_access_file,
 )
+from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 
 # as many bits as HMAC-SHA1 has use for, in characters that need no quotes anywhere
