@@ -5,6 +5,7 @@ next to nothing.
 """
 
 import contextlib
+import itertools
 import selectors
 import socket
 import time
@@ -39,6 +40,8 @@ class Flow:
     """One connection of a flood, and what it sends: chunks, one after the other, until there are no more."""
 
     peer: socket.socket
+    # of one frame or record
+    unit_bytes: int
     chunks: Iterator[memoryview]
     # the rest of the chunk that is being sent
     left: memoryview = field(default_factory=lambda: memoryview(b""))
@@ -246,16 +249,15 @@ class Attacker:
         with selectors.DefaultSelector() as selector:
             for flow in self._flows:
                 self._register(selector, flow)
-            number = count = len(self._flows)
+            count = len(self._flows)
+            numbers = itertools.count(count)
             while not self.is_over:
                 for key, _ in selector.select(0.1):
                     if not self._flowed(key.data):
                         selector.unregister(key.fileobj)
                         self.disconnect(key.data.peer)
-                for _ in range(count - len(selector.get_map())):
-                    another = None if self.is_over else reopening(self, number, number % sources)
-                    number += 1
-                    if another is not None:
+                for number in itertools.islice(numbers, count - len(selector.get_map())):
+                    if (another := reopening(self, number, number % sources)) is not None:
                         self._register(selector, another)
 
     def _register(self, selector: selectors.BaseSelector, flow: Flow) -> None:
@@ -276,7 +278,7 @@ class Attacker:
         except OSError:
             self.closed += 1
             return False
-        self._count(size)
+        self._count(size, size // flow.unit_bytes)
         flow.left = flow.left[size:]
         return True
 

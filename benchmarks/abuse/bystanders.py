@@ -9,7 +9,6 @@ import dataclasses
 import json
 import re
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.abuse.payloads import frame, registration
+from benchmarks.abuse.records import any_certificate
 from benchmarks.figures import BenchError
 from benchmarks.seeding import Wire
 from benchmarks.servers import Server
@@ -42,6 +42,7 @@ _PULLS_A_SECOND: Final = 200
 _NEWCOMERS_A_SECOND: Final = 4
 _SCRAPES_A_SECOND: Final = 2
 _PROBES_A_SECOND: Final = 10
+_ANY_CERTIFICATE: Final = any_certificate()
 TABLE_BYTES: Final = "nameserver_table_bytes"
 # for anything that is answered at all: slow is not refused
 PATIENCE_SECONDS: Final = 120.0
@@ -120,16 +121,6 @@ def _page(url: str) -> str:
             return text
     except OSError as error:
         raise BenchError(f"{url}: {error}") from error
-
-
-def _any_certificate() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-_ANY_CERTIFICATE: Final = _any_certificate()
 
 
 def metric(metrics: str, name: str) -> float:

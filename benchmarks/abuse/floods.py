@@ -7,12 +7,16 @@ from typing import Final
 
 from benchmarks.abuse.attacker import Attacker, Flow, Opening
 from benchmarks.abuse.payloads import registration
-from benchmarks.abuse.updates import RECORD_BYTES, KeyUpdates
-from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, SerializeType
+from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
+from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.headers import BrokerHeartbeatRequestHeader, QueryDataVersionRequestHeader
 from namesrv_remoting.serializers import encode_command
 
+# with a version, which 322 asks for
+_NO_TOPICS: Final = encode_json_body(RegisterBrokerBody([], DataVersion(1)))
 _CHUNK_BYTES: Final = 256 * 1024
 # of all connections of a flood together: their records are sealed before the attack begins
 UPDATES_BYTES: Final = 8 * 1024 * 1024
@@ -59,8 +63,7 @@ def oneway_version(name: str) -> bytes:
     header = QueryDataVersionRequestHeader(
         broker_name=name, broker_addr=f"{name}:10911", cluster_name="Hostile", broker_id=0
     )
-    version = b'{"counter":1,"stateVersion":0,"timestamp":0}'
-    return _flagged(RequestCode.QUERY_DATA_VERSION, header.to_ext(), FLAG_ONEWAY, version)
+    return _flagged(RequestCode.QUERY_DATA_VERSION, header.to_ext(), FLAG_ONEWAY)
 
 
 def response(name: str) -> bytes:
@@ -68,10 +71,8 @@ def response(name: str) -> bytes:
     return _flagged(0, {"brokerName": name}, FLAG_RESPONSE)
 
 
-def _flagged(code: int, fields: dict[str, str], flag: int, body: bytes = b"") -> bytes:
-    return encode_command(
-        RemotingCommand(code, flag=flag, ext_fields=fields, body=body, serialize_type=SerializeType.JSON)
-    )
+def _flagged(code: int, fields: dict[str, str], flag: int) -> bytes:
+    return encode_command(RemotingCommand(code, flag=flag, ext_fields=fields))
 
 
 def of_brokers(make: Callable[[str], bytes], *more: Callable[[str], bytes]) -> Opening:
@@ -81,9 +82,10 @@ def of_brokers(make: Callable[[str], bytes], *more: Callable[[str], bytes]) -> O
     def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
         name = f"hostile-{number}"
         peer = attacker.connect(source)
-        if peer is None or not attacker.ask(peer, registration(b"{}", broker_name=name)):
+        if peer is None or not attacker.ask(peer, registration(_NO_TOPICS, broker_name=name)):
             return None
-        return Flow(peer, itertools.repeat(repeated(makes[number % len(makes)](name))))
+        data = makes[number % len(makes)](name)
+        return Flow(peer, len(data), itertools.repeat(repeated(data)))
 
     return opening
 
@@ -99,11 +101,12 @@ def of_key_updates(size: int, *, is_http: bool = False) -> Opening:
         if peer is None:
             return None
         try:
-            updates = KeyUpdates(peer)
+            records = TlsRecords(peer)
         except OSError:
             attacker.closed += 1
             attacker.disconnect(peer)
             return None
-        return Flow(peer, iter([memoryview(updates.records(size // RECORD_BYTES))]))
+        updates = records.key_updates(size // KEY_UPDATE_BYTES)
+        return Flow(peer, KEY_UPDATE_BYTES, iter([memoryview(updates)]))
 
     return opening

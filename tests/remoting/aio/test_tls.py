@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from OpenSSL import SSL
 
-from benchmarks.abuse.updates import RECORD_BYTES, KeyUpdates
+from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv_remoting.aio.budget import MemoryBudget
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.dispatch import Reply, Request
@@ -648,17 +648,17 @@ async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) ->
     """KeyUpdates are decrypted by the hundred in an iteration, and 64 KiB of them close the connection."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
-            updates = await asyncio.to_thread(KeyUpdates, peer)
+            records = await asyncio.to_thread(TlsRecords, peer)
             [connection] = served.server.connections.values()
             transport = connection._transport
             assert transport is not None
             await until(lambda: connection.tls_version)
-            transport.data_received(updates.records(MANY))  # type: ignore[attr-defined]  # as the socket's transport does
+            transport.data_received(records.key_updates(MANY))  # type: ignore[attr-defined]  # as the socket's transport does
             assert connection.read_share.left <= 0
             await settle()
             assert connection.is_open
 
-            peer.sendall(updates.records(MEBIBYTE // 16 // RECORD_BYTES))
+            peer.sendall(records.key_updates(MEBIBYTE // 16 // KEY_UPDATE_BYTES))
             await until(lambda: not served.server.connections)
 
         [(_, reason, message)] = served.heard.refused

@@ -1,0 +1,114 @@
+"""The client's side of TLS 1.3 over a plain socket, as records that are made before they are sent.
+
+A KeyUpdate is a message that Python's ssl module cannot send. The handshake is that module's; its key log holds the
+secret from which RFC 8446 derives the keys of all later records, and `cryptography` seals them.
+"""
+
+import hmac
+import socket
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+
+# sealed: handshake message 24 of one byte, which asks for no update in return; behind it the record's real type
+_KEY_UPDATE: Final = b"\x18\x00\x00\x01\x00\x16"
+_TAG_BYTES: Final = 16
+# as all records of TLS 1.3 begin: application data of TLS 1.2
+_HEAD: Final = b"\x17\x03\x03" + (len(_KEY_UPDATE) + _TAG_BYTES).to_bytes(2)
+KEY_UPDATE_BYTES: Final = len(_HEAD) + len(_KEY_UPDATE) + _TAG_BYTES
+# name of the cipher suite -> hash of its key schedule, bytes of its keys
+_SUITES: Final = {
+    "TLS_AES_128_GCM_SHA256": ("sha256", 16),
+    "TLS_AES_256_GCM_SHA384": ("sha384", 32),
+    "TLS_CHACHA20_POLY1305_SHA256": ("sha256", 32),
+}
+# of the key log: the secret of our first records after the handshake
+_LABEL: Final = "CLIENT_TRAFFIC_SECRET_0"
+_READ_AT_ONCE: Final = 16 * 1024
+
+
+class TlsRecords:
+    """One connection, from its handshake on; the socket stays a plain one, for records that are sent as they are."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        """Shake hands over a connected socket.
+
+        Raises:
+            OSError: the handshake failed.
+        """
+        self._peer = peer
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with tempfile.NamedTemporaryFile() as log:
+            context = any_certificate()
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.keylog_filename = log.name
+            self._tls = context.wrap_bio(self._incoming, self._outgoing)
+            self._shake_hands()
+            lines = [line.split() for line in Path(log.name).read_text(encoding="ascii").splitlines()]
+        # that of the next key update
+        self._secret = next(bytes.fromhex(line[2]) for line in lines if line[0] == _LABEL)
+
+    def _shake_hands(self) -> None:
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._exchange()
+            else:
+                break
+        self._peer.sendall(self._outgoing.read())
+
+    def _exchange(self) -> None:
+        if self._outgoing.pending:
+            self._peer.sendall(self._outgoing.read())
+        data = self._peer.recv(_READ_AT_ONCE)
+        if not data:
+            raise ConnectionResetError
+        self._incoming.write(data)
+
+    def sealed(self, data: bytes) -> bytes:
+        """The records of application data, each as large as a record may be."""
+        self._tls.write(data)
+        return self._outgoing.read()
+
+    def ask(self, data: bytes) -> bytes:
+        """Send application data, and return what comes first."""
+        self._peer.sendall(self.sealed(data))
+        while True:
+            try:
+                return self._tls.read(_READ_AT_ONCE)
+            except ssl.SSLWantReadError:
+                self._exchange()
+
+    def key_updates(self, count: int) -> bytes:
+        """The next so many KeyUpdate records; no application data may be sent before or after the first of them."""
+        cipher = self._tls.cipher()
+        assert cipher is not None  # noqa: S101 - the handshake is over
+        suite = cipher[0]
+        hash_name, key_bytes = _SUITES[suite]
+        sealing = ChaCha20Poly1305 if "CHACHA20" in suite else AESGCM
+        records = []
+        for _ in range(count):
+            # the first record under its keys: the nonce is the iv itself
+            key, nonce = (_derived(self._secret, *what, hash_name) for what in ((b"key", key_bytes), (b"iv", 12)))
+            records.append(_HEAD + sealing(key).encrypt(nonce, _KEY_UPDATE, _HEAD))
+            self._secret = _derived(self._secret, b"traffic upd", len(self._secret), hash_name)
+        return b"".join(records)
+
+
+def any_certificate() -> ssl.SSLContext:
+    """What an attacker trusts."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _derived(secret: bytes, label: bytes, size: int, hash_name: str) -> bytes:
+    """HKDF-Expand-Label of RFC 8446, section 7.1, with an empty context; no size is longer than the hash."""
+    full = b"tls13 " + label
+    info = size.to_bytes(2) + bytes([len(full)]) + full + b"\x00"
+    return hmac.digest(secret, info + b"\x01", hash_name)[:size]

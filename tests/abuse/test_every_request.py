@@ -1,0 +1,227 @@
+"""No request without a response, of any class, keeps the loop from another peer.
+
+The cases are made from the product's own table of request codes: each code, as a request, a response and a one-way
+request, in each header, over TLS and without, by each kind of account. One peer sends a case over and over as fast as
+the server reads; another one, from another address, asks one question after the other meanwhile. Measured is what the
+loop's thread computes between such a question and its response. That is processor time: what other processes of the
+machine take, and how long the loop waits for a processor, does not count, so that a busy machine fails nothing. A fair
+loop computes for 2 to 9 ms; one that processes 8 MiB of a peer before it looks at another one for 90 ms and more.
+"""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from namesrv_remoting.access import CODES
+from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from namesrv_remoting.signatures import sign_rocketmq
+from tests.support.certificates import Authority
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import SPELLINGS, Spelling, question, registration
+from tests.support.raw_peer import RawPeer
+
+pytestmark = pytest.mark.slow
+
+STALL_SECONDS: Final = 0.05
+# as much as uvloop reads from one socket before it looks at another one
+FLOOD_BYTES: Final = 8 * 1024 * 1024
+# A case ends when its flood is sent, or when the loop's thread has computed for so long.
+CASE_SECONDS: Final = 0.06
+# questions after the flood is sent: what the sockets still hold
+LAST_QUESTIONS: Final = 5
+ATTACKER: Final = "127.0.0.1"
+ELSEWHERE: Final = "127.0.0.3"
+FLAGS: Final = {"request": 0, "response": FLAG_RESPONSE, "oneway": FLAG_ONEWAY}
+UNKNOWN_CODE: Final = 29_999
+SECRET: Final = "a-secret-of-a-broker"
+
+# kind of account -> the access file; empty: none
+ACCOUNTS: Final = {
+    "none": "",
+    "open": """
+        [accounts.everybody]
+        networks = ["127.0.0.0/8"]
+        may = ["route-read", "broker-control", "admin-read", "admin-write"]
+    """,
+    "narrowed": """
+        [accounts.team]
+        networks = ["127.0.0.0/8"]
+        may = [
+            { access = "route-read", topics = ["hostile*"] },
+            { access = "broker-control", clusters = ["Hostile"], brokers = ["hostile-*"], topics = ["hostile*"] },
+        ]
+    """,
+    "signed": f"""
+        [accounts.team]
+        access_key = "team"
+        secrets = ["{SECRET}"]
+        may = ["route-read", "broker-control"]
+    """,
+}
+
+
+class Case(NamedTuple):
+    """One kind of frame."""
+
+    code: int
+    kind: str
+    spelling: Spelling
+
+    def frame(self, fields: Mapping[str, str], account: str, body: bytes = b"") -> bytes:
+        """The frame, with the account's signature if it signs."""
+        if account == "signed":
+            fields = sign_rocketmq(fields, body, "team", SECRET.encode())
+        return question(self.code, fields, body, spelling=self.spelling, flag=FLAGS[self.kind])
+
+
+REGISTERING: Final = Case(103, "request", "json")
+
+
+def cases() -> list[Case]:
+    """Every code of the table, and one that is not in it."""
+    codes = [*map(int, CODES), UNKNOWN_CODE]
+    return [Case(*parts) for parts in itertools.product(codes, FLAGS, SPELLINGS)]
+
+
+def broker_fields(name: str) -> dict[str, str]:
+    """What requests about a broker name."""
+    return {
+        "clusterName": "Hostile", "cluster": "Hostile", "brokerName": name, "brokerAddr": f"{name}:10911",
+        "brokerId": "0", "topic": "hostile",
+    }  # fmt: skip
+
+
+def fields_of(case: Case, name: str) -> dict[str, str]:
+    """Nothing, which is cheapest, unless rules look at what such a request names."""
+    about = CODES.get(case.code)
+    return broker_fields(name) if about is not None and about.names else {}
+
+
+@pytest.fixture(autouse=True)
+def _garbage_of_other_tests() -> None:
+    """A full collection looks at no object of other tests, which would take it 30 ms; the daemon freezes its own."""
+    gc.collect()
+    gc.freeze()
+
+
+@asynccontextmanager
+async def attacked(tmp_path: Path, account: str, *, with_tls: bool) -> AsyncIterator[InProcess]:
+    """A server that takes TLS or does not, and knows the account."""
+    settings: dict[str, Any] = {}
+    if with_tls:
+        settings |= {"tls_mode": "permissive", **Authority(tmp_path).issue("server").server_settings}
+        settings |= {"http_listen": "127.0.0.1:0", "http_tls": True}
+    if ACCOUNTS[account]:
+        file = tmp_path / "access.toml"
+        file.write_text(ACCOUNTS[account], encoding="utf-8")
+        file.chmod(0o600)
+        settings["access"] = str(file)
+    async with namesrv_in_process(tmp_path / "data", **settings) as server:
+        yield server
+
+
+@contextmanager
+def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
+    """A socket that blocks: a thread sends over it."""
+    with socket.create_connection(address) as peer:
+        yield peer
+
+
+def sending(peer: socket.socket, data: bytes) -> threading.Thread:
+    """A thread that sends all of it, unless the server closes before: it holds no lock while it does."""
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            peer.sendall(data)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+async def longest_computing(server: InProcess, bystander: RawPeer, peer: socket.socket, data: bytes) -> float:
+    """Processor seconds of the loop's thread between a question of the bystander and its response, at the most."""
+    ping = question(105, {"topic": "T"})
+    longest, began, left = 0.0, time.thread_time(), LAST_QUESTIONS
+    thread = sending(peer, data)
+    while left and time.thread_time() - began < CASE_SECONDS:
+        left -= not thread.is_alive()
+        asked_at = time.thread_time()
+        await bystander.ask(ping)
+        longest = max(longest, time.thread_time() - asked_at)
+        # what comes is read and thrown away: unread responses would slow the flood
+        with contextlib.suppress(OSError):
+            peer.recv(FLOOD_BYTES, socket.MSG_DONTWAIT)
+    # what is still unread would be the next case's
+    for connection in [one for one in server.namesrv.connections.values() if one.ip == ATTACKER]:
+        connection.abort()
+    # ends the thread, too
+    with contextlib.suppress(OSError):
+        peer.shutdown(socket.SHUT_RDWR)
+    await asyncio.to_thread(thread.join)
+    return longest
+
+
+async def opened(server: InProcess, peer: socket.socket, registering: bytes, flood: bytes, *, with_tls: bool) -> bytes:
+    """The bytes of a flood, once the peer's broker is registered."""
+
+    def begin() -> bytes:
+        if not with_tls:
+            peer.sendall(registering)
+            assert b'"code":0' in peer.recv(4096)
+            return flood
+        records = TlsRecords(peer)
+        assert b'"code":0' in records.ask(registering)
+        return records.sealed(flood)
+
+    return await asyncio.to_thread(begin)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: str, with_tls: bool) -> None:
+    """Whatever one peer pipelines, the loop computes for less than 50 ms before it serves another one."""
+    stalls: dict[Case, int] = {}
+    async with attacked(tmp_path, account, with_tls=with_tls) as server:
+        bystander = await RawPeer.connect(server.address, source=ELSEWHERE)
+        for number, case in enumerate(cases()):
+            name = f"hostile-{number}"
+            registering = Case(103, "request", "json").frame(
+                broker_fields(name), account, body=registration("hostile", "hostile-2")
+            )
+            frame = case.frame(fields_of(case, name), account)
+            flood = frame * (FLOOD_BYTES // len(frame))
+            with connected(server.address) as peer:
+                flood = await opened(server, peer, registering, flood, with_tls=with_tls)
+                seconds = await longest_computing(server, bystander, peer, flood)
+            if seconds > STALL_SECONDS:
+                stalls[case] = round(seconds * 1000)
+        bystander.close()
+
+    assert {} == stalls
+
+
+@pytest.mark.parametrize("port", ["remoting", "https"])
+async def test_key_updates_stall_no_other_peer(tmp_path: Path, port: str) -> None:
+    """TLS 1.3 lets a peer replace its keys with every record of 27 bytes: 8 MiB of them are 310,000."""
+    async with attacked(tmp_path, "none", with_tls=True) as server:
+        bystander = await RawPeer.connect(server.address, source=ELSEWHERE)
+        address = server.address if port == "remoting" else server.controller.http_addresses[0]
+        with connected(address) as peer:
+            records = await asyncio.to_thread(TlsRecords, peer)
+            flood = await asyncio.to_thread(records.key_updates, FLOOD_BYTES // KEY_UPDATE_BYTES)
+            seconds = await longest_computing(server, bystander, peer, flood)
+        bystander.close()
+
+    assert seconds <= STALL_SECONDS
