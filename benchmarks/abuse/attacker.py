@@ -5,16 +5,16 @@ next to nothing.
 """
 
 import contextlib
-import itertools
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Self
 
 import msgpack
 
+from benchmarks.abuse import network
 from benchmarks.abuse.payloads import native_pull
 
 # Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
@@ -22,6 +22,7 @@ _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
 # for one answer; a frame that takes the server a minute has shown what it can do
 _PATIENCE_SECONDS: Final = 60.0
+_CONNECTING_SECONDS: Final = 5.0
 _AT_ONCE: Final = 256 * 1024
 # A frame or a connection is a packet or more, however few bytes it has.
 LEAST_BYTES: Final = 1024
@@ -33,22 +34,6 @@ class _Sending:
 
     peer: socket.socket
     at: int = 0
-
-
-@dataclass(slots=True)
-class Flow:
-    """One connection of a flood, and what it sends: chunks, one after the other, until there are no more."""
-
-    peer: socket.socket
-    # of one frame or record
-    unit_bytes: int
-    chunks: Iterator[memoryview]
-    # the rest of the chunk that is being sent
-    left: memoryview = field(default_factory=lambda: memoryview(b""))
-
-
-# Opens one connection of a flood: (attacker, number of the connection, number of its address). None: it was refused.
-Opening = Callable[["Attacker", int, int], Flow | None]
 
 
 @dataclass(slots=True)
@@ -64,14 +49,14 @@ class _Storming:
 class Attacker:
     """Sockets to one server, and how much went through them, until the block ends."""
 
-    def __init__(self, port: int, http_port: int, seconds: float) -> None:
+    def __init__(self, port: int, http_port: int, seconds: float, *, is_ipv6: bool = False) -> None:
         self.port = port
         self.http_port = http_port
         self._seconds = seconds
+        self._is_ipv6 = is_ipv6
         self._ends_at = time.monotonic() + seconds
         self._open: list[socket.socket] = []
         self._crowd: list[socket.socket] = []
-        self._flows: list[Flow] = []
         self._buffer = bytearray(_AT_ONCE)
         self.sent_bytes = 0
         # the same, each frame and each connection with LEAST_BYTES at least
@@ -103,9 +88,13 @@ class Attacker:
     def connect(self, source: int = 0, port: int | None = None) -> socket.socket | None:
         """A blocking connection from one of our addresses; None when the server refuses it."""
         self.weight += LEAST_BYTES
+        port = port or self.port
         address = _SOURCES.format(source % _MAX_SOURCES + 1)
         try:
-            peer = socket.create_connection(("127.0.0.1", port or self.port), 5, source_address=(address, 0))
+            if self._is_ipv6:
+                peer = network.connected(port, source, _CONNECTING_SECONDS)
+            else:
+                peer = socket.create_connection(("127.0.0.1", port), _CONNECTING_SECONDS, (address, 0))
         except OSError:
             self.closed += 1
             return None
@@ -226,7 +215,7 @@ class Attacker:
                 return False
             if events & selectors.EVENT_WRITE:
                 size = one.peer.send(view[one.at : one.at + _AT_ONCE])
-                self._count(size, 0 if one.at else 1)
+                self.count(size, 0 if one.at else 1)
                 one.at += size
         except BlockingIOError:
             return True
@@ -234,52 +223,6 @@ class Attacker:
             return False
         if one.at == len(view):
             one.number, one.at = one.number + 1, 0
-        return True
-
-    def open_flood(self, count: int, opening: Opening, *, sources: int = 1) -> None:
-        """Open the connections of a flood, which sends nothing yet."""
-        found = [opening(self, number, number % sources) for number in range(count)]
-        self._flows = [flow for flow in found if flow is not None]
-
-    def flood(self, reopening: Opening, *, sources: int = 1) -> None:
-        """Send on all connections of the flood as fast as the server reads, and read nothing.
-
-        A connection that the server closes, or that has no more to send, is closed, and another one opened.
-        """
-        with selectors.DefaultSelector() as selector:
-            for flow in self._flows:
-                self._register(selector, flow)
-            count = len(self._flows)
-            numbers = itertools.count(count)
-            while not self.is_over:
-                for key, _ in selector.select(0.1):
-                    if not self._flowed(key.data):
-                        selector.unregister(key.fileobj)
-                        self.disconnect(key.data.peer)
-                for number in itertools.islice(numbers, count - len(selector.get_map())):
-                    if (another := reopening(self, number, number % sources)) is not None:
-                        self._register(selector, another)
-
-    def _register(self, selector: selectors.BaseSelector, flow: Flow) -> None:
-        flow.peer.setblocking(False)  # noqa: FBT003 - its only parameter
-        selector.register(flow.peer, selectors.EVENT_WRITE, flow)
-
-    def _flowed(self, flow: Flow) -> bool:
-        """Send some; false when there is no more, or the server has closed the connection."""
-        if not flow.left:
-            chunk = next(flow.chunks, None)
-            if chunk is None:
-                return False
-            flow.left = chunk
-        try:
-            size = flow.peer.send(flow.left[:_AT_ONCE])
-        except BlockingIOError:
-            return True
-        except OSError:
-            self.closed += 1
-            return False
-        self._count(size, size // flow.unit_bytes)
-        flow.left = flow.left[size:]
         return True
 
     def wait(self) -> None:
@@ -305,10 +248,11 @@ class Attacker:
         except OSError:
             return False
         finally:
-            self._count(at, frames)
+            self.count(at, frames)
         return True
 
-    def _count(self, size: int, frames: int = 1) -> None:
+    def count(self, size: int, frames: int = 1) -> None:
+        """Note that so many bytes were sent, in so many frames."""
         self.sent_bytes += size
         self.weight += max(size, LEAST_BYTES * frames)
 
@@ -353,7 +297,7 @@ class Attacker:
             return False
         except OSError:
             return True
-        self._count(size, max(1, frames * size // len(data)))
+        self.count(size, max(1, frames * size // len(data)))
         sending.at += size
         return sending.at == len(data)
 
@@ -361,7 +305,7 @@ class Attacker:
         for at in range(len(data)):
             for peer in peers:
                 with contextlib.suppress(OSError):
-                    self._count(peer.send(data[at : at + 1]))
+                    self.count(peer.send(data[at : at + 1]))
             time.sleep(every)
             if self.is_over:
                 return

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.abuse import floods, payloads
-from benchmarks.abuse.attacker import Attacker, Opening
+from benchmarks.abuse import payloads
+from benchmarks.abuse.attacker import Attacker
 from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_frame
-from benchmarks.abuse.floods import Flood
+from benchmarks.abuse.floods import FAMILIES, Family
 from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, registration
 from benchmarks.seeding import Broker, topics
-from benchmarks.tls import certified
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.headers import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
 
@@ -29,16 +28,18 @@ class Attack:
 
     what: str
     # makes the bytes; what it returns sends them until the attacker's time is up
-    prepared: Callable[[], Callable[[Attacker], object]]
+    prepared: Callable[[], Callable[[Attacker], object]] = lambda: lambda _: None
+    # Opens connections before the attack's time begins, and returns what sends over them; in the place of `prepared`.
+    opening: Callable[[Attacker], Callable[[], object]] | None = None
     # from how many addresses
     peers: int = 1
     flags: tuple[str, ...] = ()
     # writes the files that the server needs into a directory, and returns the flags that name them
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
-    # opens connections before the attack's time begins
-    opening: Callable[[Attacker], object] = lambda _: None
     # what an ordinary broker has registered before
     seed: Callable[[], bytes] = lambda: _NO_SEED
+    # Attackers come from one /64, in a network of the benchmark's own; the well-behaved stay with IPv4.
+    is_ipv6: bool = False
     # belongs to the short form
     is_short: bool = False
     # standard error of the server is a pipe that nobody reads
@@ -286,38 +287,29 @@ def _and_away(count: int) -> Callable[[Attacker], object]:
 # -- floods ------------------------------------------------------------------------------------------------------------
 
 
-def _flooding(what: str, flood: Flood, **more: object) -> Attack:
-    where = "one address" if flood.sources == 1 else f"{flood.sources} addresses"
-    connections = "one connection" if flood.count == 1 else f"{flood.count} connections"
+def _floods() -> dict[str, Attack]:
+    """Each family on 1, 8 and 64 connections from one address, and on 8 and 64 from ten."""
+    return {
+        f"{name}-{size}": _flood(family_of(count), count, addresses, is_short=size == "8")
+        for name, family_of in FAMILIES.items()
+        for size, (count, addresses) in _SIZES.items()
+        # of one /64 every address is the same peer's
+        if addresses == 1 or not family_of(count).is_ipv6
+    }
+
+
+def _flood(family: Family, count: int, addresses: int, *, is_short: bool) -> Attack:
+    connections = "one connection" if count == 1 else f"{count} connections"
+    where = "one peer" if addresses == 1 else f"{min(count, addresses)} addresses"
     return Attack(
-        f"{what}: {connections} from {where}",
-        lambda: flood.send,
-        peers=flood.sources,
-        opening=flood.open,
-        **more,  # type: ignore[arg-type]  # its own fields
+        f"{family.what}: {connections} from {where}",
+        opening=partial(family.open, count, addresses),
+        peers=addresses,
+        flags=family.flags,
+        configured=family.configured,
+        is_ipv6=family.is_ipv6,
+        is_short=is_short,
     )
-
-
-def _floods(name: str, what: str, opening: Opening, short: Sequence[str] = (), **more: object) -> dict[str, Attack]:
-    """A family: the same on 1, 8 and 64 connections, from one address and from ten."""
-    return {
-        f"{name}-{size}": _flooding(what, Flood(count, sources, opening, opening), is_short=size in short, **more)
-        for size, (count, sources) in _SIZES.items()
-    }
-
-
-def _updates(name: str, what: str, *, is_http: bool) -> dict[str, Attack]:
-    further = floods.of_key_updates(floods.FURTHER_UPDATES_BYTES, is_http=is_http)
-    return {
-        f"{name}-{size}": _flooding(
-            what,
-            Flood(count, sources, floods.of_key_updates(floods.UPDATES_BYTES // count, is_http=is_http), further),
-            flags=("--http-tls",) if is_http else (),
-            configured=lambda directory: certified(directory)[0],
-            is_short=size == "8",
-        )
-        for size, (count, sources) in _SIZES.items()
-    }
 
 
 # name -> connections, addresses
@@ -488,6 +480,16 @@ ATTACKS: Final[dict[str, Attack]] = {
         peers=_ADDRESSES,
         may_refuse_clients=True,
     ),
+    "ipv6-connections": Attack(
+        "10,000 silent connections, each from an address of its own in one /64",
+        _crowd(10_000, bytes, sources=10_000),
+        is_ipv6=True,
+    ),
+    "ipv6-partial": Attack(
+        "20 connections, each from an address of its own in one /64, with 15 MiB of a registration each",
+        _crowd(20, partial(payloads.partial_registration, _PARTIAL_BYTES), sources=20),
+        is_ipv6=True,
+    ),
     "churn": Attack("connect and close, over and over", lambda: lambda attacker: attacker.reconnecting(b"")),
     "slow-frames": Attack(
         "500 connections from one address that send a byte each every 0.2 s", _crowd(500, route_frame, every=0.2)
@@ -523,16 +525,7 @@ ATTACKS: Final[dict[str, Attack]] = {
         flags=("--proxy-protocol", "optional"),
     ),
     # requests without a response
-    **_floods(
-        "oneway",
-        "a broker's one-way 904, over and over",
-        floods.of_brokers(floods.oneway_heartbeat),
-        short=("8",),
-    ),
-    **_floods("oneway-322", "a broker's one-way 322, over and over", floods.of_brokers(floods.oneway_version)),
-    **_floods("responses", "responses to nothing", floods.of_brokers(floods.response), short=("8",)),
-    **_updates("key-update", "TLS 1.3 KeyUpdates", is_http=False),
-    **_updates("key-update-https", "TLS 1.3 KeyUpdates to the HTTPS port", is_http=True),
+    **_floods(),
     # all at once
     "storm": Attack(
         "1,000 connections send giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields, over and "

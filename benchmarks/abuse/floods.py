@@ -1,72 +1,84 @@
-"""Floods: many small frames or records for which a server sends nothing back, so that no unread answer slows them."""
+"""Families of floods: small frames or records for which a server sends little or nothing, on many connections."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
-from benchmarks.abuse.attacker import Attacker, Flow, Opening
-from benchmarks.abuse.payloads import registration
+from benchmarks.abuse.attacker import Attacker
+from benchmarks.abuse.bystanders import route_frame
+from benchmarks.abuse.flows import Flow, Flows, Opening
+from benchmarks.abuse.payloads import frame, registration
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from benchmarks.tls import certified
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.headers import BrokerHeartbeatRequestHeader, QueryDataVersionRequestHeader
 from namesrv_remoting.serializers import encode_command
+from namesrv_remoting.signatures import sign_rocketmq
 
 # with a version, which 322 asks for
 _NO_TOPICS: Final = encode_json_body(RegisterBrokerBody([], DataVersion(1)))
 _CHUNK_BYTES: Final = 256 * 1024
 # of all connections of a flood together: their records are sealed before the attack begins
-UPDATES_BYTES: Final = 8 * 1024 * 1024
+_UPDATES_BYTES: Final = 8 * 1024 * 1024
 # of a connection that takes the place of another one during the attack
-FURTHER_UPDATES_BYTES: Final = 32 * 1024
+_FURTHER_UPDATES_BYTES: Final = 32 * 1024
+_SLOW_SECONDS: Final = 0.1
+_SECRET: Final = b"a-secret-of-a-tenant"
+# The well-behaved peers are known by their network, which is not the attackers'.
+_ACCESS_FILE: Final = f"""
+[accounts.peers]
+networks = ["127.0.0.0/24"]
+may = ["route-read", "broker-control", "admin-read"]
+
+[accounts.tenant]
+secrets = ["{_SECRET.decode()}"]
+may = [{{ access = "broker-control", clusters = ["Hostile"], brokers = ["hostile-*"], topics = ["hostile-*"] }}]
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
-    """How the connections of a flood are opened before the attack, and those that replace them during it."""
+class Family:
+    """A flood that is measured on one connection and on many, from one address and from several."""
 
-    count: int
-    sources: int
+    what: str
     opening: Opening
-    reopening: Opening
+    # of connections that take the place of others during the attack, where that differs
+    reopening: Opening | None = None
+    flags: tuple[str, ...] = ()
+    configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
+    is_ipv6: bool = False
 
-    def open(self, attacker: Attacker) -> None:
-        """Open all, before the attack's time begins."""
-        attacker.open_flood(self.count, self.opening, sources=self.sources)
-
-    def send(self, attacker: Attacker) -> None:
-        """Send until the time is up."""
-        attacker.flood(self.reopening, sources=self.sources)
-
-
-def repeated(data: bytes, size: int = _CHUNK_BYTES) -> memoryview:
-    """A frame over and over, about a chunk of it."""
-    return memoryview(data * max(1, size // len(data)))
+    def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
+        """Open so many connections; what it returns sends over them until the attacker's time is up."""
+        return Flows(attacker, count, self.opening, self.reopening or self.opening, sources=sources).send
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-def oneway_heartbeat(name: str) -> bytes:
-    """A heartbeat (904) of a broker, without a response."""
+def _heartbeat(name: str, flag: int = FLAG_ONEWAY) -> bytes:
+    """904."""
     header = BrokerHeartbeatRequestHeader(
         cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
     )
-    return _flagged(RequestCode.BROKER_HEARTBEAT, header.to_ext(), FLAG_ONEWAY)
+    return _flagged(RequestCode.BROKER_HEARTBEAT, header.to_ext(), flag)
 
 
-def oneway_version(name: str) -> bytes:
-    """The heartbeat of RocketMQ 4.x (322), without a response."""
+def _version(name: str) -> bytes:
+    """322, the heartbeat of RocketMQ 4.x."""
     header = QueryDataVersionRequestHeader(
         broker_name=name, broker_addr=f"{name}:10911", cluster_name="Hostile", broker_id=0
     )
     return _flagged(RequestCode.QUERY_DATA_VERSION, header.to_ext(), FLAG_ONEWAY)
 
 
-def response(name: str) -> bytes:
+def _response(name: str) -> bytes:
     """A response to a request that the server has never sent."""
     return _flagged(0, {"brokerName": name}, FLAG_RESPONSE)
 
@@ -75,25 +87,76 @@ def _flagged(code: int, fields: dict[str, str], flag: int) -> bytes:
     return encode_command(RemotingCommand(code, flag=flag, ext_fields=fields))
 
 
-def of_brokers(make: Callable[[str], bytes], *more: Callable[[str], bytes]) -> Opening:
-    """Connections that register a broker each, and send its frame over and over; of several frames each another one."""
-    makes = (make, *more)
+def _signed(name: str) -> bytes:
+    """A heartbeat with the tenant's signature, without a response."""
+    fields = BrokerHeartbeatRequestHeader(
+        cluster_name="Hostile", broker_addr=f"{name}:10911", broker_name=name, broker_id=0
+    ).to_ext()
+    return _flagged(RequestCode.BROKER_HEARTBEAT, sign_rocketmq(fields, b"", "tenant", _SECRET), FLAG_ONEWAY)
+
+
+def _chunks(data: bytes) -> Iterator[memoryview]:
+    return itertools.repeat(memoryview(data * (_CHUNK_BYTES // len(data))))
+
+
+def _of_brokers(make: Callable[[str], bytes], *, is_reading: bool = False) -> Opening:
+    """Connections that register a broker each, and send its frame over and over."""
 
     def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
         name = f"hostile-{number}"
         peer = attacker.connect(source)
         if peer is None or not attacker.ask(peer, registration(_NO_TOPICS, broker_name=name)):
             return None
-        data = makes[number % len(makes)](name)
-        return Flow(peer, len(data), itertools.repeat(repeated(data)))
+        data = make(name)
+        return Flow(peer, len(data), _chunks(data), is_reading=is_reading)
 
     return opening
+
+
+def _slow(attacker: Attacker, _: int, source: int) -> Flow | None:
+    """A connection that sends one request after the other, a byte at a time."""
+    peer = attacker.connect(source)
+    if peer is None:
+        return None
+    request = memoryview(route_frame())
+    single_bytes = itertools.cycle([request[at : at + 1] for at in range(len(request))])
+    return Flow(peer, len(request), single_bytes, pause_seconds=_SLOW_SECONDS)
+
+
+def _unread(attacker: Attacker, _: int, source: int) -> Flow | None:
+    """A connection that asks for lists all the time, and never reads one."""
+    peer, data = attacker.connect(source), frame(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return None if peer is None else Flow(peer, len(data), _chunks(data))
+
+
+def _mixed(*openings: Opening) -> Opening:
+    """Connections of several kinds in turn."""
+    return lambda attacker, number, source: openings[number % len(openings)](attacker, number, source)
+
+
+def _own_address(opening: Opening) -> Opening:
+    """The same, each connection from an address of its own."""
+    return lambda attacker, number, _: opening(attacker, number, number)
+
+
+def _tenants(attacker: Attacker, number: int, source: int) -> Flow | None:
+    """A connection of an account that is narrowed to some brokers; the frames of every other one name a foreign one."""
+    peer = attacker.connect(source)
+    data = _signed("live-0" if number % 2 else f"hostile-{number}")
+    return None if peer is None else Flow(peer, len(data), _chunks(data))
+
+
+def _access_file(directory: Path) -> tuple[str, ...]:
+    file = directory / "access.toml"
+    file.write_text(_ACCESS_FILE, encoding="utf-8")
+    file.chmod(0o600)
+    return ("--access", str(file))
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
-def of_key_updates(size: int, *, is_http: bool = False) -> Opening:
+def _of_key_updates(size: int, *, is_http: bool) -> Opening:
     """Connections that send so many bytes of KeyUpdate records."""
 
     def opening(attacker: Attacker, _: int, source: int) -> Flow | None:
@@ -110,3 +173,47 @@ def of_key_updates(size: int, *, is_http: bool = False) -> Opening:
         return Flow(peer, KEY_UPDATE_BYTES, iter([memoryview(updates)]))
 
     return opening
+
+
+def _key_updates(what: str, *, is_http: bool = False) -> Callable[[int], Family]:
+    """The family for so many connections, which share the records that are made before."""
+    further = _of_key_updates(_FURTHER_UPDATES_BYTES, is_http=is_http)
+    return lambda count: Family(
+        what,
+        _of_key_updates(_UPDATES_BYTES // count, is_http=is_http),
+        further,
+        flags=("--http-tls",) if is_http else (),
+        configured=lambda directory: certified(directory)[0],
+    )
+
+
+def _always(what: str, opening: Opening, **more: Any) -> Callable[[int], Family]:
+    return lambda _: Family(what, opening, **more)
+
+
+# name -> the family, for so many connections
+FAMILIES: Final[dict[str, Callable[[int], Family]]] = {
+    "oneway": _always("one-way 904 of a registered broker, pipelined", _of_brokers(_heartbeat)),
+    "oneway-322": _always("one-way 322 of a registered broker, pipelined", _of_brokers(_version)),
+    "heartbeats": _always(
+        "904 of a registered broker, pipelined, its responses read",
+        _of_brokers(partial(_heartbeat, flag=0), is_reading=True),
+    ),
+    "responses": _always("responses to nothing", _of_brokers(_response)),
+    "mixtures": _always(
+        "in turn one-way 904, a byte each 0.1 s, lists that are not read, responses to nothing",
+        _mixed(_of_brokers(_heartbeat), _slow, _unread, _of_brokers(_response)),
+    ),
+    "tenants": _always(
+        "one-way 904 signed by a narrowed account, for its own broker and for a foreign one",
+        _tenants,
+        configured=_access_file,
+    ),
+    "ipv6": _always(
+        "one-way 904, each connection from an address of its own in one /64",
+        _own_address(_of_brokers(_heartbeat)),
+        is_ipv6=True,
+    ),
+    "key-update": _key_updates("TLS 1.3 KeyUpdates"),
+    "key-update-https": _key_updates("TLS 1.3 KeyUpdates to the HTTPS port", is_http=True),
+}

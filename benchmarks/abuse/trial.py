@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -35,6 +36,7 @@ from benchmarks.abuse.bystanders import (
     scraped,
 )
 from benchmarks.abuse.memory_group import MemoryGroup
+from benchmarks.abuse.network import PrivateNetwork
 from benchmarks.figures import BenchError
 from benchmarks.rounds import Bench
 from benchmarks.seeding import Wire
@@ -152,9 +154,10 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
     """
     attacking = attack.prepared()
     with ExitStack() as stack:
+        if attack.is_ipv6:
+            stack.enter_context(PrivateNetwork())
         http_port = free_port()
-        configured = attack.configured(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="namesrv-abuse-"))))
-        flags = (*pace.flags, *attack.flags, *configured, "--http-listen", f"127.0.0.1:{http_port}")
+        flags = (*stack.enter_context(_settings(attack)), *pace.flags, "--http-listen", f"127.0.0.1:{http_port}")
         http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{http_port}"
         group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
         started = (
@@ -173,15 +176,16 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         idle = server.cpu_seconds() - before.cpu_seconds
         _reset_peak(server)
         seconds = max(attack.seconds, pace.attack_seconds)
-        with Attacker(server.port, http_port, seconds) as attacker, Wire(server, PATIENCE_SECONDS) as dead:
-            attack.opening(attacker)
+        attacker = stack.enter_context(Attacker(server.port, http_port, seconds, is_ipv6=attack.is_ipv6))
+        sending = partial(attacking, attacker) if attack.opening is None else attack.opening(attacker)
+        with Wire(server, PATIENCE_SECONDS) as dead:
             dead.ask_well(broker_frame(DEAD, SerializeType.JSON))
             died_at = time.monotonic()
             scans, began = scan_count(scraped(http_url)), time.monotonic()
             if attack.spare_files:
                 _spare(server, attack.spare_files)
             attacker.begin()
-            attacking(attacker)
+            sending()
             ended = time.monotonic()
             attacker.close()
             is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * pace.most_scans, pace)
@@ -242,6 +246,14 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         stopped_seconds=stopped_seconds,
         is_answering=is_answering and stopped_seconds < PATIENCE_SECONDS,
     )
+
+
+@contextmanager
+def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
+    """The flags that an attack needs; the files that they name are there until the block ends."""
+    hosts = ("--listen-host", "127.0.0.1,::1") if attack.is_ipv6 else ()
+    with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as directory:
+        yield (*hosts, *attack.flags, *attack.configured(Path(directory)))
 
 
 def p99(seconds: Iterable[float]) -> float:
