@@ -50,7 +50,9 @@ AT_ITS_BOUNDS = Result(
         # others kept the processor
         ({"longest_cpu_seconds": 0.051, "longest_seconds": 0.05}, []),
         ({"longest_cpu_seconds": 0.051}, ["stall"]),
+        ({"longest_cpu_seconds": 0.051, "peers": 11}, []),
         ({"dead_seconds": 4.71}, ["overdue"]),
+        ({"dead_seconds": 4.71, "peers": 11}, []),
         ({"livez_seconds": 1.01}, ["livez"]),
         ({"newcomer_seconds": 1.1}, ["slow"]),
         # where there is no place left, one may have to wait for it
