@@ -78,7 +78,8 @@ def _family(word: str) -> list[str]:
 
 
 def _named(families: Sequence[list[str]]) -> list[str]:
-    return [name for family in families for name in family]
+    # each once, though families may overlap
+    return list(dict.fromkeys(name for family in families for name in family))
 
 
 def _members(result: Result) -> dict[str, object]:
