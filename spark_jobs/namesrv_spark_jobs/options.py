@@ -41,7 +41,7 @@ class WhatIf:
 class Options:
     """What is analysed, and how."""
 
-    # lines with since_ms <= ts_ms < until_ms count; settings are taken from `start` and `opened` lines of any time
+    # lines with since_ms <= ts_ms < until_ms count; settings are taken from earlier `start` and `opened` lines, too
     since_ms: int | None = None
     until_ms: int | None = None
     # empty: all of them. A topic narrows what is said of routes and clients, not of brokers.

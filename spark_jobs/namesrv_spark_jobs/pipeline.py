@@ -117,7 +117,7 @@ def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
         told_apart = extract.numbered(events.filter(is_event), engine.stored(suspects, "suspects"), files)
         events = engine.stored(told_apart.unionByName(others), "numbered", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
-    return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files), "tally"))
+    return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
 
 
 def _apart(engine: Engine, events: DataFrame, taken: DataFrame, options: Options) -> DataFrame:

@@ -9,7 +9,8 @@ import pytest
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.report.comparison import comparison
 from namesrv_spark_jobs.report.shown import as_json
-from tests.support.spark_logs import SMALL_GRID, write_log
+from tests.support.heartbeat_lines import HeartbeatLines
+from tests.support.spark_logs import SMALL_GRID, write_log, write_plain
 from tests.support.staleness_sample import empty_summary, sample_summary, stats
 
 
@@ -156,6 +157,42 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
     assert {"b", "comparison.html"} < {path.name for path in other.iterdir()} | {"b"}
     measures = json.loads((other / "comparison.json").read_text())["measures"]
     assert all(row["a"] == row["b"] for row in measures)
+
+
+def _eight_hours() -> list[HeartbeatLines]:
+    """A server that ran from 00:00 to 03:00, and one from 00:00 to 08:00 that opens a file each hour."""
+    hour, settings = 3_600_000, {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
+    first = HeartbeatLines("boot-1", "ns-1").start(expiry_ms=60_000).beats(*range(0, 3 * hour, 60_000))
+    second = HeartbeatLines("boot-2", "ns-2").start()
+    for at in range(0, 8 * hour, 60_000):
+        if at and at % hour == 0:
+            second.add("opened", at, **settings)
+        second.beat(at + 10)
+    return [first, second]
+
+
+def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A side shows the extent, the servers and the lines of its own time; silence after it is not replayed."""
+    logs, out = tmp_path / "logs", tmp_path / "out"
+    for lines in _eight_hours():
+        write_plain(logs, f"{lines.nameserver}-{lines.boot}-1.jsonl", lines.lines)
+    times = ["--before", "2026-03-01/2026-03-01T04:00", "--after", "2026-03-01T04:00/2026-03-01T08:00"]
+
+    assert main(["compare", str(logs), *times, "--out", str(out), "--engine", "embedded", "--what-if", SMALL_GRID]) == 0
+
+    shown = capsys.readouterr().out
+    assert "A: 2026-03-01/2026-03-01T04:00, 2026-03-01 00:00:00 to 2026-03-01 03:59:00 UTC\n" in shown
+    assert "B: 2026-03-01T04:00/2026-03-01T08:00, 2026-03-01 04:00:00 to 2026-03-01 07:59:00 UTC\n" in shown
+    page = (out / "comparison.html").read_text()
+    # 180 heartbeats and a start; 240 heartbeats, a start and three opened files
+    assert "ns-1 and ns-2, 2026-03-01 00:00:00 to 2026-03-01 03:59:00 UTC, 425 lines" in page
+    # 240 heartbeats and four opened files; two starts and three opened files before tell the settings
+    assert "ns-2, 2026-03-01 04:00:00 to 2026-03-01 07:59:00 UTC, 249 lines" in page
+    made = json.loads((out / "comparison.json").read_text())
+    assert {"measure": "lines", "unit": "", "a": 425, "b": 249, "judged": "neutral"} in made["measures"]
+    assert {"setting": "broker_expiry_ms", "a": [60_000, 120_000], "b": [120_000]} in made["settings"]
+    before = json.loads((out / "a" / "summary.json").read_text())
+    assert [row["evictions"] for row in before["what_if"]] == [0, 0]
 
 
 @pytest.mark.parametrize(

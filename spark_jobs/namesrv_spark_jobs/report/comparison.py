@@ -73,7 +73,8 @@ def _days(summary: Summary) -> float:
 
 
 def _about(summary: Summary) -> dict[str, Any]:
-    return {name: summary["input"][name] for name in ("from_ms", "until_ms", "nameservers", "lines", "bad")}
+    about = {name: summary["input"][name] for name in ("from_ms", "until_ms", "nameservers", "bad")}
+    return {**about, "lines": measured(summary, "lines")}
 
 
 def _row(name: str, before: Summary, after: Summary, judged: str) -> dict[str, Any]:

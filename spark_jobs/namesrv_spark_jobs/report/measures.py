@@ -6,7 +6,7 @@ from operator import getitem
 from typing import Any, Final
 
 _STATISTICS: Final = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
-# where a measure is in the summary; several places are added up
+# where a measure is in the summary; several places are added up, those with a minus sign subtracted
 _GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
 # milliseconds; None when there is nothing to measure
 DURATIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -24,7 +24,8 @@ COUNTS: Final[Mapping[str, Sequence[str]]] = {
     "exposed_pulls": ["exposed_pulls total"],
     "divergence": ["divergence episodes"],
     "replay": ["as_logged missing", "as_logged extra", "as_logged other_scan"],
-    "lines": ["input lines"],
+    # lines that were asked for
+    "lines": ["input lines", "-input left_out"],
     "bad": ["input bad"],
     "truncated": ["input truncated_files"],
     "duplicates": ["input duplicates"],
@@ -35,5 +36,11 @@ COUNTS: Final[Mapping[str, Sequence[str]]] = {
 
 def measured(summary: Mapping[str, Any], measure: str) -> float | None:
     """The value of a measure: milliseconds or a count."""
-    values: list[Any] = [reduce(getitem, place.split(), summary) for place in {**DURATIONS, **COUNTS}[measure]]
-    return None if None in values else sum(values)
+    values = [_value(summary, place) for place in {**DURATIONS, **COUNTS}[measure]]
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _value(summary: Mapping[str, Any], place: str) -> float | None:
+    value: Any = reduce(getitem, place.removeprefix("-").split(), summary)
+    return None if value is None else -value if place.startswith("-") else value

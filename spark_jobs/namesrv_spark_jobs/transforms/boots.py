@@ -91,7 +91,9 @@ def extents(tallied: DataFrame) -> DataFrame:
 
 def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame:
     """One row for each boot of a server, see the last lines; all times but `offset_ms` in microseconds."""
-    servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
+    of_servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
+    # a boot of which only settings are known ended before the time that was asked for
+    servers = of_servers.filter(F.col("first").isNotNull())
     seen = servers.groupBy("boot").agg(
         F.min("boot_id").alias("boot_id"),
         F.min("nameserver").alias("nameserver"),

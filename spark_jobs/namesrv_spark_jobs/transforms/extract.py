@@ -34,8 +34,8 @@ _FARTHEST_MS: Final = 1e12
 # nor is anything a wall clock that is later: the year 2200
 _LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
-# they tell the settings of all that follows
-_OF_ANY_TIME: Final = ("start", "opened")
+# lines with the settings of all that follows: they are read from before --since, too
+_SETTINGS: Final = ("start", "opened")
 NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
 
 # what is asked of lines that are no beats, beside what is asked of all
@@ -124,7 +124,8 @@ def problem() -> Column:
 def _is_wanted(options: Options) -> Column:
     """Whether an event is one that was asked for."""
     # the beats of a run have times of their own
-    wanted = F.col("event").isin(*_OF_ANY_TIME) | F.col(RUN).isNotNull() | is_in_time(options)
+    is_before = (F.col("event").isin(*_SETTINGS)) & _is_before_until(options)
+    wanted = is_before | F.col(RUN).isNotNull() | is_in_time(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
     # a line without a cluster or topic is about all of them
@@ -145,12 +146,13 @@ def _is_wanted(options: Options) -> Column:
 
 def is_in_time(options: Options) -> Column:
     """Whether an event is of a time that was asked for."""
-    found = F.expr("true")
-    if options.since_ms is not None:
-        found &= F.col("ts_ms") >= options.since_ms
-    if options.until_ms is not None:
-        found &= F.col("ts_ms") < options.until_ms
-    return found
+    if options.since_ms is None:
+        return _is_before_until(options)
+    return (F.col("ts_ms") >= options.since_ms) & _is_before_until(options)
+
+
+def _is_before_until(options: Options) -> Column:
+    return F.expr("true") if options.until_ms is None else F.col("ts_ms") < options.until_ms
 
 
 def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
@@ -204,14 +206,18 @@ def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataF
     return clear.unionByName(named.withColumn("copy", F.row_number().over(order)).drop("name")).drop("bucket")
 
 
-def tally(events: DataFrame, files: DataFrame) -> DataFrame:
-    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files."""
+def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
+    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files.
+
+    Settings from before --since are counted, and have no moment: they are not of the time that was asked for.
+    """
     part = F.when(F.col("part") == RUN_PART, BEAT_PART).otherwise(F.col("part")).alias("part")
     columns = ("file", "event", "boot", "key", "who", "said", "is_newer")
+    moment = F.when(is_in_time(options), F.col("mono"))
     counted = events.groupBy(*columns, part, (F.col("copy") > 1).alias("is_copy")).agg(
         F.sum("lines").alias("lines"),
-        F.min("mono").alias("first"),
-        F.max("mono").alias("last"),
+        F.min(moment).alias("first"),
+        F.max(moment).alias("last"),
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
     )
     named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))

@@ -27,7 +27,7 @@ class Analysis:
     def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = lines.EVERYTHING) -> None:
         self.options = options
         self.lines, self.files = lines.read(files, options)
-        self.boots = lines.boots(self.lines)
+        self.boots = lines.boots(self.lines, options)
         for boot in self.boots:
             for file in boot.clock_steps:
                 self.files[file]["clock_steps"] += 1
@@ -177,8 +177,8 @@ def _settings(boot: lines.Boot) -> Row:
         "version": boot.version,
         "scan_interval_ms": None if boot.scan_interval is None else lines.whole_milliseconds(boot.scan_interval),
         "broker_expiry_ms": None if boot.expiry is None else lines.whole_milliseconds(boot.expiry),
-        "from_ms": boot.wall_ms(boot.lines[0].at),
-        "until_ms": boot.wall_ms(boot.lines[-1].at),
+        "from_ms": boot.wall_ms(boot.first.at),
+        "until_ms": boot.wall_ms(boot.last.at),
     }
 
 

@@ -131,11 +131,9 @@ def _parsed(text: str | bytes, file: str) -> Line | None:
 
 def _wanted(line: Line, options: Options) -> Line | None:
     """A line, if it was asked for; one of version 2 with those of its topics that were."""
-    wall_ms, cluster = line.fields["ts_ms"], line.get("cluster")
-    is_early = options.since_ms is not None and wall_ms < options.since_ms
-    is_late = options.until_ms is not None and wall_ms >= options.until_ms
-    # they tell the settings of all that follows
-    if (is_early or is_late) and line.event not in {"start", "opened"}:
+    cluster = line.get("cluster")
+    # start and opened lines carry the settings of all that follows
+    if _is_late(line, options) or (_is_early(line, options) and line.event not in {"start", "opened"}):
         return None
     if options.nameservers and line.get("nameserver") not in options.nameservers:
         return None
@@ -148,6 +146,14 @@ def _wanted(line: Line, options: Options) -> Line | None:
     kept = [{**entry, "topics": [x for x in entry["topics"] if x in options.topics]} for entry in entries(line)]
     is_asked = any(entry["topics"] for entry in kept)
     return replace(line, fields={**line.fields, "entries": kept}) if is_asked else None
+
+
+def _is_early(line: Line, options: Options) -> bool:
+    return options.since_ms is not None and line.fields["ts_ms"] < options.since_ms
+
+
+def _is_late(line: Line, options: Options) -> bool:
+    return options.until_ms is not None and line.fields["ts_ms"] >= options.until_ms
 
 
 def entries(line: Line) -> list[dict[str, Any]]:
@@ -170,8 +176,11 @@ def entries(line: Line) -> list[dict[str, Any]]:
 class Boot:
     """One run of a server: its lines in order, and how to read their times."""
 
-    def __init__(self, lines: list[Line]) -> None:
+    def __init__(self, lines: list[Line], options: Options = EVERYTHING) -> None:
         self.lines = sorted(lines)
+        # a settings line from before the time that was asked for is not part of the extent
+        in_time = [line for line in self.lines if not _is_early(line, options)]
+        self.first, self.last = in_time[0], in_time[-1]
         self.boot = lines[0].boot
         self.nameserver: str | None = self.lines[0].get("nameserver")
         self._by_event: dict[str, list[Line]] = defaultdict(list)
@@ -203,12 +212,16 @@ class Boot:
         return sorted(line for event in events for line in self._by_event[event])
 
 
-def boots(lines: Iterable[Line]) -> list[Boot]:
-    """The servers' boots, by name and id; those of clients are left out."""
+def boots(lines: Iterable[Line], options: Options = EVERYTHING) -> list[Boot]:
+    """The servers' boots, by name and id; those of clients, and those that ended before `since`, are left out."""
     lines_of: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         lines_of[line.boot].append(line)
-    found = [Boot(ours) for ours in lines_of.values() if not any(line.event in OF_CLIENTS for line in ours)]
+    found = [
+        Boot(ours, options)
+        for ours in lines_of.values()
+        if not any(line.event in OF_CLIENTS for line in ours) and not all(_is_early(line, options) for line in ours)
+    ]
     return sorted(found, key=lambda boot: (boot.nameserver or "", boot.boot))
 
 

@@ -137,11 +137,11 @@ def episodes(boots: Iterable[Boot], lives: Iterable[Life]) -> dict[Broker, list[
     """The longest stretches during which some had a broker and others, that were up, had it not."""
     up: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
-        up[boot.nameserver].append((boot.wall(boot.lines[0].at), boot.wall(boot.lines[-1].at)))
+        up[boot.nameserver].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
     had: dict[Broker, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
     for life in lives:
         if life.first_ok is not None:
-            end = life.boot.lines[-1].at if life.removed is None else life.removed
+            end = life.boot.last.at if life.removed is None else life.removed
             had[life.broker][life.boot.nameserver].append((life.boot.wall(life.first_ok), life.boot.wall(end)))
     return {broker: _disagreements(up, had[broker]) for broker in sorted(had, key=repr)}
 
@@ -234,7 +234,7 @@ class Routes:
         yield from ((line.at, "returned") for line in served if line.at > removed and self._has(line, life))
         if client in self.gone:
             yield self.gone[client], "client_gone"
-        yield self.boot.lines[-1].at, "log_end"
+        yield self.boot.last.at, "log_end"
 
     def pulls(self, life: Life) -> Counter[str]:
         """Answers about each topic that still contained the broker after it was last heard."""

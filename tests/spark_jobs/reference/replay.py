@@ -91,8 +91,8 @@ def deviations(threshold: float) -> float:
 
 def even_scans(boot: Boot, interval: int) -> Scans:
     """One after every interval since the boot's start, until its last line; the end counts still."""
-    start = boot.live[next(iter(boot.of("start") or boot.of("scan") or boot.lines)).seq]
-    end = boot.live[boot.lines[-1].seq]
+    start = boot.live[next(iter(boot.of("start") or boot.of("scan") or [boot.first])).seq]
+    end = boot.live[boot.last.seq]
 
     def first_after(deadline: float, _key: Key) -> tuple[int, int | None] | None:
         at = start + max(0, math.floor((deadline - start) / interval) + 1) * interval
