@@ -83,7 +83,7 @@ async def _started(agents: Sequence[BrokerAgent], stack: AsyncExitStack, servers
         some = agents[first : first + _AT_ONCE]
         for agent in some:
             await stack.enter_async_context(agent)
-        await asyncio.gather(*(agent.registered(servers, _PATIENCE_SECONDS) for agent in some))
+        await asyncio.gather(*(agent.registered(count=servers, timeout_seconds=_PATIENCE_SECONDS) for agent in some))
 
 
 async def _computing(seconds: float) -> float:

@@ -191,7 +191,7 @@ async def _measured(fleet: _Fleet) -> Seen:
                 heartbeat_seconds=_HEARTBEAT_SECONDS,
             )
             agents.append(await stack.enter_async_context(BrokerAgent(settings, [TopicConfig(TOPIC, 8, 8)])))
-            await agents[-1].registered(SERVERS)
+            await agents[-1].registered(count=SERVERS)
         async with asyncio.TaskGroup() as clients:
             for _ in range(CLIENTS):
                 clients.create_task(_Client(ports, seen).run(ended))
@@ -201,7 +201,7 @@ async def _measured(fleet: _Fleet) -> Seen:
             for number in range(SERVERS):
                 await asyncio.to_thread(fleet.restart, number)
                 for agent in agents:
-                    await agent.registered(SERVERS)
+                    await agent.registered(count=SERVERS)
                 await asyncio.sleep(_CALM_SECONDS)
             ended.set()
     return seen

@@ -63,7 +63,7 @@ class Brokers:
     async def _join(self, number: int) -> None:
         agent = self._agents[number] = self._agent(number)
         await agent.__aenter__()
-        await agent.registered(1, PATIENCE_SECONDS)
+        await agent.registered(count=1, timeout_seconds=PATIENCE_SECONDS)
 
     async def change(self) -> str:
         """Have one leave or come back, or change a topic."""
@@ -103,7 +103,9 @@ class Brokers:
         for agent in self._agents.values():
             for name in [name for name in agent.topics if name.startswith("passing-")]:
                 await agent.delete_topic(name)
-        await asyncio.gather(*(agent.registered(1, PATIENCE_SECONDS) for agent in self._agents.values()))
+        await asyncio.gather(
+            *(agent.registered(count=1, timeout_seconds=PATIENCE_SECONDS) for agent in self._agents.values())
+        )
         return {
             agent.settings.broker_name: {
                 topic.topic_name: [topic.read_queue_nums, topic.write_queue_nums] for topic in agent.topics.values()

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
@@ -56,7 +57,9 @@ class BrokerAgent:
         """Nothing is sent yet. Raises ValueError for topics that cannot be, TopicStateError for a damaged file."""
         self.settings = settings
         self._clock = clock or SystemClock()
-        self._table = TopicTable(topics, settings.state_file, self._clock.wall)
+        self._table = TopicTable(
+            topics, None if settings.state_file is None else Path(settings.state_file), self._clock.wall
+        )
         self._identity = BrokerIdentity(settings, self._table, state)
         self._events = ServerEvents(
             logging.getLogger("namesrv_agent.callback"),
@@ -152,13 +155,21 @@ class BrokerAgent:
         await self._clock.sleep(self.settings.client_poll_seconds)
         await self.stop()
 
-    async def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers (None: all) know everything; how many do. Raises TimeoutError with the rest."""
+    async def registered(self, *, count: int | None = None, timeout_seconds: float = 30.0) -> int:
+        """Wait until that many servers (None: all) know everything; how many do.
+
+        Raises:
+            ValueError: `count` is less than 1, or more than there are servers.
+            TimeoutError: they did not in time; it names those that are missing.
+        """
         try:
             async with timeout_on(self._clock, timeout_seconds):
+                self._check_count(count)
                 while self._settled() < (max(1, len(self._links)) if count is None else count):
                     self._progress.clear()
                     await self._progress.wait()
+                    # the list of servers may be another one
+                    self._check_count(count)
         except TimeoutError:
             missing = [
                 f"{link.address} ({link.state.last_error or 'no answer yet'})"
@@ -168,6 +179,14 @@ class BrokerAgent:
             why = ", ".join(missing) or self._name_servers.last_error or "no name servers yet"
             raise TimeoutError(f"not registered within {timeout_seconds:g} s: {why}") from None
         return self._settled()
+
+    def _check_count(self, count: int | None) -> None:
+        if count is not None and count < 1:
+            raise ValueError(f"count={count}: must be 1 or more")
+        # an empty list is not known yet
+        if count is not None and self._links and count > len(self._links):
+            servers = f"{len(self._links)} name server{'' if len(self._links) == 1 else 's'}"
+            raise ValueError(f"count={count}: the agent has {servers} ({', '.join(self._links)})")
 
     def _settled(self) -> int:
         return sum(link.settled.is_set() for link in self._links.values())

@@ -25,6 +25,7 @@ from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
+from namesrv_runtime.settings import PathArgument
 
 MAX_NAME_CHARACTERS = 255
 
@@ -83,7 +84,7 @@ class AgentSettings(SigningSettings, TlsClientSettings):
     # how often the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
     # topics and their DataVersion, over restarts of the broker
-    state_file: Path | None = None
+    state_file: PathArgument | None = None
 
     @field_validator("expiry_seconds")
     @classmethod

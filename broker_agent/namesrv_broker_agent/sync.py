@@ -67,9 +67,10 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
             if self._inner is agent:
                 self._end()
 
-    def registered(self, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers know everything; how many do. Raises TimeoutError as BrokerAgent does."""
-        return self._call(self._started().registered(count, timeout_seconds), timeout_seconds)
+    def registered(self, *, count: int | None = None, timeout_seconds: float = 30.0) -> int:
+        """Wait until that many servers know everything; how many do. Raises as BrokerAgent does."""
+        waiting = self._started().registered(count=count, timeout_seconds=timeout_seconds)
+        return self._call(waiting, timeout_seconds)
 
     create_topic = waited(BrokerAgent.create_topic)
     update_topic = waited(BrokerAgent.update_topic)

@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from namesrv_client.heartbeat_log import CLOSE_SECONDS, ClientLog
@@ -82,10 +83,10 @@ class RouteClient:
         self._selector = QueueSelector(settings, clock, cache, route=self.route, use=self._keeper.use)
         self._log: ClientLog | None = None
         if (directory := settings.heartbeat_log_dir) is not None:
-            self._log = ClientLog(directory, settings.client_name, clock, cache.point, lambda: self.chosen_server)
+            self._log = ClientLog(Path(directory), settings.client_name, clock, cache.point, lambda: self.chosen_server)
         self._snapshot: RouteSnapshot | None = None
         if (path := settings.snapshot_file) is not None:
-            self._snapshot = RouteSnapshot(path, clock, cache)
+            self._snapshot = RouteSnapshot(Path(path), clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = self._is_closed = False
         # route changes so far

@@ -4,7 +4,6 @@ import os
 import re
 import socket
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -12,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from namesrv_remoting.aio.credentials import SigningSettings
 from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_runtime.name_servers import REFRESH_SECONDS, check_source
+from namesrv_runtime.settings import PathArgument
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -43,9 +43,9 @@ class ClientSettings(SigningSettings, TlsClientSettings):
     # a server that has run for less than this does not make a known route smaller: its brokers may not be back yet
     warm_up_seconds: Annotated[float, Field(ge=0, le=3600)] = 45.0
     # routes on disk, for a process that starts while all servers are down
-    snapshot_file: Path | None = None
+    snapshot_file: PathArgument | None = None
     # what this client learns of routes, and sends that fail, for namesrv-staleness; None: nothing is written
-    heartbeat_log_dir: Path | None = None
+    heartbeat_log_dir: PathArgument | None = None
     # who writes that log: part of its files' names, so that two clients must not share one
     client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
         default_factory=_default_client_name

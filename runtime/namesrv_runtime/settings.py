@@ -1,12 +1,26 @@
 """The base of the settings that programs pass to our libraries."""
 
+import os
 import re
-from typing import Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainValidator, ValidationError
 
 # settings whose values are told to nobody
 _HIDDEN: Final = re.compile("secret|password")
+
+
+def _path(value: object) -> Path:
+    try:
+        # bytes are no path here
+        return Path(value)  # type: ignore[arg-type]  # checked by Path
+    except TypeError as error:
+        raise ValueError("not a path") from error
+
+
+# A path as callers write it, which is what type checkers know of a field; its value is always a Path.
+PathArgument = Annotated[str | os.PathLike[str], PlainValidator(_path)]
 
 
 class CheckedSettings(BaseModel):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,7 +49,9 @@ class TestNameServer(TestThread[_Serving]):
         pydantic.ValidationError: a setting that does not exist, or a value that cannot be.
     """
 
-    def __init__(self, data_dir: Path | None = None, clock: TestClock | None = None, **settings: Any) -> None:
+    def __init__(
+        self, data_dir: str | os.PathLike[str] | None = None, clock: TestClock | None = None, **settings: Any
+    ) -> None:
         self.clock = clock or TestClock()
         self._temporary = tempfile.TemporaryDirectory(prefix="namesrv-test-") if data_dir is None else None
         place = {"listen_host": _HOST, "listen_port": 0, "http_listen": "", "drain_seconds": 0.0}

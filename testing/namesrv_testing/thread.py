@@ -24,7 +24,7 @@ class TestThread(Threaded[W_co]):
         """Start it; a second call does nothing."""
         if self._inner is None:
             super().start()
-            self._unfollow: Callable[[], None] = self.clock.follow(self._settle)
+            self._unfollow: Callable[[], None] = self.clock.follow(self.settle)
 
     def stop(self) -> None:
         """Stop it in good order; it may be frozen. A second call does nothing."""
@@ -70,7 +70,13 @@ class TestThread(Threaded[W_co]):
         finally:
             self.thaw()
 
-    def _settle(self) -> None:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self.is_frozen:
+            raise RuntimeError(f"{self._owner} is frozen: thaw() it first")
+        return super()._running_loop()
+
+    def settle(self) -> None:
+        """Let what has arrived be read, and what has become due be done; a frozen thread does nothing."""
         if not self.is_frozen and self._inner is not None:
             self._call(_passes())
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from pathlib import Path
 from typing import TextIO
 
@@ -107,6 +108,24 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             assert 1 == len(leaves.events("unregister"))
             assert ([("full", 2)], [("full", 2)]) == (await registrations(joins), await registrations(stays))
             assert 2 == await agent.registered()
+
+
+@pytest.mark.parametrize(
+    ("count", "error"),
+    [
+        (0, "count=0: must be 1 or more"),
+        (3, "count=3: the agent has 2 name servers ({addresses})"),
+    ],
+)
+async def test_impossible_count_is_refused(tmp_path: Path, count: int, error: str) -> None:
+    """More servers than there are would be waited for until the time-out."""
+    clock = FakeClock()
+    async with name_servers(tmp_path, clock, 2) as servers:
+        addresses = [server.where for server in servers]
+        async with running(clock, ";".join(addresses)) as agent:
+            with pytest.raises(ValueError, match=f"^{re.escape(error.format(addresses=', '.join(addresses)))}$"):
+                await agent.registered(count=count)
+            assert await agent.registered(count=2) == 2
 
 
 async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:

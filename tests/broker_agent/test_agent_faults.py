@@ -84,7 +84,7 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
             assert ["unreachable", "connecting", "connecting", "registered"] == [
                 state.status for state in agent.servers.values()
             ]
-            assert 1 == await agent.registered(1)
+            assert 1 == await agent.registered(count=1)
 
             # the slow one follows when it can, and is never given up
             await passing(clock, lambda: agent.servers[late.address].status == "registered", at_most=10)

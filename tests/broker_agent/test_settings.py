@@ -76,6 +76,7 @@ NAMELESS = "must be 1 to 255 printable characters without blanks"
         ("max_backoff_seconds", 61, "input should be less than or equal to 60"),
         ("client_poll_seconds", -1, "input should be greater than or equal to 0"),
         ("state_file", 5, "not a path"),
+        ("state_file", b"topics.json", "not a path"),
     ],
 )
 def test_wrong_value_is_named(field: str, value: object, message: str) -> None:

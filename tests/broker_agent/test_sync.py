@@ -184,9 +184,11 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
 
 def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> None:
     """They get an error instead of waiting for an agent that is gone; a drain just ends, which takes writes away."""
-    agent = SyncBrokerAgent(settings_of(namesrv, name, client_poll_seconds=3600.0), [ORDERS, BILLS])
+    with_a_dead_one = f"{namesrv.where};127.0.0.1:1"
+    settings = settings_of(namesrv, name, name_servers=with_a_dead_one, client_poll_seconds=3600.0)
+    agent = SyncBrokerAgent(settings, [ORDERS, BILLS])
     agent.start()
-    agent.registered()
+    agent.registered(count=1)
     with ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(agent.registered, count=2, timeout_seconds=3600.0)
         draining = pool.submit(agent.drain)

@@ -5,6 +5,7 @@ That of Apache's NameServers is run by tests/interop/test_replacing_one.py.
 
 import re
 import signal
+import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,30 @@ from tests.support.tutorial import BIN, Reader
 
 DEAD_BROKER: Final = "docs/tutorials/dead-broker.md"
 EMBED_AGENT: Final = "docs/tutorials/embed-agent.md"
+
+
+@pytest.mark.slow
+def test_code_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    """The Python of the tutorials and of the APIs' first pages, as in a project that has mypy --strict."""
+    blocks = {
+        f"{page.stem.replace('-', '_')}_{number}.py": block
+        for folder in ("docs/tutorials", "docs/api")
+        for page in sorted(Path(folder).glob("*.md"))
+        for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+    }
+    assert len(blocks) >= 3
+    for name, block in blocks.items():
+        (tmp_path / name).write_text(block)
+
+    checked = subprocess.run(
+        [BIN / "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", *sorted(blocks)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert checked.stdout == f"Success: no issues found in {len(blocks)} source files\n"
 
 
 @pytest.mark.slow

@@ -160,7 +160,7 @@ async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
             topics = [TopicConfig(TOPIC, 8, 8), TopicConfig(f"topic-{number}", 8, 8)]
             agents.append(await stack.enter_async_context(BrokerAgent(settings, topics)))
         for agent in agents:
-            await agent.registered(1, _PATIENCE_SECONDS)
+            await agent.registered(count=1, timeout_seconds=_PATIENCE_SECONDS)
         client_settings = ClientSettings(
             name_servers=address, watch=True, poll_seconds=POLL_SECONDS, warm_up_seconds=0.0
         )

@@ -85,7 +85,7 @@ class Fleet:
                 topics = [TopicConfig(TOPIC, 8, 8), TopicConfig(f"topic-{number}", 8, 8)]
                 self.agents.append(await stack.enter_async_context(BrokerAgent(settings, topics)))
             for agent in self.agents:
-                await agent.registered(_SERVERS, _PATIENCE_SECONDS)
+                await agent.registered(count=_SERVERS, timeout_seconds=_PATIENCE_SECONDS)
             self._stack = stack.pop_all()
         return self
 
@@ -249,7 +249,7 @@ async def _all_dead(trials: int) -> list[Figure]:
             for number in range(1, _SERVERS):
                 await fleet.start(number)
             for agent in fleet.agents:
-                await agent.registered(_SERVERS, _PATIENCE_SECONDS)
+                await agent.registered(count=_SERVERS, timeout_seconds=_PATIENCE_SECONDS)
     return [
         none_of("unanswered", "starts without a route from disk", unanswered, f"of {trials}"),
         Figure("age", "reported age at least", "seconds", (min(ages),), Target(">=", 5.0)),
@@ -285,7 +285,7 @@ async def _chaos(seconds: int) -> list[Figure]:
             counts[kind] += 1
             await _fault(fleet, kind, number, lasts)
             for agent in fleet.agents:
-                await agent.registered(_SERVERS, _PATIENCE_SECONDS)
+                await agent.registered(count=_SERVERS, timeout_seconds=_PATIENCE_SECONDS)
 
     async with Fleet() as fleet:
         seen = await _watched(fleet, outage)

@@ -48,7 +48,7 @@ async def _kills(trials: int) -> list[Figure]:
             agents = [await stack.enter_async_context(_agent(number, port)) for number in range(_BROKERS)]
             for _ in range(trials):
                 for agent in agents:
-                    await agent.registered(1, _PATIENCE_SECONDS)
+                    await agent.registered(count=1, timeout_seconds=_PATIENCE_SECONDS)
                 # all brokers are in the snapshot, which is written every few seconds
                 await asyncio.to_thread(daemon.wait_for, "snapshot_written", brokers=_BROKERS)
                 daemon.kill()

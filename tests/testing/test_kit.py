@@ -46,6 +46,28 @@ def test_dead_broker_is_gone_at_once(namesrv: TestNameServer, namesrv_broker: Br
     assert set() == namesrv.broker_names
 
 
+def test_broker_dies_while_its_server_is_frozen(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """The server learns of it when it goes on."""
+    broker = namesrv_broker("broker-a")
+    namesrv.freeze()
+
+    broker.kill()
+
+    namesrv.thaw()
+    namesrv.clock.advance(1.0)
+    assert namesrv.broker_names == set()
+
+
+def test_what_is_frozen_cannot_be_asked(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """A call that would wait for the end of the freeze is an error that says so, at once."""
+    broker = namesrv_broker("broker-a")
+    with namesrv.frozen(), pytest.raises(RuntimeError, match=r"^the test's NameServer is frozen: thaw\(\) it first$"):
+        _ = namesrv.broker_names
+    broker.freeze()
+    with pytest.raises(RuntimeError, match=r"^the agent is frozen: thaw\(\) it first$"):
+        broker.registered()
+
+
 def test_client_survives_a_server(
     namesrv_factory: Callable[..., TestNameServer], namesrv_broker: Brokers, namesrv_client: Clients
 ) -> None:

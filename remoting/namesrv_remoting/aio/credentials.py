@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.signatures import sign_native, sign_rocketmq
-from namesrv_runtime.settings import CheckedSettings
+from namesrv_runtime.settings import CheckedSettings, PathArgument
 
 # setting -> environment variable; an argument would be in the process list
 _VARIABLES: Final[Mapping[str, str]] = {
@@ -50,7 +50,7 @@ class SigningSettings(CheckedSettings):
     access_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
     # holds the secret and nothing else; read once
-    secret_key_file: Path | None = None
+    secret_key_file: PathArgument | None = None
 
     @model_validator(mode="before")
     @classmethod

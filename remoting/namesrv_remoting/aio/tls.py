@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import SecretStr, model_validator
 
-from namesrv_runtime.settings import CheckedSettings
+from namesrv_runtime.settings import CheckedSettings, PathArgument
 
 ClientAuth = Literal["none", "optional", "require"]
 
@@ -200,10 +200,10 @@ class TlsClientSettings(CheckedSettings):
     # connect over TLS
     tls: bool = False
     # the CAs of the servers' certificates, PEM; None: those that the system trusts
-    tls_ca_file: Path | None = None
+    tls_ca_file: PathArgument | None = None
     # a certificate and its key, PEM, for servers that want to know who we are
-    tls_cert_file: Path | None = None
-    tls_key_file: Path | None = None
+    tls_cert_file: PathArgument | None = None
+    tls_key_file: PathArgument | None = None
     tls_key_password: SecretStr | None = None
     # whether the certificate has to name the host or address that was connected to
     tls_verify_host: bool = True
@@ -233,7 +233,9 @@ class TlsClientSettings(CheckedSettings):
         """What connections are made with; None: plain text."""
         if not self.tls:
             return None
-        files = TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_key_password, self.tls_ca_file)
+        given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
+        cert, key, ca = (None if file is None else Path(file) for file in given)
+        files = TlsFiles(cert, key, self.tls_key_password, ca)
         return ClientTls(files, verify_host=self.tls_verify_host)
 
 

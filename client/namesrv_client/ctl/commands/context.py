@@ -1,5 +1,6 @@
 """`context`: servers, and how to connect to them, saved under a name."""
 
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,7 +43,7 @@ def add(
         raise typer.BadParameter(f"{name!r} (letters, digits, '.', '_' and '-', at most 64)", param_hint="NAME")
     signing, tls = options.signing, options.tls
     if access_key is None and secret_key_file is None and signing.secret_key_file is not None:
-        access_key, secret_key_file = signing.access_key, signing.secret_key_file
+        access_key, secret_key_file = signing.access_key, Path(signing.secret_key_file)
     context = Context(
         servers=options.addresses,
         tls=tls.tls,
@@ -113,8 +114,8 @@ def _usage_errors() -> Iterator[None]:
         raise typer.BadParameter(str(error), param_hint="NAME") from None
 
 
-def _absolute(path: Path | None) -> Path | None:
-    return None if path is None else path.absolute()
+def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
+    return None if path is None else Path(path).absolute()
 
 
 def _document(contexts: Contexts, name: str) -> dict[str, Any]:
