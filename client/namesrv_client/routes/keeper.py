@@ -176,7 +176,8 @@ class RouteKeeper:
         try:
             await self.session.changes(topics, partial(self._take, "pull"))
         except RemotingError as error:
-            logger.info("routes not refreshed: %s", error)
+            # the session logs an outage, once a minute
+            logger.debug("routes not refreshed: %s", error)
             return False
         return True
 
@@ -212,7 +213,7 @@ class RouteKeeper:
             try:
                 has_news = await self._watch_once(topics)
             except RemotingError as error:
-                _watch_logger.info("watch ended: %s", error)
+                _watch_logger.debug("watch ended: %s", error)
                 has_news = False
             if not has_news and self.clock.monotonic() - began < _WATCH_RETRY_SECONDS:
                 await self.clock.sleep(_WATCH_RETRY_SECONDS * (1 + self.random_unit()) / 2)
@@ -242,4 +243,4 @@ class RouteKeeper:
                     # the one that holds the watch is gone, and its connection may be a proxy's
                     self._watch_again.set()
             except RemotingError as error:
-                _watch_logger.info("server lost: %s", error)
+                _watch_logger.debug("server lost: %s", error)

@@ -210,7 +210,8 @@ class Server:
             self.is_connected = True
             self.connections += 1
             self._since = self._clock.wall()
-            logger.info("connected to %s", self.address)
+            no_watches = ", which does not support watches" if self._settings.watch and self.is_native is False else ""
+            logger.info("connected to %s%s", self.address, no_watches)
             self._events.connected(self.address)
 
     def _ends(self, why: str) -> None:

@@ -29,6 +29,9 @@ from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
 
+# how often a line says that no server answers
+_OUTAGE_LINE_SECONDS: Final = 60.0
+
 # asks a server, with so many seconds for each question
 Ask = Callable[[Server, float], Awaitable[None]]
 
@@ -53,6 +56,30 @@ def _result(error: RemotingError) -> str:
     return next((word for classes, word in _RESULTS if isinstance(error, classes)), "failed")
 
 
+class _SessionLog:
+    """The lines about which server is asked: one for each change, and one a minute while none answers."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # the server that answered last as the chosen one
+        self._chosen: str | None = None
+        # when the last line about the present outage was written; None: a server answered since
+        self._outage_logged_at: float | None = None
+
+    def answered(self, chosen: str) -> None:
+        """The chosen server answered."""
+        if self._chosen not in {None, chosen}:
+            logger.info("%s is asked first from now on, and not %s", chosen, self._chosen)
+        self._chosen, self._outage_logged_at = chosen, None
+
+    def unanswered(self, reasons: str) -> None:
+        """No server answered."""
+        now = self._clock.monotonic()
+        if self._outage_logged_at is None or now - self._outage_logged_at >= _OUTAGE_LINE_SECONDS:
+            self._outage_logged_at = now
+            logger.warning("%s", reasons)
+
+
 class ServerSession:
     """The chosen server, and the way to the next. What is asked natively depends on what is known: the sync point."""
 
@@ -72,6 +99,7 @@ class ServerSession:
         self._protocols = protocols
         self._shuffle = shuffle
         self._events = events
+        self._log = _SessionLog(clock)
         # in the order in which they are tried; the first is the chosen one
         self._servers: list[Server] = []
         # the run that was asked to hold a question last
@@ -192,6 +220,7 @@ class ServerSession:
                     finally:
                         self._held = None
                     self._was_answered(server)
+                    self._log_answer(server)
                     take(answer)
                     return bool(answer.routes)
         except RemotingError as error:
@@ -257,6 +286,7 @@ class ServerSession:
                     server = asking.pop(task)
                     if (error := task.result()) is None:
                         self._overtaken(server, asking.values(), patience)
+                        self._log_answer(server)
                         return
                     has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
@@ -265,15 +295,26 @@ class ServerSession:
                 task.cancel()
             if asking:
                 await asyncio.wait(asking)
+        raise self._unanswered(reasons, has_refused=has_refused)
+
+    def _unanswered(self, reasons: Mapping[Server, str], *, has_refused: bool) -> RouteUnavailableError:
         self.unanswered += 1
         self.is_ready = self.is_ready and has_refused
-        raise RouteUnavailableError(self._nobody(reasons))
+        reason = self._nobody(reasons)
+        if not has_refused and not self._is_closed:
+            self._log.unanswered(reason)
+        return RouteUnavailableError(reason)
 
     def _was_answered(self, server: Server) -> None:
         server.pulls["answered"] += 1
         if not self.is_ready:
             self.is_ready = True
             self._events.ready()
+
+    def _log_answer(self, server: Server) -> None:
+        # another call may have chosen another one meanwhile
+        if server.address == self.chosen:
+            self._log.answered(server.address)
 
     async def _done_or_silent(
         self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
@@ -313,7 +354,6 @@ class ServerSession:
         self._servers.insert(place, server)
         if self.chosen != before:
             self.failovers += 1
-            logger.info("%s is asked first from now on, and not %s", self.chosen, before)
 
     def _nobody(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:

@@ -79,7 +79,7 @@ async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
 
 async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The routes stay meanwhile, and grow older; a failed send that finds nobody to ask is no error either."""
-    caplog.set_level(logging.INFO, "namesrv_client")
+    caplog.set_level(logging.DEBUG, "namesrv_client")
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
         scene.proxy.cut()
@@ -299,7 +299,7 @@ async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
 async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCaptureFixture) -> None:
     """There is nothing to watch, and nothing to ping; it is asked now and then whether it is native by now."""
     clock = FakeClock()
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG, "namesrv_client")
     async with ApacheServer() as apache:
         apache.routes["orders"] = apache_route("broker-a")
         async with route_client(clock, apache.address, protocol="auto", watch=True) as client:
@@ -313,6 +313,7 @@ async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCa
             assert (connections, 2) == (apache.connections, apache.refused)
             assert {"orders"} == set(apache.topics_asked)
             assert 60 <= caplog.text.count("does not support watches") <= 150
+            assert f"connected to {apache.address}, which does not support watches" in caplog.messages
 
 
 async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> None:

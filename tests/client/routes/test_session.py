@@ -1,6 +1,7 @@
 """Which NameServer is asked, and when it is another one."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -124,6 +125,35 @@ async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp
         assert [1, 2] == [asked(server, PULL) for server in servers]
         assert servers[1].where == scene.session.chosen
         assert [proxy.address] == list(scene.session.errors)
+
+
+async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """However often the servers are asked meanwhile, which is each in its turn."""
+    caplog.set_level(logging.INFO, "namesrv_client")
+    async with session_of() as scene:
+        scene.session.use(("127.0.0.1:1", "127.0.0.1:2"))
+        for _ in range(240):
+            with pytest.raises(RouteUnavailableError):
+                await scene.changes("orders")
+            await scene.clock.advance(0.5)
+
+    refused = "127.0.0.1:1: no connection to 127.0.0.1:1: connection refused"
+    assert [f"no NameServer could answer: {refused}" in message for message in caplog.messages] == [True, True]
+
+
+async def test_failover_is_logged_when_the_next_server_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for the server that is asked first now; an outage that ended is followed by a new one's line."""
+    caplog.set_level(logging.INFO, "namesrv_client")
+    async with native(tmp_path) as (scene, servers, proxy):
+        await scene.routes("orders")
+        proxy.cut()
+        for _ in range(2):
+            await scene.routes("orders")
+
+        (moved,) = (message for message in caplog.messages if "asked first" in message)
+        assert moved == f"{servers[1].where} is asked first from now on, and not {proxy.address}"
 
 
 async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
