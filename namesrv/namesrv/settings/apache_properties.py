@@ -75,22 +75,51 @@ _REMARKS = {
     "clusterTest": ("false", "there is no cluster test mode"),
     "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
 }
-_WITHOUT_EFFECT = frozenset(
-    re.findall(
-        r"[\w.]+",
-        """
-        rocketmqHome configStorePath configBlackList productEnvName clientRequestThreadPoolNums
-        clientRequestThreadPoolQueueCapacity defaultThreadPoolNums defaultThreadPoolQueueCapacity
-        unRegisterBrokerQueueCapacity serverWorkerThreads serverCallbackExecutorThreads
-        serverSelectorThreads serverOnewaySemaphoreValue serverAsyncSemaphoreValue serverSocketSndBufSize
-        serverSocketRcvBufSize writeBufferHighWaterMark writeBufferLowWaterMark serverSocketBacklog
-        tls.enable tls.ciphers tls.protocols tls.client.certPath tls.client.keyPath tls.client.keyPassword
-        tls.client.authServer tls.client.trustCertPath
-        serverNettyWorkerGroupEnable serverPooledByteBufAllocatorEnable useEpollNativeSelector
+# Why keys have no effect, whatever their values are: those that NamesrvConfig, NettyServerConfig, NettyClientConfig and
+# ControllerConfig of 4.2 to 5.5 read, and those that operators put there although only brokers and clients read them.
+_WITHOUT_EFFECT = {
+    "this server has one event loop instead of thread pools": """
+        clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity defaultThreadPoolNums
+        defaultThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+        serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverSelectorThreads serverWorkerThreads
+        unRegisterBrokerQueueCapacity
         """,
-    )
-)
-_KNOWN = _SETTING_NAMES.keys() | _REMARKS.keys() | _WITHOUT_EFFECT | {switch.key for switch in _SWITCHES.values()}
+    "this server does not use Netty": """
+        serverPooledByteBufAllocatorEnable serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
+        useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark
+        """,
+    "this server keeps its files in the data directory, see data-dir": "configBlackList configStorePath rocketmqHome",
+    "there is no cluster test mode": "productEnvName",
+    "this server does not connect to brokers": """
+        channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
+        clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout clientOnewaySemaphoreValue
+        clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads
+        connectTimeoutMillis disableCallbackExecutor disableNettyWorkerGroup enableReconnectForGoAway
+        enableTransparentRetry maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig
+        tls.client.authServer tls.client.certPath tls.client.keyPassword tls.client.keyPath tls.client.trustCertPath
+        tls.enable useTLS
+        """,
+    "TLS 1.2 and 1.3 have OpenSSL's own ciphers here": "tls.ciphers tls.protocols",
+    "name servers do not know each other; brokers and clients need their addresses": """
+        namesrvAddr nsAddr nsaddr rocketmq.namesrv.addr
+        """,
+    "there is no controller in this server; run it on its own": """
+        controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity
+        controllerStorePath controllerThreadPoolNums controllerType electMasterMaxRetryCount enableElectUncleanMaster
+        jRaftControllerRPCAddr jRaftElectionTimeoutMs jRaftGroupId jRaftInitConf jRaftScanWaitTimeoutMs jRaftServerId
+        jRaftSnapshotIntervalSecs jraftConfig mappedFileSize metricGrpcExporterIntervalInMills
+        metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+        metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel metricsPromExporterHost
+        metricsPromExporterPort notifyBrokerRoleChanged processReadEvent scanInactiveMasterInterval
+        """,
+}
+_KEYS_BY_REASON = {reason: keys.split() for reason, keys in _WITHOUT_EFFECT.items()}
+_KNOWN = {
+    *_SETTING_NAMES,
+    *_REMARKS,
+    *(key for keys in _KEYS_BY_REASON.values() for key in keys),
+    *(switch.key for switch in _SWITCHES.values()),
+}
 
 
 @dataclass
@@ -166,8 +195,9 @@ def _remarks(properties: Mapping[str, str], source: str) -> Iterable[str]:
     for key, (silent, remark) in _REMARKS.items():
         if properties.get(key, silent) != silent:
             yield f"{source}, {key} has no effect: {remark}"
-    if without_effect := sorted(_WITHOUT_EFFECT & properties.keys()):
-        yield f"{source} contains keys without effect: {', '.join(without_effect)}"
+    for reason, keys in _KEYS_BY_REASON.items():
+        if given := sorted(properties.keys() & set(keys)):
+            yield f"{source}, {', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect: {reason}"
     if unknown := [f"{quoted(key)}{did_you_mean(key, _KNOWN)}" for key in properties if key not in _KNOWN]:
         yield f"{source} has unknown keys: {', '.join(unknown)}"
 

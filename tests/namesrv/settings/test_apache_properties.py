@@ -55,12 +55,37 @@ def test_full_file_is_understood() -> None:
         "enable_all_topic_list": "true",
     } == values(translation)
     assert "file f, listenPort" == translation.given["listen_port"].origin
-    waits, drains, kv, without_effect = translation.warnings
+    waits, drains, kv, *without_effect = translation.warnings
     assert waits.startswith("file f, needWaitForService has no effect when false: this server waits only for brokers")
     assert drains.startswith("file f, enableShutdownGracefully has no effect when false: this server always drains")
     assert "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir" == kv
-    assert without_effect.startswith("file f contains keys without effect: clientRequestThreadPoolNums, ")
-    assert "useEpollNativeSelector" in without_effect
+    threads = "this server has one event loop instead of thread pools"
+    assert without_effect[0].startswith("file f, clientRequestThreadPoolNums, clientRequestThreadPoolQueueCapacity, ")
+    assert without_effect[0].endswith(f", unRegisterBrokerQueueCapacity have no effect: {threads}")
+    assert not [line for line in translation.warnings if "unknown" in line]
+
+
+# what NettyClientConfig and ControllerConfig read of the same file, from 4.2 to 5.5, and what is put there by mistake
+OTHERS_KEYS = """
+    channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
+    clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
+    clientSocketSndBufSize clientWorkerThreads connectTimeoutMillis disableCallbackExecutor disableNettyWorkerGroup
+    enableReconnectForGoAway enableTransparentRetry maxReconnectIntervalTimeSeconds scanAvailableNameSrv
+    socksProxyConfig useTLS
+    controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity
+    controllerStorePath controllerThreadPoolNums controllerType electMasterMaxRetryCount enableElectUncleanMaster
+    mappedFileSize metricsExporterType metricsPromExporterPort notifyBrokerRoleChanged processReadEvent
+    scanInactiveMasterInterval jRaftGroupId jRaftServerId
+    namesrvAddr nsAddr nsaddr rocketmq.namesrv.addr rocketmqHome
+"""
+
+
+@pytest.mark.parametrize("key", OTHERS_KEYS.split())
+def test_key_of_apache_without_effect_has_a_reason(key: str) -> None:
+    """A key that Apache's server reads, or that operators put into its file, is not an unknown one."""
+    (warning,) = translate({key: "1"}, "file f").warnings
+
+    assert re.fullmatch(rf"file f, {re.escape(key)} has no effect: .+", warning)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
 
     assert "tls.test.mode.enable has no effect: there is no built-in certificate for tests" in warnings
     assert "tls.server.authClient has no effect: certificates of clients are always verified" in warnings
-    assert "keys without effect: tls.client.certPath" in warnings
+    assert "tls.client.certPath has no effect: this server does not connect to brokers" in warnings
     assert "unknown keys: tls.nonsense" in warnings
 
 
