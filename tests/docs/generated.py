@@ -2,8 +2,8 @@
 
     python -m tests.docs.generated
 
-writes them anew: the frames of docs/protocol.md, as a real server answers, and the settings of docs/operating.md, as
-they are declared. The tests say when that has to be done.
+writes them anew: the frames of docs/protocol.md, as a real server answers, the settings of docs/operating.md, as they
+are declared, and what packages may import, in docs/architecture.md. The tests say when that has to be done.
 """
 
 import re
@@ -18,6 +18,7 @@ from namesrv.server.reload import RELOADABLE
 from namesrv.settings.catalog import SETTINGS, Setting
 from tests.docs import recording
 from tests.docs.hexdump import dump
+from tests.docs.import_rules import ARCHITECTURE, with_import_rules
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT
 
@@ -67,10 +68,11 @@ def _row(setting: Setting) -> str:
 
 
 def main() -> int:
-    """Write both pages."""
+    """Write all of the pages."""
     with tempfile.TemporaryDirectory() as directory:
         PROTOCOL.write_text(with_frames(PROTOCOL.read_text(), frames(Path(directory) / "data")))
     OPERATING.write_text(with_settings(OPERATING.read_text()))
+    ARCHITECTURE.write_text(with_import_rules(ARCHITECTURE.read_text()))
     return 0
 
 

@@ -1,0 +1,45 @@
+"""What each of our packages may import of the others, by the contracts of import-linter in pyproject.toml."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.support.pages import ROOT
+
+ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
+_ROW: Final = re.compile(r"^(\| \[`(namesrv\w*)`\].* \| )[^|]*\|$", re.MULTILINE)
+
+
+def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
+    """For each package, the packages that no contract keeps it from importing, in the order of `root_packages`."""
+    packages = linter["root_packages"]
+    denied: dict[str, set[str]] = {package: {package} for package in packages}
+    for contract in linter["contracts"]:
+        if contract["type"] == "forbidden":
+            for source in denied.keys() & set(contract["source_modules"]):
+                denied[source] |= set(contract["forbidden_modules"])
+        elif contract["type"] == "layers" and "containers" not in contract:
+            above: set[str] = set()
+            for layer in contract["layers"]:
+                # siblings with a | between them do not import each other
+                siblings = set(re.findall(r"\w+", layer))
+                above |= siblings
+                for package in siblings:
+                    denied[package] |= above
+    return {package: [other for other in packages if other not in denied[package]] for package in packages}
+
+
+def with_import_rules(page: str) -> str:
+    """The page with the last column of its table of packages as the contracts have it."""
+    allowed = may_import(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"])
+
+    def row(match: re.Match[str]) -> str:
+        return f"{match[1]}{', '.join(f'`{name}`' for name in allowed[match[2]]) or 'none of ours'} |"
+
+    return _ROW.sub(row, page)
+
+
+def packages_of(page: str) -> list[str]:
+    """The packages that the table has a row for."""
+    return [match[2] for match in _ROW.finditer(page)]
