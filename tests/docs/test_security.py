@@ -1,17 +1,25 @@
 """docs/security.md says what the server does: its access files are read, its tables are those of the code."""
 
 import re
+import socket
+import ssl
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import CODES, GRANTABLE, AccessClass, parse_access_file
 from tests.namesrv.access.test_attacks import ATTACKS
+from tests.support import ctl
+from tests.support.daemon import Daemon
 from tests.support.pages import ROOT
+from tests.support.tutorial import Reader
 
 PAGE = (ROOT / "docs" / "security.md").read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+FILES = {"tls-ca-file": "ca.pem", "tls-cert-file": "server.pem", "tls-key-file": "server.key"}
 
 
 @pytest.mark.parametrize("text", BLOCKS)
@@ -41,3 +49,38 @@ def test_every_attack_is_named() -> None:
         for part in re.split(r", (?=list|create|read)", re.split(r"[:;]|, (?=and|which)", line)[0])
     ]
     assert sorted(ATTACKS) == sorted(told)
+
+
+def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
+    """The page's openssl commands: a server that requires certificates admits the client, and shows the new one."""
+    reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
+    for step in ("certificates-ca", "certificates-server", "certificates-client"):
+        reader.does(step)
+    access = tmp_path / "access.toml"
+    access.write_text('[accounts.brokers]\ncertificates = ["broker-1.example.com"]\nmay = ["broker-control"]\n')
+    files = {name: f"--{name}={tmp_path / file}" for name, file in FILES.items()}
+    flags = ("--tls-mode=enforcing", "--tls-client-auth=require", f"--access={access}")
+    client = ("--tls", f"--tls-ca-file={tmp_path / 'ca.pem'}")
+    broker = (*client, f"--tls-cert-file={tmp_path / 'broker-1.pem'}", f"--tls-key-file={tmp_path / 'broker-1.key'}")
+    with Daemon(tmp_path / "data", *files.values(), *flags) as daemon:
+        known = ctl.run(*broker, "-s", daemon.where, "whoami", "-o", "json")
+        (server,) = known.json["servers"]
+        assert (server["identity"]["account"], server["identity"]["by"]) == ("brokers", "certificate")
+        refused = ctl.run(*client, "-s", daemon.where, "whoami")
+        assert "the server requires a client certificate" in refused.err
+        before = _shown(daemon.address, tmp_path)
+
+        reader.does("certificates-rotation")
+
+        daemon.wait_for("tls_certificate_changed")
+        assert _shown(daemon.address, tmp_path) != before
+
+
+def _shown(address: tuple[str, int], directory: Path) -> bytes | None:
+    """The certificate that a new connection is shown, verified by name."""
+    context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+    # the default from Python 3.13 on
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_cert_chain(directory / "broker-1.pem", directory / "broker-1.key")
+    with socket.create_connection(address) as plain, context.wrap_socket(plain, server_hostname="localhost") as secure:
+        return secure.getpeercert(binary_form=True)
