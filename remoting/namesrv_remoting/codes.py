@@ -66,10 +66,10 @@ class SerializeType(IntEnum):
     MSGPACK = 77
 
 
-# what a peer is written in; each is the place of its name
 LanguageCode = IntEnum(
     "LanguageCode", "JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS", start=0
 )
+LanguageCode.__doc__ = "What a peer is written in; each is the place of its name."
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2

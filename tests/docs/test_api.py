@@ -1,0 +1,66 @@
+"""The APIs' first pages name what there is, and their examples run."""
+
+import importlib
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from tests.docs.api_pages import PAGES, with_names
+from tests.support.daemon import Daemon
+from tests.support.pages import example
+from tests.support.tutorial import BIN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_names_are_those_of_today(page: Path) -> None:
+    """Every name that the site shows, with the first sentence of its documentation."""
+    text = page.read_text()
+    assert with_names(text) == text, "python -m tests.docs.generated writes it anew"
+
+
+@pytest.mark.parametrize(
+    ("page", "package"),
+    [("agent", "namesrv_broker_agent"), ("client", "namesrv_client"), ("testing", "namesrv_testing")],
+)
+def test_all_public_names_are_there(page: str, package: str) -> None:
+    """Those of the package's __all__, in its order."""
+    (text,) = (path.read_text() for path in PAGES if path.stem == page)
+    rows = [line.split("`")[1] for line in text.splitlines() if f"| `{package}` |" in line]
+
+    assert rows == list(importlib.import_module(package).__all__)
+
+
+def test_examples_run(tmp_path: Path) -> None:
+    """A broker registers, a client finds its topic, and so does a question by hand."""
+    with ExitStack() as stack:
+        daemon = stack.enter_context(Daemon(tmp_path / "data"))
+        settings = AgentSettings(
+            cluster_name="c1", broker_name="broker-b", broker_addr="127.0.0.1:10912", name_servers=daemon.where
+        )
+        broker = stack.enter_context(SyncBrokerAgent(settings, [TopicConfig("orders", 4, 4)]))
+        broker.registered()
+        expected = {"agent": "registered with 1", "client": "c1 broker-b 127.0.0.1:10912", "wire": "brokerDatas"}
+        for name, printed in expected.items():
+            program = example(f"docs/api/{name}.md", f"{name}.py").replace("127.0.0.1:9876", daemon.where)
+            (tmp_path / f"{name}.py").write_text(program)
+            done = subprocess.run(
+                [sys.executable, f"{name}.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert printed in done.stdout, done.stderr
+
+
+def test_example_of_the_test_kit_passes(tmp_path: Path) -> None:
+    """In a project of its own."""
+    (tmp_path / "test_failover.py").write_text(example("docs/api/testing.md", "test_failover.py"))
+    done = subprocess.run(
+        [BIN / "pytest", "-q", "--rootdir", ".", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
