@@ -20,6 +20,7 @@ from tests.support.namesrv_peer import (
     registration,
     topic_config,
 )
+from tests.support.table_invariants import violations
 
 # of no meaning to a route question, but the fast lane reads this field, and a number is not what it expects there
 ORDINARY = {"agentId": 1}
@@ -44,6 +45,26 @@ async def test_route_names_groups_and_queues(
     group = {"cluster": "cluster-1", "brokerName": "broker-a", "brokerAddrs": addrs, "enableActingMaster": False}
     queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
     assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == answer.java_value
+
+
+async def test_group_in_two_clusters_is_the_first_ones(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """As with Apache's: the route names the cluster that registered the name first, even when its broker has left."""
+    other = SLAVE._replace(cluster="cluster-2")
+    await peer.register(MASTER)
+    await peer.register(other)
+    for known in ({"0": MASTER.addr, "1": other.addr}, {"1": other.addr}):
+        # both paths
+        for _ in range(2):
+            [group] = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value["brokerDatas"]
+            assert ("cluster-1", known) == (group["cluster"], group["brokerAddrs"])
+        await peer.call(104, MASTER.ext, spelling=spelling)
+    tables = server.namesrv.manager.tables
+    assert {"cluster-1": {MASTER.name}, "cluster-2": {MASTER.name}} == tables.cluster_addr_table
+    await peer.call(104, other.ext, spelling=spelling)
+    assert {} == tables.cluster_addr_table
+    assert [] == violations(tables)
 
 
 async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:

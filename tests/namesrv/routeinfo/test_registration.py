@@ -196,6 +196,18 @@ def test_large_registration_lets_others_run(known: tuple[Registration], asked: R
     assert before == repr(tables)
 
 
+def test_group_keeps_its_first_cluster() -> None:
+    """A broker name is global: whoever registers it under another cluster later joins the first one's group."""
+    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
+
+    assert (MASTER.cluster_name, [0, 1]) == (
+        tables.broker_addr_table["b1"].cluster,
+        list(tables.broker_addr_table["b1"].broker_addrs),
+    )
+    assert {MASTER.cluster_name: {"b1"}, "c2": {"b1"}} == tables.cluster_addr_table
+    assert [] == violations(tables)
+
+
 def test_addresses_are_ordered_by_id() -> None:
     """Masters come first in every answer, however their group grew."""
     tables = tables_of(registration("b1", 2, "t:1"), SLAVE, MASTER)
