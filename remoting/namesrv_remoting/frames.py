@@ -22,6 +22,8 @@ LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
 # how a TLS record begins: a handshake or an alert, and the major version
 _TLS_RECORDS: Final = (0x1603, 0x1503)
+# how an HTTP response begins: "HTTP", read as a length
+_HTTP_RESPONSE: Final = 0x48545450
 _SERIALIZE_TYPES: Final = frozenset(SerializeType)
 
 
@@ -58,6 +60,10 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
     if length > max_frame_bytes - 4:
         if length >> 16 in _TLS_RECORDS:
             raise RemoteProtocolError("TLS received where plain text is expected", reason="tls")
+        if length == _HTTP_RESPONSE:
+            raise RemoteProtocolError(
+                "HTTP response received: this is an HTTP port, perhaps that of http_listen", reason="frame_too_large"
+            )
         raise RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
     if length < 4:
         raise RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")

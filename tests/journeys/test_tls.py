@@ -1,6 +1,7 @@
 """A server with TLS, its peers, and those who have or want none: real sockets, real processes."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import re
@@ -21,6 +22,7 @@ from tests.support.certificates import Authority, Identity
 from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
 from tests.support.fake_clock import GUARD_SECONDS
+from tests.support.heartbeat_files import read_log
 from tests.support.peer import Connect, Peer
 from tests.support.talking_process import TalkingProcess
 
@@ -221,6 +223,36 @@ async def test_certificate_names_an_account(start: Start, ca: Authority, tmp_pat
 
     assert [0, 1] == [await put("operator"), await put("stranger")]
     daemon.wait_for("access_refused", request="PUT_KV_CONFIG")
+
+
+def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """In the audit trail: plain text does not hide who has no certificate, nor one of a foreign authority."""
+    daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
+    foreign = Authority(tmp_path, "foreign").issue("forged", "operators.example.com")
+
+    def refused(shown: Identity | None) -> None:
+        context = ssl.create_default_context(cafile=str(ca.ca_file))
+        if shown is not None:
+            context.load_cert_chain(shown.cert_file, shown.key_file)
+        with (
+            contextlib.suppress(ssl.SSLError, ConnectionError),
+            socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
+        ):
+            # With TLS 1.3 the client hears of it when it reads.
+            assert b"" == wrapped.recv(1)
+
+    peer = Peer(daemon.address)
+    assert 1 == peer.ask(105, {"topic": "orders"}).code
+    peer.close()
+    for shown in (None, foreign) * 3:
+        refused(shown)
+    assert 0 == daemon.stop()
+
+    lines = [line for line in read_log(daemon.data_dir / "audit") if line["event"] == "refusal"]
+    said = ["plain text received", "the peer shows no certificate", "the peer's certificate is refused"]
+    counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in said]
+    assert [1, 3, 3] == counts
 
 
 def test_side_car_and_example_over_tls(start: Start, ca: Authority, tmp_path: Path) -> None:

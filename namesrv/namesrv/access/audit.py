@@ -238,7 +238,15 @@ class AuditLog(LineLog):
             self._end_window()
 
     def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
-        key = (connection.ip, refusal.who["account"], refusal.request, refusal.reason, refusal.is_observed)
+        # The remark says who the peer claimed to be, and which of a reason's many causes it was.
+        key = (
+            connection.ip,
+            refusal.who["account"],
+            refusal.request,
+            refusal.reason,
+            refusal.remark,
+            refusal.is_observed,
+        )
         address, others = connection.network, self._others_by_address
         if (counted := self._refusals.get(key)) is not None:
             first, more = counted
