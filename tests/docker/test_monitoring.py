@@ -156,6 +156,7 @@ def promtool(*words: object) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @needs_promtool
 def test_prometheus_understands_it(tmp_path: Path) -> None:
     """Made-up histories raise those alerts and no others; every expression of the dashboard is PromQL."""
