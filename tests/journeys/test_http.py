@@ -57,7 +57,7 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
 
     (line,) = daemon.log
     assert "start_failed" == line["event"]
-    assert line["error"].startswith(f"StartError: cannot listen on 127.0.0.1:{port} for HTTP: ")
+    assert line["error"].startswith(f"cannot listen on 127.0.0.1:{port} for HTTP: ")
     assert "(--http-listen ADDRESS:PORT takes another port, and an empty value none)" in line["error"]
 
 

@@ -68,7 +68,7 @@ def test_address_that_it_cannot_have(data_dir: Path, loop: LoopName) -> None:
             (("--listen-host", "192.0.2.1"), "192.0.2.1:0", "cannot assign requested address"),
         ]:
             error = refusal(data_dir, *flags, loop=loop)
-            assert error.startswith(f"StartError: cannot listen on {address}: ")
+            assert error.startswith(f"cannot listen on {address}: ")
             assert error.endswith(reason)
 
 
@@ -78,13 +78,13 @@ def test_data_directory_that_it_cannot_have(start: Start, data_dir: Path, loop: 
     To go on without that would be to forget what is in it. A server that was killed leaves no lock behind.
     """
     first = start()
-    assert f"StartError: data directory {data_dir} is in use by another namesrv" == refusal(data_dir, loop=loop)
+    assert f"data directory {data_dir} is in use by another namesrv" == refusal(data_dir, loop=loop)
     assert 0 == connect(first).ask(106).code
     first.kill()
     assert 0 == start().stop()
 
     (data_dir / "file").touch()
     below = data_dir / "file" / "data"
-    assert f"StartError: data directory {below}: Not a directory" == refusal(below, loop=loop)
+    assert f"data directory {below}: Not a directory" == refusal(below, loop=loop)
     (data_dir / "kvConfig.json").mkdir()
     assert "Is a directory" in refusal(data_dir, loop=loop)

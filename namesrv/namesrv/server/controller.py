@@ -121,7 +121,7 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
         await NamesrvController(loaded.settings, access=loaded.access, origins=loaded.origins).run(read_again, deadline)
         code = EXIT_OK
     except* StartError as group:
-        event(logger, logging.ERROR, "start_failed", error=group.exceptions[0])
+        event(logger, logging.ERROR, "start_failed", error=str(group.exceptions[0]))
         code = EXIT_FAILED
     except* Exception as group:  # noqa: BLE001 - the last place that can say what ended the process
         for bug in group.exceptions:
