@@ -5,6 +5,7 @@ somebody only thinks of. Everything is denied that is not granted, and a request
 rules are never put together, so their order means nothing.
 """
 
+import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -351,7 +352,7 @@ def parse_access_file(text: str) -> AccessFile:
     try:
         written = msgspec.convert(tomllib.loads(text), _File)
     except msgspec.ValidationError as error:
-        raise AccessFileError([_in_words(str(error))]) from None
+        raise AccessFileError([_in_words(str(error), _File)]) from None
     except (ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
         raise AccessFileError([f"not TOML: {error}"]) from None
     problems: list[str] = []
@@ -362,18 +363,22 @@ def parse_access_file(text: str) -> AccessFile:
     return AccessFile(accounts, written.unknown_access_keys == "ignore")
 
 
-def _in_words(complaint: str) -> str:
-    """What msgspec says: lower case, the place first, and lengths in words."""
+def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
+    """What msgspec says of fields of this struct: lower case, the place first, and lengths in words."""
     what, _, place = complaint.partition(" - at ")
     place = place.strip("`").removeprefix("$").removeprefix(".")
     what = what[:1].lower() + what[1:].replace("`", "")
     if found := _LENGTH.fullmatch(what):
         kind, bound, number = found.groups()
         what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
+    elif found := _UNKNOWN.fullmatch(what):
+        near = difflib.get_close_matches(found[1], struct.__struct_fields__, 1)
+        what = f"unknown field {found[1]}{f', did you mean {near[0]}?' if near else ''}"
     return f"{place}: {what}" if place else what
 
 
 _LENGTH: Final = re.compile(r"expected (str|array) of length ([<>]=) (\d+)")
+_UNKNOWN: Final = re.compile(r"object contains unknown field (.+)")
 _BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
 _UNITS: Final = {"str": "character", "array": "value"}
 
@@ -383,7 +388,7 @@ def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Accou
     try:
         written = msgspec.convert(fields, _FileAccount)
     except msgspec.ValidationError as error:
-        problems.append(f"{where}: {_in_words(str(error))}")
+        problems.append(f"{where}: {_in_words(str(error), _FileAccount)}")
         return Account(name)
     if written.access_key is not None and written.secrets is None:
         problems.append(f"{where}: an access key needs secrets")
