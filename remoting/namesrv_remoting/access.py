@@ -5,7 +5,6 @@ somebody only thinks of. Everything is denied that is not granted, and a request
 rules are never put together, so their order means nothing.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ import msgspec
 from namesrv_remoting.addresses import Address
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.signatures import MAX_SECRETS
+from namesrv_runtime.suggestions import did_you_mean
 
 Network = IPv4Network | IPv6Network
 
@@ -372,8 +372,7 @@ def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
         kind, bound, number = found.groups()
         what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
     elif found := _UNKNOWN.fullmatch(what):
-        near = difflib.get_close_matches(found[1], struct.__struct_fields__, 1)
-        what = f"unknown field {found[1]}{f', did you mean {near[0]}?' if near else ''}"
+        what = f"unknown field {found[1]}{did_you_mean(found[1], struct.__struct_fields__)}"
     return f"{place}: {what}" if place else what
 
 

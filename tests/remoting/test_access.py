@@ -201,7 +201,7 @@ def test_certificate_of_two_accounts_is_that_of_none() -> None:
     ("text", "problem"),
     [
         ("a = 1\n[accounts]", "unknown field a"),
-        ("[accounts.a]\nsecret = ['hush-hush']", "account a: unknown field secret, did you mean secrets?"),
+        ("[accounts.a]\nsecret = ['hush-hush']", "account a: unknown field secret (did you mean secrets?)"),
         ("", "object missing required field accounts"),
         ("[accounts", "not TOML: Expected ']' at the end of a table declaration (at end of document)"),
         ("[accounts.a]", "account a: object missing required field may"),

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from namesrv.settings.catalog import SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv.settings.catalog import SETTINGS, Given, complaint, text_of
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_runtime.log import quoted
+from namesrv_runtime.suggestions import did_you_mean
 
 # our setting -> the key that means the same to Apache's server
 _APACHE_KEYS = {

@@ -86,15 +86,6 @@ def text_of(value: object) -> str:
     return str(value)
 
 
-def did_you_mean(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """The end of a message about an unknown word: the nearest known one, if any is near, whatever the prefix."""
-    import difflib  # noqa: PLC0415  # only for mistakes, and start-up counts
-
-    names = {name.removeprefix(prefix).lower(): name for name in known}
-    near = difflib.get_close_matches(word.removeprefix(prefix).lower(), names, n=1)
-    return f" (did you mean {names[near[0]]}?)" if near else ""
-
-
 def complaint(given: Given, setting: Setting, wrong: str) -> str:
     """One line about one value."""
     value = "its value" if setting.kind is SecretStr else quoted(text_of(given.value))

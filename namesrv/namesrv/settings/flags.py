@@ -8,8 +8,9 @@ from enum import Enum, auto
 from functools import partial
 from itertools import chain, groupby
 
-from namesrv.settings.catalog import SETTINGS, Given, Setting, did_you_mean
+from namesrv.settings.catalog import SETTINGS, Given, Setting
 from namesrv_runtime.log import quoted
+from namesrv_runtime.suggestions import did_you_mean
 
 _USAGE = "namesrv [--config FILE] [-c FILE] [settings]"
 _DESCRIPTION = (

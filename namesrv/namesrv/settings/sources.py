@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from namesrv.settings.apache_properties import Translation, translate, translate_tls
-from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, did_you_mean, text_of
+from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, complaint, text_of
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
@@ -20,6 +20,7 @@ from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_fi
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
+from namesrv_runtime.suggestions import did_you_mean
 
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30
