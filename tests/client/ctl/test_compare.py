@@ -164,7 +164,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
 
     assert (0, "") == (shown.code, shown.err)
     assert [
-        ["BROKER", "ID", "ADDRESS", "VERDICT", "HEARD", "EVICTED IN", "PERM", "WIPED", "QUEUES", "VERSION"],
+        ["BROKER", "ID", "ADDRESS", "VERDICT", "HEARD", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
         ["broker-a", "1", "10.0.0.2:10911", "fine", "5.0 s ago", "1 m 55 s", "R--", "yes", "8/8", "1"],
         ["broker-b", "0", "10.0.0.3:10911", "fine", "5.0 s ago", "5.0 s", "RW-", "no", "8/8", "1"],

@@ -129,7 +129,7 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
     assert (0, "") == (shown.code, shown.err)
     said = "disk=0.5 full=no note=- zone=a"
     assert [
-        heads("CLUSTER | BROKER | ID | ADDRESS | HEARD | EVICTED IN | TOPICS | WIPED | VERSION | STATE"),
+        heads("CLUSTER | BROKER | ID | ADDRESS | HEARD | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
         ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", said],
     ] == shown.cells

@@ -45,7 +45,7 @@ _LIVE: Final[Columns[LiveBroker]] = {
     "id": lambda broker: broker.broker_id,
     "address": lambda broker: broker.broker_addr,
     "heard": lambda broker: ago(broker.age_seconds),
-    "evicted in": _expires_in,
+    "expires in": _expires_in,
     "topics": lambda broker: broker.topics,
     "wiped": lambda broker: broker.write_wiped,
     "version": lambda broker: broker.data_version and broker.data_version.counter,

@@ -88,7 +88,7 @@ _COLUMNS: Final[Columns[Instance]] = {
     "address": lambda one: one.broker_addr,
     "verdict": lambda one: Text(one.verdict, style=_STYLES.get(one.verdict, "red")),
     "heard": lambda one: ago(one.told.age_seconds),
-    "evicted in": lambda one: lasting(one.told.expires_in_seconds),
+    "expires in": lambda one: lasting(one.told.expires_in_seconds),
     "perm": lambda one: one.queues and perm_text(one.queues.perm),
     "wiped": lambda one: one.told.write_wiped,
     "queues": lambda one: one.queues and f"{one.queues.read_queue_nums}/{one.queues.write_queue_nums}",
