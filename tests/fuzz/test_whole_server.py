@@ -194,7 +194,7 @@ class FuzzServer:
         assert [CONTROL.name] == list(tables.broker_addr_table)
         assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
         assert [] == [*tables.filter_server_table, *tables.topic_queue_mapping_info_table]
-        # of a broker that has just gone, until it would have been silent for too long
+        # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert math.inf not in tables.wiped.values()
         assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
         assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values()))

@@ -226,7 +226,7 @@ async def test_certificate_names_an_account(start: Start, ca: Authority, tmp_pat
 
 
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """In the audit trail: plain text does not hide who has no certificate, nor one of a foreign authority."""
+    """In the audit trail: a plain-text attempt hides no attempt without a certificate, or with a foreign one."""
     daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
     foreign = Authority(tmp_path, "foreign").issue("forged", "operators.example.com")
 
@@ -239,7 +239,7 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
             socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
         ):
-            # With TLS 1.3 the client hears of it when it reads.
+            # With TLS 1.3 a client receives the alert only when it reads.
             assert b"" == wrapped.recv(1)
 
     peer = Peer(daemon.address)
@@ -250,8 +250,8 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
     assert 0 == daemon.stop()
 
     lines = [line for line in read_log(daemon.data_dir / "audit") if line["event"] == "refusal"]
-    said = ["plain text received", "the peer shows no certificate", "the peer's certificate is refused"]
-    counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in said]
+    causes = ["plain text received", "the peer shows no certificate", "the peer's certificate is refused"]
+    counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in causes]
     assert [1, 3, 3] == counts
 
 

@@ -26,7 +26,7 @@ class Written:
     """A file that the log goes to."""
 
     def __init__(self) -> None:
-        # A bare descriptor lasts as long as the tests, and nobody complains that it was not closed.
+        # A bare descriptor lasts as long as the tests; a file object would warn that it was not closed.
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
 

@@ -238,7 +238,7 @@ class AuditLog(LineLog):
             self._end_window()
 
     def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
-        # The remark says who the peer claimed to be, and which of a reason's many causes it was.
+        # One reason has many causes, and a peer may claim many identities: the remark tells them apart.
         key = (
             connection.ip,
             refusal.who["account"],

@@ -197,7 +197,7 @@ def test_large_registration_lets_others_run(known: tuple[Registration], asked: R
 
 
 def test_group_keeps_its_first_cluster() -> None:
-    """A broker name is global: whoever registers it under another cluster later joins the first one's group."""
+    """A broker name is global: a broker that registers under it in another cluster joins the first one's group."""
     tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
 
     assert (MASTER.cluster_name, [0, 1]) == (

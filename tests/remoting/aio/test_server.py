@@ -52,7 +52,7 @@ async def test_address_in_use_is_an_error() -> None:
             await server.listen(["127.0.0.2", "127.0.0.1"], port)
         # uvloop closes in its next turn
         await asyncio.sleep(0)
-        # Of other tests a closed connection may still have this port; a socket that listens is in the way all the same.
+        # A closed connection of another test may still have this port; a listening socket prevents the bind as ever.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.2", port))
         with pytest.raises(OSError, match="in use"):
