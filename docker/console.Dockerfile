@@ -8,7 +8,7 @@ WORKDIR /src
 RUN python3 -m venv /build
 COPY locks/run.txt locks/
 # everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
-RUN /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/run.txt --wheel-dir /wheels
+RUN /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/run.txt --wheel-dir /wheels
 COPY . .
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \
     && /build/bin/python -m tools.dist /wheels namesrv-console \

@@ -9,7 +9,7 @@ RUN python3 -m venv /build
 COPY locks/spark.txt locks/
 # everything that is installed later comes from /wheels, and nothing gets there whose hash is not in the lock
 # PySpark comes as sources: Debian's pip would build them without what they ask for
-RUN PIP_USE_PEP517=1 /build/bin/python -m pip --no-cache-dir wheel --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
+RUN PIP_USE_PEP517=1 /build/bin/python -m pip --no-cache-dir wheel --no-deps --require-hashes --requirement locks/spark.txt --wheel-dir /wheels
 COPY . .
 # the link is for SPARK_HOME, which must not depend on Python's version
 RUN /build/bin/python -m pip install --no-index --find-links /wheels hatchling \

@@ -12,6 +12,6 @@ stamp=.venv/stamp-$1
 state="$(cksum <"$lock") $(cat .venv/stamp-dev 2>/dev/null)"
 if [ "$(cat "$stamp" 2>/dev/null)" != "$state" ]; then
     echo "namesrv: installing what $lock names into .venv; only now and when that file changes" >&2
-    .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement "$lock"
+    .venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement "$lock"
     echo "$state" >"$stamp"
 fi

@@ -71,7 +71,9 @@ if ! is_current "stamp-$kind" "$lock"; then
         pwd -P >"$venv/home"
     fi
     say "installing $(grep -c '^[A-Za-z0-9]' "$lock") packages from $lock into $venv; only now and when that file changes"
-    pip install --require-hashes --requirement "$lock"
+    # The lock names every package. With --no-deps, pip does not look for versions of its own: pip 23.2 takes the newest
+    # coverage for the extra in `coverage[toml]`, and then refuses that version because the lock has no hash of it.
+    pip install --no-deps --require-hashes --requirement "$lock"
     say "installing this tree"
     pip install --no-deps --no-build-isolation --editable .
     state_of pyproject.toml >"$venv/stamp-project"

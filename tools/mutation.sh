@@ -10,7 +10,7 @@ pattern=${2:-.}
 [ $# -le 2 ] && packages='namesrv namesrv_remoting namesrv_broker_agent namesrv_client' || { shift 2; packages=$*; }
 scratch=build/mutation
 .venv/bin/python -c 'import mutmut' 2>/dev/null ||
-    .venv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement locks/mutation.txt
+    .venv/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement locks/mutation.txt
 rm -rf "$scratch"
 mkdir -p "$scratch/src" "$scratch/tests/namesrv" "$scratch/tests/client" "$scratch/tests/broker_agent"
 # mutmut names a module by its path: side by side below src/ it is that of an import

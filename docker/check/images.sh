@@ -33,7 +33,7 @@ make_base() {
 # build checks their hashes again.
 fetch_wheels() {
     for lock in run report; do
-        timeout 300 "$root/.venv/bin/python" -m pip --quiet download --require-hashes --only-binary :all: \
+        timeout 300 "$root/.venv/bin/python" -m pip --quiet download --no-deps --require-hashes --only-binary :all: \
             --python-version 3.11 --requirement "$root/locks/$lock.txt" --dest "$work/wheelhouse"
     done
     if [ "$with_spark" = 1 ]; then
