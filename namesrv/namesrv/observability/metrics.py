@@ -24,9 +24,11 @@ from namesrv.context import Namesrv
 from namesrv.counters import REASONS
 from namesrv.fast_lane import FastLane
 from namesrv.histogram import Histogram
+from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv_remoting.aio.server import RemotingServer
 from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
+from namesrv_remoting.group_health import GroupHealth, group_health
 from namesrv_runtime.log import lines_lost
 
 # a single value, or those by label value or tuple of them
@@ -50,7 +52,7 @@ _CHUNK: Final = 500
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """All metrics in Prometheus' text format; those of the process under the names that every client library uses."""
     families = chain(
-        _state_families(namesrv, await count_brokers(namesrv)),
+        _state_families(namesrv, await count_brokers(namesrv), await count_groups(namesrv)),
         _life_families(namesrv),
         _traffic_families(namesrv, server, await count_connections(namesrv)),
         _tls_families(namesrv),
@@ -86,7 +88,26 @@ async def count_brokers(namesrv: Namesrv) -> Counter[str]:
     return found
 
 
-def _state_families(namesrv: Namesrv, brokers: Counter[str]) -> Iterator[Metric]:
+async def count_groups(namesrv: Namesrv) -> Counter[str]:
+    """Broker groups by their health, likewise."""
+    found: Counter[str] = Counter({health.value: 0 for health in GroupHealth})
+    now, tables = namesrv.manager.now(), namesrv.manager.tables
+    async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
+        for group in part:
+            # a broker that left since the chunk before has no live entry
+            found[
+                group_health(
+                    {
+                        number: (now - live.last_update) / live.expiry_seconds
+                        for number, addr in group.broker_addrs.items()
+                        if (live := tables.broker_live_table.get(BrokerAddrInfo(group.cluster, addr))) is not None
+                    }
+                ).value
+            ] += 1
+    return found
+
+
+def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str]) -> Iterator[Metric]:
     """What the server is, how it is, and what its tables hold."""
     counters, tables = namesrv.counters, namesrv.manager.tables
     versions = {(version(), python_version()): 1}
@@ -115,6 +136,12 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str]) -> Iterator[Metric]
         "brokers",
         "Registered brokers; a suspect one has missed a heartbeat, and the eviction of a held one is put off.",
         brokers,
+        "state",
+    )
+    yield _gauge(
+        "broker_groups",
+        "Broker groups; a silent master has missed two heartbeats while a slave of it sends them.",
+        groups,
         "state",
     )
     problems = {file: state.problem() is not None for file, state in namesrv.writes().items()}

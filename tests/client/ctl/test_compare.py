@@ -1,11 +1,13 @@
 """The commands `diff` and `explain`: in what NameServers differ."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from namesrv_client.ctl.commands.explain import Instance
 from namesrv_client.ctl.comparison import Difference, View, differences, view_of
+from namesrv_client.ctl.health import broker_problems, lines_of
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -162,7 +164,9 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
         shown = await ctl(*at(where), "explain", "T")
         found = await ctl(*at(where), "explain", "T", "-o", "json")
 
-    assert (0, "") == (shown.code, shown.err)
+    silent = "no heartbeat of the master for 1 m 15 s, while a slave sends them"
+    line = f"{where}: critical: cluster-1/broker-a: {silent}; producers may fail to write to 8 of 16 write queues of T"
+    assert (1, [f"{line}; see `namesrvctl brokers --name broker-a`"]) == (shown.code, shown.problems)
     assert [
         ["BROKER", "ID", "ADDRESS", "VERDICT", "HEARD", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
@@ -171,6 +175,10 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     ] == shown.cells
     document = found.json
     last = document["servers"][0].pop("brokers")[-1]
+    (problem,) = document["servers"][0].pop("problems")
+    assert ("critical", "silent_master", "cluster-1/broker-a", 75.0) == (
+        *(problem[name] for name in ("severity", "kind", "subject", "since_seconds")),
+    )
     assert {
         "cluster": "cluster-1", "broker_name": "broker-b", "broker_id": 0, "broker_addr": "10.0.0.3:10911",
         "verdict": "fine", "age_seconds": 5.0, "expires_in_seconds": 5.0, "expiry_seconds": 10.0,
@@ -179,6 +187,45 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     } == last  # fmt: skip
     rest = {"topic": "T", "agree": True, "servers": [{"server": where, "present": True}], "differences": []}
     assert rest == document
+
+
+@pytest.mark.parametrize("dialect", ["native", "rocketmq"])
+async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Literal["native", "rocketmq"]) -> None:
+    """A killed master leaves its slave in the route: `explain` and `status` name the group and exit with 1."""
+    async with asked(tmp_path, dialect) as (server, where):
+        master, slave = await server.connect(), await server.connect()
+        await slave.register(OTHER)
+        await slave.register(SLAVE)
+        await master.register(MASTER)
+        healthy = await ctl(*at(where), "status")
+        await master.call(104, MASTER.ext)
+
+        explained = await ctl(*at(where), "explain", "T")
+        status = await ctl(*at(where), "status")
+        document = (await ctl(*at(where), "status", "-o", "json")).json
+
+    missing = f"{where}: critical: cluster-1/broker-a: no master is registered; producers cannot write to"
+    look = "see `namesrvctl brokers --name broker-a`"
+    assert (0, "") == (healthy.code, healthy.err)
+    assert (1, [f"{missing} 8 of 16 write queues of T; {look}"]) == (explained.code, explained.problems)
+    assert ["broker-a", "0", "no master"] == [cell for cell in explained.cells[1] if cell != "-"][:3]
+    topics = "its topics (2)" if dialect == "native" else "its topics"
+    assert (1, [f"{missing} {topics}; {look}"]) == (status.code, status.problems)
+    assert (False, ["without_master"]) == (
+        document["healthy"],
+        [problem["kind"] for problem in document["servers"][0]["problems"]],
+    )
+
+
+def test_a_problem_of_several_servers_is_one_line() -> None:
+    """The line names the servers that see it."""
+    slave = LiveBroker("c", "b", 1, "a:2", age_seconds=1.0, expiry_seconds=120.0, topics=4)
+    problems = broker_problems([slave])
+    what = "critical: c/b: no master is registered; producers cannot write to its topics (4)"
+
+    assert [f"s1, s3: {what}; see `namesrvctl brokers --name b`"] == lines_of(
+        {"s1": problems, "s2": [], "s3": problems}
+    )
 
 
 async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
             "nameserver": "ns-1", "readiness": "ready: no brokers expected", "draining": False,
             "started_ms": 1_700_000_000_000, "uptime_seconds": 125.0, "pid": os.getpid(), "clusters": 1,
             "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2,
+            "problems": [],
         } == found.json["servers"][0]  # fmt: skip
         assert found.json["healthy"] is True
         server.namesrv.is_draining = True
@@ -105,7 +106,14 @@ async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> 
 
     counts = [] if topics is None else ["TOPICS"]
     assert (0, [["SERVER", "STATE", "PROTOCOL", "BROKERS", *counts]]) == (shown.code, shown.cells[:1])
-    members = {"server": where, "protocol": "rocketmq", "state": "answers", "brokers": 2, "topics": topics}
+    members = {
+        "server": where,
+        "protocol": "rocketmq",
+        "state": "answers",
+        "brokers": 2,
+        "topics": topics,
+        "problems": [],
+    }
     assert {"healthy": True, "servers": [members]} == found.json
 
 

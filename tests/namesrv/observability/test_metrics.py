@@ -18,7 +18,7 @@ from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from tests.support.fake_clock import settle, until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native, question, registration
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, NamesrvPeer, native, question, registration
 from tests.support.raw_peer import RawPeer
 
 T = TypeVar("T")
@@ -81,6 +81,25 @@ async def test_broker_that_missed_a_heartbeat_is_suspect(server: InProcess) -> N
     assert 1 == (await seen(server))("nameserver_brokers", state="suspect")
     await peer.call(904, A.ext)
     assert 2 == (await seen(server))("nameserver_brokers", state="live")
+
+
+async def test_broker_groups_are_counted_by_health(server: InProcess) -> None:
+    """A master that hangs while its slave sends heartbeats is silent after 60 s, and missing once it is evicted."""
+    master, slave, other = await server.connect(), await server.connect(), await server.connect()
+    await master.register(MASTER)
+    await slave.register(SLAVE)
+    await other.register(OTHER)
+    states = ("healthy", "silent_master", "without_master")
+
+    found = []
+    for seconds in (0.0, 60.0, 0.1, 70.0):
+        await server.clock.advance(seconds)
+        await slave.call(904, SLAVE.ext)
+        await other.call(904, OTHER.ext)
+        metrics = await seen(server)
+        found.append(tuple(metrics("nameserver_broker_groups", state=state) for state in states))
+
+    assert [(2, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)] == found
 
 
 async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: NamesrvPeer) -> None:

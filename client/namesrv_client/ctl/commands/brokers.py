@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
@@ -11,11 +12,12 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.completing import broker_names, cluster_names
+from namesrv_client.ctl.health import Problem, broker_problems, lines_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
 from namesrv_client.ctl.running import Columns, absences_in, change, show, show_list
-from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.servers import Servers, reason
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
@@ -182,28 +184,59 @@ HEALTHY: Final = ("ready", "answers")
 def status(options: Options) -> None:
     """Show whether each NameServer answers and is ready, and how much it knows.
 
-    Exits with 1 if one of them is unreachable, not ready or draining.
+    Exits with 1 if one of them is unreachable, not ready or draining, or if a broker group has no master, or one that
+    is silent while a slave is not.
     """
     show(options, _status)
 
 
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What one server reports, and what is wrong with its broker groups."""
+
+    members: dict[str, Any]
+    problems: list[Problem]
+    # why the problems are unknown
+    refusal: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Its members, for JSON and YAML."""
+        problems = [one.document() for one in self.problems]
+        return {**self.members, "problems": problems if self.refusal is None else None}
+
+
 async def _status(servers: Servers) -> Report:
-    answers = await servers.ask(_members)
-    is_healthy = all(found["state"] in HEALTHY for found in answers.given.values())
+    answers = await servers.ask(_status_of)
+    members = {server: found.members for server, found in answers.given.items()}
+    problems = lines_of({server: found.problems for server, found in answers.given.items()})
+    is_healthy = not problems and all(found["state"] in HEALTHY for found in members.values())
     not_ready = [
         f"{server}: {found['readiness'] or 'not ready'}"
-        for server, found in answers.given.items()
+        for server, found in members.items()
         if found.get("ready") is False
+    ]
+    unknown = [
+        f"{server}: health of the broker groups is unknown: {found.refusal}"
+        for server, found in answers.given.items()
+        if found.refusal is not None
     ]
     return Report(
         {
             "healthy": is_healthy and len(answers.given) == len(answers.outcomes),
-            "servers": answers.documents(lambda found: found),
+            "servers": answers.documents(_Status.document),
         },
         table(_STATUS, [_row(server, found) for server, found in answers.outcomes.items()]),
         max(answers.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [*answers.problems(), *not_ready],
+        [*answers.problems(), *not_ready, *problems, *unknown],
     )
+
+
+async def _status_of(server: NameServer) -> _Status:
+    members = await _members(server)
+    try:
+        return _Status(members, broker_problems(await server.brokers()))
+    except ResponseError as error:
+        return _Status(members, [], reason(error))
 
 
 def state_of(info: ServerInfo | None) -> str:
@@ -228,9 +261,11 @@ async def _members(server: NameServer) -> dict[str, Any]:
     return {"protocol": "rocketmq", "state": state_of(info), "brokers": brokers, "topics": topics}
 
 
-def _row(server: str, found: dict[str, Any] | RemotingError) -> tuple[object, ...]:
-    if isinstance(found, RemotingError):
-        found = {"state": "refuses" if isinstance(found, ResponseError) else "unreachable"}
+def _row(server: str, status: _Status | RemotingError) -> tuple[object, ...]:
+    if isinstance(status, _Status):
+        found = status.members
+    else:
+        found = {"state": "refuses" if isinstance(status, ResponseError) else "unreachable"}
     state = Text(found["state"], style="green" if found["state"] in HEALTHY else "red")
     about = (found.get("protocol"), found.get("nameserver"), found.get("version"), lasting(found.get("uptime_seconds")))
     return (server, state, *about, *(found.get(count) for count in _STATUS[6:]))

@@ -11,16 +11,17 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.diff import difference_table
 from namesrv_client.ctl.commands.topics import TopicArgument, joined
 from namesrv_client.ctl.comparison import Facts, View, differences, facts_with_addresses, perm_text
+from namesrv_client.ctl.health import Problem, group_problem, groups_of, lines_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, lasting
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Answers, Servers
 from namesrv_remoting.bodies.extensions import LiveBroker
-from namesrv_remoting.bodies.route import QueueData
+from namesrv_remoting.bodies.route import QueueData, TopicRouteData
+from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.group_health import SILENT_SHARE
 
-# of the time that a broker may be silent; with 120 s and a heartbeat every 30 s one is late that missed a second one
-_LATE: Final = 0.5
 _STYLES: Final = {"fine": "green", "unknown": ""}
 # stands for a broker of which the server says nothing
 _UNTOLD: Final = LiveBroker("", "", 0, "")
@@ -36,7 +37,7 @@ def liveness(live: LiveBroker) -> str:
     if live.held_seconds is not None:
         # silent for longer than it may be, like many others
         return "held"
-    return "late" if age > expiry * _LATE else "fine"
+    return "late" if age > expiry * SILENT_SHARE else "fine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Instance:
     broker_name: str
     # None: the group has queues and no instance
     broker_id: int | None
+    # None: there is no such instance; of a master, the group has only slaves
     broker_addr: str | None
     # None: only other servers have it
     queues: QueueData | None
@@ -66,9 +68,11 @@ class Instance:
 
     @property
     def verdict(self) -> str:
-        """In a word: as `liveness` says; gone, if it is in the route and not alive; missing, if others have it."""
+        """As `liveness` says; no master; gone, if it is in the route and not alive; missing, if others have it."""
         if self.queues is None:
             return "missing"
+        if self.broker_id == MASTER_ID and self.broker_addr is None:
+            return "no master"
         if self.live is None and self.tells_liveness:
             return "gone"
         return liveness(self.told)
@@ -102,15 +106,18 @@ class Explained:
 
     facts: Facts | None
     instances: Sequence[Instance]
+    # of the broker groups in the route
+    problems: Sequence[Problem] = ()
 
 
 def explain(options: Options, topic: TopicArgument) -> None:
     """Show when each broker of a topic's route was last heard and will be evicted, on each server.
 
     The verdict is fine, late (silent for over half of its time), overdue (the next scan evicts it), gone (in the
-    route, but not alive), missing (only other servers have it) or unknown (not available from Apache's
-    NameServer).
-    Exits with 1 if a server does not know the topic, if servers disagree, or if one of them did not answer.
+    route, but not alive), missing (only other servers have it), no master (the group has only slaves) or unknown (not
+    available from Apache's NameServer).
+    Exits with 1 if a server does not know the topic, if servers disagree, if one of them did not answer, or if a
+    broker group of the route has no master, or one that is silent while a slave is not.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -121,6 +128,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
         }
         differing = differences(views)
         absent = absences_in(answers, lambda found: [f"topic {topic}"] if found.facts is None else [])
+        problems = lines_of({server: found.problems for server, found in answers.given.items()})
         everywhere = _with_missing(answers)
         body = server_table(everywhere, _COLUMNS, lambda found: found.instances)
         return Report(
@@ -131,13 +139,14 @@ def explain(options: Options, topic: TopicArgument) -> None:
                     lambda found: {
                         "present": found.facts is not None,
                         "brokers": [one.document() for one in found.instances],
+                        "problems": [one.document() for one in found.problems],
                     }
                 ),
                 "differences": [asdict(one) for one in differing],
             },
             [*body, Text(""), *difference_table(differing, tuple(views))] if differing else body,
-            max(answers.code(needs_all=True), ExitCode.NO if absent or differing else ExitCode.OK),
-            [*answers.problems(), *absent, *([f"the servers disagree about {topic}"] if differing else [])],
+            max(answers.code(needs_all=True), ExitCode.NO if absent or differing or problems else ExitCode.OK),
+            [*answers.problems(), *absent, *([f"the servers disagree about {topic}"] if differing else []), *problems],
         )
 
     show(options, ask)
@@ -148,24 +157,43 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     if route is None:
         return Explained(None, ())
     tells = await server.is_native()
-    live = {(one.cluster, one.broker_addr): one for one in await server.brokers()} if tells else {}
+    brokers = await server.brokers()
+    live = {(one.cluster, one.broker_addr): one for one in brokers} if tells else {}
     instances = []
     for group, queues in joined(route):
         if group is None or not group.broker_addrs:
             instances.append(Instance(None, queues.broker_name, None, None, queues, None, tells))
             continue
+        if MASTER_ID not in group.broker_addrs:
+            instances.append(Instance(group.cluster, group.broker_name, MASTER_ID, None, queues, None, tells))
         for number, address in sorted(group.broker_addrs.items()):
             known = live.get((group.cluster, address))
             instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, tells))
     # ages differ by nature
     facts = facts_with_addresses(route)
     facts.update({f"wiped on {one.broker_name}": True for one in instances if one.told.write_wiped})
-    return Explained(facts, instances)
+    return Explained(facts, instances, _problems(topic, route, brokers))
+
+
+def _problems(topic: str, route: TopicRouteData, brokers: Sequence[LiveBroker]) -> list[Problem]:
+    """What is wrong with the broker groups that hold the topic's queues."""
+    groups = groups_of(brokers)
+    total = sum(queues.write_queue_nums for queues in route.queue_datas)
+    found = []
+    for group, queues in joined(route):
+        cluster = "" if group is None else group.cluster
+        affected = f"{queues.write_queue_nums} of {total} write queues of {topic}"
+        key = cluster, queues.broker_name
+        if problem := group_problem(key, groups.get(key, ()), affected):
+            found.append(problem)
+    return found
 
 
 def _with_missing(answers: Answers[Explained]) -> Answers[Explained]:
     """The same, and to each server the instances that only others have."""
-    everywhere = {one.key: one for found in answers.given.values() for one in found.instances}
+    everywhere = {
+        one.key: one for found in answers.given.values() for one in found.instances if one.broker_addr is not None
+    }
 
     def completed(found: Explained) -> Explained:
         own = {one.key: one for one in found.instances}
