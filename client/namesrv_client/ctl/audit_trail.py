@@ -89,6 +89,10 @@ class Trail:
         inside = self.place / "audit"
         return inside if inside.is_dir() else self.place
 
+    def exists(self) -> bool:
+        """True if a server has written a trail there."""
+        return any(self.directory.glob("dt=*/hour=*"))
+
     def news(self) -> Iterator[Line]:
         """What has come since the last time that is wanted."""
         for folder in sorted(self.directory.glob("dt=*/hour=*")):

@@ -208,3 +208,16 @@ def test_default_directory(tmp_path: Path) -> None:
     done = subprocess.run([*COMMAND, "audit", "-o", "json"], env=environment, capture_output=True, check=True)
 
     assert {"directory": str(tmp_path / "audit"), "lines": [KV]} == json.loads(done.stdout)
+
+
+def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Path) -> None:
+    """The message has the directory that was tried, and where the server's own is found."""
+    absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
+    done = []
+    for place in (absent, tmp_path):
+        env = {"NAMESRV_DATA_DIR": str(place), "COLUMNS": "500"}
+        done.append(subprocess.run([*COMMAND, "audit"], env=env, capture_output=True, text=True, check=False))
+
+    assert [2, 1] == [each.returncode for each in done]
+    for problem, each in zip((f"no such directory: {absent}; ", f"no audit trail in {tmp_path}; "), done, strict=True):
+        assert problem + hint in each.stderr

@@ -21,6 +21,7 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_runtime.log import printable
 
 _FOLLOW_SECONDS: Final = 0.5
+_NAME_IT: Final = "name the server's data directory, which the server logs as data_dir when it starts"
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -29,7 +30,7 @@ def audit(  # noqa: PLR0913 - each is an option
     directory: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIRECTORY]",
+            metavar="DIRECTORY",
             help="A server's data directory, or its audit-log-dir. Default: NAMESRV_DATA_DIR, else that of a server "
             "of yours on this machine.",
             show_default=False,
@@ -63,6 +64,8 @@ def audit(  # noqa: PLR0913 - each is an option
     lines = list(deque(trail.news(), maxlen=limit))
     columns = ("time", "event", "account", "peer", "request", "what")
     rows = [(moment(line["ts_ms"]), *_cells(line)) for line in lines]
+    if not trail.exists():
+        trail.problems.append(f"no audit trail in {trail.directory}; {_NAME_IT}")
     code = ExitCode.NO if trail.problems else ExitCode.OK
     document = {"directory": str(trail.directory), "lines": lines}
     print_once(options, Report(document, table(columns, rows), code, trail.problems))
@@ -84,12 +87,15 @@ def _follow(options: Options, trail: Trail, limit: int) -> None:
 
 
 def _place(directory: Path | None) -> Path:
-    if directory is None:
-        home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        directory = Path(os.environ.get("NAMESRV_DATA_DIR") or Path(home) / "namesrv")
-    if not directory.is_dir():
-        raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
-    return directory
+    if directory is not None:
+        if not directory.is_dir():
+            raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
+        return directory
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    default = Path(os.environ.get("NAMESRV_DATA_DIR") or Path(home) / "namesrv")
+    if not default.is_dir():
+        raise typer.BadParameter(f"no such directory: {default}; {_NAME_IT}", param_hint="DIRECTORY")
+    return default
 
 
 def _since(text: str | None) -> float:
