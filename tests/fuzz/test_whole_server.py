@@ -208,11 +208,20 @@ class FuzzServer:
                 assert (0, CONTROL_ROUTE) == (answer.code, answer.java_value)
 
     async def _check_late_peers(self) -> None:
-        """Whoever began a frame and did not end it is closed when its time is over; nobody else is."""
-        connections = self._server.namesrv.connections
+        """An incomplete frame closes its connection after the frame timeout; complete ones stay open.
+
+        Connections of brokers that expire meanwhile are left out: their eviction may close them.
+        """
+        namesrv, seconds = self._server.namesrv, 31.5
+        connections = namesrv.connections
         late = {one.id for one in connections.values() if one.is_inside_frame}
-        others = {one.id for one in connections.values() if one.is_open} - late
-        await self._server.clock.advance(31.5)
+        expiring = {
+            live.connection_id
+            for live in namesrv.manager.tables.broker_live_table.values()
+            if live.expires_at() < namesrv.manager.now() + seconds
+        }
+        others = {one.id for one in connections.values() if one.is_open} - late - expiring
+        await self._server.clock.advance(seconds)
         async with asyncio.timeout(GUARD_SECONDS):
             await until(lambda: not late & connections.keys())
         gone = others - connections.keys()
