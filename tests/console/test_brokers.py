@@ -47,7 +47,7 @@ async def test_a_broker_says_when_it_was_heard_and_will_be_evicted(tmp_path: Pat
 
         for path in ("/brokers", "/broker?cluster=cluster-1&name=broker-a"):
             page = words(await shown.text(path))
-            assert "heard 14.9 s ago, evicted in 1 m 45 s" in page
+            assert "seen 14.9 s ago, expires in 1 m 45 s" in page
             assert "disk 0.5" in page
             assert "10.0.0.1:10911" in page
 
@@ -66,8 +66,8 @@ async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -
 
         page = words(await shown.text("/brokers"))
         assert 2 == page.count("MISSING")
-        assert "broker-a master 10.0.0.1:10911 heard" in page
-        assert "broker-b master 10.0.0.3:10911 MISSING heard" in page
+        assert "broker-a master 10.0.0.1:10911 seen" in page
+        assert "broker-b master 10.0.0.3:10911 MISSING seen" in page
 
 
 @pytest.mark.parametrize(("code", "tag"), [(205, "wiped"), (None, "drained")])

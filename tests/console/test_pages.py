@@ -71,7 +71,7 @@ async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
     """A cell says what the server has there, when it heard the broker, or that it is missing."""
     async with scene(tmp_path) as it:
         words = await it.page("/topic?name=T")
-        assert "8/8 RW- heard 0." in words
+        assert "8/8 RW- seen 0." in words
         assert "MISSING" in words
         assert "register" in words
         words = await it.page("/topic?name=U")

@@ -125,7 +125,7 @@ async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
         overview, brokers = await shown.text("/"), await shown.text("/brokers")
         assert "tells no ages, events and connections" in overview
         assert "broker-a" in brokers
-        assert "age not told" in brokers
+        assert "age unknown" in brokers
 
 
 @pytest.mark.parametrize(

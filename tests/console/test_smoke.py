@@ -45,7 +45,7 @@ def test_a_bar_drains_news_arrive_and_keys_work(shown: tuple[webdriver.Chrome, P
 
     began = width()
     wait.until(lambda _: 0 < width() < began)
-    assert "heard" in opened.find_element(By.CSS_SELECTOR, "[data-heard] span").text
+    assert "seen" in opened.find_element(By.CSS_SELECTOR, "[data-heard] span").text
 
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
     registered = time.monotonic()

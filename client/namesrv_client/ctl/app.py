@@ -20,7 +20,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("brokers:status", "Show whether each NameServer answers and is ready, and how much it knows."),
     "brokers": (
         "brokers:brokers",
-        "List live brokers: when each was last heard, when it expires, and the state that it reports.",
+        "List live brokers: when each was last seen, when it expires, and the state that it reports.",
     ),
     "clusters": ("brokers:clusters", "List clusters and their broker groups."),
     "topics": ("topics:topics", "List all topics."),
@@ -41,12 +41,12 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "watch": ("following:watch", "Show the routes of topics, then every change as it happens, until Ctrl-C."),
     "top": (
         "top:top",
-        "Show live when each broker was last heard and will be evicted, on all servers side by side, until Ctrl-C.",
+        "Show live when each broker was last seen and when it expires, on all servers side by side, until Ctrl-C.",
     ),
     "audit": ("audit:audit", "Show who changed what on a server, and who was refused what."),
     "explain": (
         "explain:explain",
-        "Show when each broker of a topic's route was last heard and will be evicted, on each server.",
+        "Show when each broker of a topic's route was last seen and when it expires, on each server.",
     ),
     "diff": ("diff:diff", "Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order)."),
     "migrate check": (

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from namesrv_client.ctl import PROGRAM
 from namesrv_runtime.program import version
@@ -34,8 +35,15 @@ _MIN_WATCH_SECONDS: Final = 0.1
 _MAX_SECONDS: Final = 86_400.0
 
 
+_PANEL: Final = "Options of every command"
+_ALSO: Final = (
+    "Every command also takes --server, --context, --output, --watch, --timeout, --no-color, --yes and --tls...: "
+    f"see {PROGRAM} --help."
+)
+
+
 def _option(*names: str, **values: Any) -> Any:
-    return typer.Option(*names, show_default=False, rich_help_panel="Options of every command", **values)
+    return typer.Option(*names, show_default=False, rich_help_panel=_PANEL, **values)
 
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
@@ -49,7 +57,12 @@ _Version = Annotated[
 ]
 _MqadminServer = Annotated[
     list[str] | None,
-    _option("--namesrvAddr", "-n", "--server", metavar="HOST[:PORT];...", help="NameServers, as for mqadmin."),
+    typer.Option(
+        *("--namesrvAddr", "-n", "--server"),
+        metavar="HOST[:PORT];...",
+        show_default=False,
+        help="NameServers, as for mqadmin.",
+    ),
 ]
 
 
@@ -247,6 +260,19 @@ def group(app: typer.Typer, text: str) -> None:
     app.callback()(_with_signature(callback, text, [own, *_COMMON.values()]))
 
 
+class _Command(TyperCommand):
+    """A command whose help lists its own options, and names the common ones in one sentence."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        common = [option for option in self.params if getattr(option, "rich_help_panel", None) == _PANEL]
+        for option in common:
+            option.hidden = True  # type: ignore[attr-defined]  # an option has it, a parameter does not
+        super().format_help(ctx, formatter)
+        for option in common:
+            option.hidden = False  # type: ignore[attr-defined]  # as above
+
+
 def command(
     app: typer.Typer, name: str, function: Callable[..., None], *, spelled: Mapping[str, Any] | None = None
 ) -> None:
@@ -255,17 +281,18 @@ def command(
     One of mqadmin's says how it spells the parameters that it has; it is hidden, and takes -n, not -s.
     """
     _, *own = inspect.signature(function).parameters.values()
-    common = dict(_COMMON)
+    common, also = dict(_COMMON), _ALSO
     if spelled is not None:
         own = [parameter.replace(annotation=spelled[parameter.name]) for parameter in own if parameter.name in spelled]
         common["server"] = common["server"].replace(annotation=_MqadminServer)
+        also = also.replace("--server, ", "")
 
     def run(ctx: typer.Context, **values: Any) -> None:
         _check_text(values)
         after = {key: values.pop(key) for key in common}
         function(_merged(ctx.obj, after), **values)
 
-    app.command(name, hidden=spelled is not None)(
+    app.command(name, cls=_Command, hidden=spelled is not None, epilog=also)(
         _with_signature(run, function.__doc__ or "", [*own, *common.values()])
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 from namesrv.routeinfo.records import queues_of
 from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
+from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
 
@@ -145,6 +146,44 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
         assert (True, False) == (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list)
 
 
+def test_settings_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
+    """Only those that differ or do not have their default, unless --all is given; programs always get all of them."""
+    with (
+        Daemon(tmp_path / "1", "--nameserver-name", "ns", "--max-connections", "5000") as first,
+        Daemon(tmp_path / "2", "--nameserver-name", "ns") as second,
+    ):
+        one, two = ["{}:{}".format(*each.listening().address) for each in (first, second)]
+        shown = run("-s", one, "-s", two, "config", "show")
+        single = run("-s", one, "config", "show")
+        everything = run("-s", one, "-s", two, "config", "show", "--all")
+        document = run("-s", one, "-s", two, "config", "show", "-o", "json").json
+
+    rows = {row[0]: row[1:] for row in shown.cells[1:]}
+    assert ["KEY", one, two] == shown.cells[0]
+    assert (["5000", "10000"], ["ns", "ns"]) == (rows["maxConnections"], rows["nameserverName"])
+    assert (["KEY", "VALUE", "FROM"], True) == (single.cells[0], ["maxConnections", "5000", "flag"] in single.cells)
+    assert "needWaitForService" not in rows
+    left_out = len(everything.lines) - len(shown.lines)
+    assert left_out > 50
+    assert [f"{left_out} more with --all"] == shown.problems
+    assert len(everything.lines) - 1 == len(document["servers"][0]["config"])
+
+
+async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
+    """With -c each topic stands behind each of its clusters."""
+    async with asked(tmp_path) as (server, where):
+        peer = await server.connect()
+        await peer.register(MASTER, registration("T", "V"))
+        await peer.register(ELSEWHERE, registration("T", "U"))
+
+        shown = await ctl("topicList", "-n", where, "-c")
+
+    assert [
+        ["CLUSTER", "TOPIC"],
+        *([f"cluster-{number}", topic] for number, topic in ((1, "T"), (1, "V"), (2, "T"), (2, "U"))),
+    ] == shown.cells
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -197,7 +236,7 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         ("topicList", "topics"),
         ("topicRoute -t T", "route T"),
         ("topicRoute --topic X", "route X"),
-        ("getNamesrvConfig", "config show"),
+        ("getNamesrvConfig", "config show --all"),
         ("wipeWritePerm -b broker-a -y", "wipe-write-perm broker-a -y"),
         ("addWritePerm -b broker-a -y", "add-write-perm broker-a -y"),
         ("updateKvConfig -s ns -k k -v v", "kv put ns k v"),

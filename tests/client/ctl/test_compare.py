@@ -168,7 +168,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     line = f"{where}: critical: cluster-1/broker-a: {silent}; producers may fail to write to 8 of 16 write queues of T"
     assert (1, [f"{line}; see `namesrvctl brokers --name broker-a`"]) == (shown.code, shown.problems)
     assert [
-        ["BROKER", "ID", "ADDRESS", "VERDICT", "HEARD", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
+        ["BROKER", "ID", "ADDRESS", "VERDICT", "LAST SEEN", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
         ["broker-a", "1", "10.0.0.2:10911", "fine", "5.0 s ago", "1 m 55 s", "R--", "yes", "8/8", "1"],
         ["broker-b", "0", "10.0.0.3:10911", "fine", "5.0 s ago", "5.0 s", "RW-", "no", "8/8", "1"],

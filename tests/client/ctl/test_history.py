@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ctl import asked, at, ctl, run
-from tests.support.namesrv_peer import MASTER, native_registration
+from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.spark_logs import write_log
 
 REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a", "broker-b:0"]
@@ -18,14 +18,24 @@ async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> Non
         await peer.register(MASTER, native_registration("T", "U"), spelling="native")
         await server.clock.advance(10)
         await peer.call(104, MASTER.ext)
+        await peer.register(OTHER, native_registration("T"), spelling="native")
+        await peer.call(205, {"brokerName": OTHER.name})
 
         shown = await ctl(*at(where), "history", "T")
         at_first = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:25")
         before = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:19")
         other = await ctl(*at(where), "history", "X", "-o", "json")
+        document = (await ctl(*at(where), "history", "T", "-o", "json")).json
 
     first, second = (["2023-11-14 22:13:20.000", "1", "2"], ["2023-11-14 22:13:30.000", "2", "2"])
-    assert [["TIME", "REVISION", "TOPICS CHANGED"], first, second] == shown.cells
+    first.append("broker-a/0 registered")
+    second.append("broker-a/0 removed (unregistered)")
+    later = [[second[0], "3", "1", "broker-b/0 registered"], [second[0], "4", "1", "-"]]
+    assert [["TIME", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later] == shown.cells
+    causes = [change["causes"] for change in document["servers"][0]["changes"]]
+    assert [[MASTER.addr], [MASTER.addr], [OTHER.addr], []] == [
+        [cause["broker_addr"] for cause in found] for found in causes
+    ]
     assert [first] == at_first.cells[1:]
     assert (1, "no change of T among the last 1000 events") == (before.code, before.problems[0].partition(": ")[2])
     assert (1, []) == (other.code, other.json["servers"][0]["changes"])

@@ -137,7 +137,7 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
     assert (0, "") == (shown.code, shown.err)
     said = "disk=0.5 full=no note=- zone=a"
     assert [
-        heads("CLUSTER | BROKER | ID | ADDRESS | HEARD | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
+        heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
         ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", said],
     ] == shown.cells
@@ -148,6 +148,23 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
         "agent_id": "28a95ec3", "registration_seq": 4, "connection": connection, "protocol": "msgpack", "state": state,
         "held_seconds": None,
     } == found.json["servers"][0]["brokers"][0]  # fmt: skip
+
+
+async def test_brokers_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
+    """A row for each broker: what is left of its expiry on each server, and where they differ the values of all."""
+    async with two_asked(tmp_path) as (first, second, one, two):
+        await first.register(MASTER, registration("T", "U"))
+        await first.register(SLAVE, registration("T", "U"))
+        await second.register(MASTER, registration("T", "U", "V"))
+
+        shown = await ctl(*at(one, two), "brokers")
+
+    left = "2 m 0 s"
+    assert [
+        heads(f"CLUSTER | BROKER | ID | ADDRESS | EXPIRES IN, {one} | EXPIRES IN, {two} | TOPICS | WIPED | VERSION"),
+        ["cluster-1", "broker-a", "0", "10.0.0.1:10911", left, left, "2 / 3", "no", "1"],
+        ["cluster-1", "broker-a", "1", "10.0.0.2:10911", left, "missing", "2", "no", "1"],
+    ] == shown.cells
 
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])

@@ -50,7 +50,7 @@ def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
 def test_page_is_cut_to_the_terminal(server: str) -> None:
     """A longer one would scroll the last one away; a server that does not answer is on it, and may come back."""
     with nobody() as absent:
-        command = [*COMMAND, "-s", server, "-s", absent, "config", "show", "--watch", "200ms"]
+        command = [*COMMAND, "-s", server, "-s", absent, "config", "show", "--all", "--watch", "200ms"]
         with Terminal(command, lines=10, columns=300) as shown:
             shown.wait_for("more lines", count=2)
             shown.interrupt()

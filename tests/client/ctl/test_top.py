@@ -47,18 +47,18 @@ def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
 
     assert ["CLUSTER", "BROKER", "ID", "ADDRESS", "S1", "S2"] == heads.split()
     assert [
-        "c        c        0  c:1      ███████▏ heard 14.9 s ago, evicted in 1 m 45 s  missing",
-        "c        d        0  d:1      ········ heard 2 m 1 s ago, overdue             ███████▋ heard 6.0 s ago",
-    ] == [rows[0], rows[1].removesuffix(", evicted in 1 m 54 s")]
+        "c        c        0  c:1      ███████▏ seen 14.9 s ago, expires in 1 m 45 s  missing",
+        "c        d        0  d:1      ········ seen 2 m 1 s ago, overdue             ███████▋ seen 6.0 s ago",
+    ] == [rows[0], rows[1].removesuffix(", expires in 1 m 54 s")]
     assert ["b", "a"] == [row.split()[1] for row in rows[2:]]
-    assert rows[3].endswith("heard 3.0 s ago, evicted in 1 m 57 s")
+    assert rows[3].endswith("seen 3.0 s ago, expires in 1 m 57 s")
 
 
 @pytest.mark.parametrize(
     ("found", "now", "state", "said"),
     [
-        (seen("s", broker("a", 1)), 102.4, "ready", "heard 3.4 s ago"),
-        (seen("s", broker("a", 1)), 102.5, "no answer for 2.5 s", "heard 3.5 s ago"),
+        (seen("s", broker("a", 1)), 102.4, "ready", "seen 3.4 s ago"),
+        (seen("s", broker("a", 1)), 102.5, "no answer for 2.5 s", "seen 3.5 s ago"),
         (seen("s"), 103.0, "no answer for 3.0 s", "unknown"),
         (Seen("s", 100.0), 102.5, "no answer for 2.5 s", "unknown"),
         (Seen("s", 100.0), 100.0, "connecting", "unknown"),
@@ -150,7 +150,7 @@ def test_a_frozen_server_is_told_and_delays_nobody(tmp_path: Path) -> None:
         Broker().register(first)
         Broker().register(second)
         with Terminal([*COMMAND, *at(one.where, two.where), "top"], columns=160) as shown:
-            shown.wait_for("evicted in", count=2)
+            shown.wait_for("expires in", count=2)
             two.send_signal(signal.SIGSTOP)
             try:
                 shown.wait_for("no answer for")

@@ -1,13 +1,14 @@
 """`status`, `brokers`, `clusters`, `connections`, write permissions: what servers are, and who is at them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, NoReturn
 
 import msgspec
 import typer
+from rich.console import RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
@@ -46,7 +47,7 @@ _LIVE: Final[Columns[LiveBroker]] = {
     "broker": lambda broker: broker.broker_name,
     "id": lambda broker: broker.broker_id,
     "address": lambda broker: broker.broker_addr,
-    "heard": lambda broker: ago(broker.age_seconds),
+    "last seen": lambda broker: ago(broker.age_seconds),
     "expires in": _expires_in,
     "topics": lambda broker: broker.topics,
     "wiped": lambda broker: broker.write_wiped,
@@ -55,11 +56,42 @@ _LIVE: Final[Columns[LiveBroker]] = {
 }
 
 
-def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
-    """List live brokers: when each was last heard, when it expires, and the state that it reports.
+def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]:
+    """A row for each broker, with what is left of its expiry on each server; `missing` on one that lacks it."""
+    by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
+    for server, found in given.items():
+        for broker in found:
+            key = broker.cluster, broker.broker_name, broker.broker_id, broker.broker_addr
+            by_key.setdefault(key, {})[server] = broker
 
-    Of Apache's NameServer only cluster, name, id and address. Exits with 1 if the given cluster or name matches no
-    broker.
+    def remaining(broker: LiveBroker | None) -> str | None:
+        if broker is None:
+            return "missing"
+        return "present" if broker.expires_in_seconds is None else _expires_in(broker)
+
+    def on_all(column: str, known: Mapping[str, LiveBroker]) -> object:
+        """The value of a column, or the values of all servers where they differ."""
+        values = [_LIVE[column](broker) for broker in known.values()]
+        texts = [cell(value).plain for value in values]
+        return values[0] if len(set(texts)) == 1 else " / ".join(texts)
+
+    rows = [
+        (
+            *key,
+            *(remaining(known.get(server)) for server in given),
+            *(on_all(column, known) for column in ("topics", "wiped", "version", "state")),
+        )
+        for key, known in sorted(by_key.items())
+    ]
+    expiring = [f"expires in, {server}" for server in given]
+    return table(("cluster", "broker", "id", "address", *expiring, "topics", "wiped", "version", "state"), rows)
+
+
+def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
+    """List live brokers: when each was last seen, when it expires, and the state that it reports.
+
+    Of several servers: a row for each broker, with what is left of its expiry on each server. Of Apache's NameServer
+    only cluster, name, id and address. Exits with 1 if the given cluster or name matches no broker.
     """
     asked = f"broker {name}" if name else "broker"
     asked += f" in cluster {cluster}" if cluster else ""
@@ -70,6 +102,7 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
         _LIVE,
         lambda found: found,
         absent=lambda found: [] if found or not (cluster or name) else [asked],
+        merged=_side_by_side,
     )
 
 

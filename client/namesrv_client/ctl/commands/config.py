@@ -1,13 +1,23 @@
 """`kv` and `config`: the key-value configuration, and the settings of running servers."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import typer
+from rich.console import RenderableType
 
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.running import change, show_list
+from namesrv_client.ctl.output import Report, table
+from namesrv_client.ctl.running import absences_in, change, show, show_list
+from namesrv_client.ctl.servers import Servers
+from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_remoting.codes import RequestCode
+
+# the origin of a setting that no file, variable, flag or request has set
+_DEFAULT: Final = "default"
 
 Namespace = Annotated[str, typer.Argument(help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="Key in the namespace.", show_default=False)]
@@ -58,26 +68,66 @@ def kv_list(options: Options, namespace: Namespace) -> None:
 def show_config(
     options: Options,
     keys: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY", help="Settings to show; default: all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="KEY", help="Settings to show.", show_default=False)
     ] = None,
+    *,
+    shows_all: Annotated[
+        bool, typer.Option("--all", "-a", help="Also settings that have their default on every server.")
+    ] = False,
 ) -> None:
     """Show the settings in effect, by their names in Apache's namesrv.properties.
 
-    Exits with 1 if a server that answered lacks one of the given keys.
+    Without KEY: those that differ from their default, or between servers. Apache's NameServer does not say what is a
+    default: all of its settings are shown. JSON and YAML have all settings. Exits with 1 if a server that answered
+    lacks one of the given keys.
     """
 
-    def chosen(found: dict[str, str]) -> dict[str, str]:
-        return {key: value for key, value in sorted(found.items()) if not keys or key in keys}
+    async def ask(servers: Servers) -> Report:
+        answers = await servers.ask(_settings)
+        absences = absences_in(answers, lambda found: [f"setting {key}" for key in keys or () if key not in found])
+        names = sorted(frozenset().union(*answers.given.values()))
+        if keys:
+            shown = [name for name in names if name in keys]
+        else:
+            shown = [name for name in names if shows_all or _is_remarkable(name, answers.given)]
+        left_out = [] if keys or len(shown) == len(names) else [f"{len(names) - len(shown)} more with --all"]
+        return Report(
+            {
+                "servers": answers.documents(
+                    lambda found: {
+                        "config": {name: found[name].value for name in sorted(found) if not keys or name in keys}
+                    }
+                )
+            },
+            _setting_table(shown, answers.given),
+            max(answers.code(), ExitCode.NO if absences else ExitCode.OK),
+            [*answers.problems(), *absences, *left_out],
+        )
 
-    show_list(
-        options,
-        lambda server: server.config(),
-        "config",
-        {"key": lambda it: it[0], "value": lambda it: it[1]},
-        lambda found: chosen(found).items(),
-        document=chosen,
-        absent=lambda found: [f"setting {key}" for key in keys or () if key not in found],
-    )
+    show(options, ask)
+
+
+async def _settings(server: NameServer) -> dict[str, Setting]:
+    return {setting.key: setting for setting in await server.settings()}
+
+
+def _is_remarkable(name: str, by_server: Mapping[str, Mapping[str, Setting]]) -> bool:
+    """True if a setting differs between the servers, or if one of them does not have its default."""
+    found = [settings.get(name) for settings in by_server.values()]
+    values = {setting and setting.value for setting in found}
+    return len(values) > 1 or any(setting is not None and setting.origin != _DEFAULT for setting in found)
+
+
+def _setting_table(names: Sequence[str], by_server: Mapping[str, Mapping[str, Setting]]) -> list[RenderableType]:
+    """A row for each setting: with its origin, or with a column for each of several servers."""
+    if len(by_server) == 1:
+        (settings,) = by_server.values()
+        return table(("key", "value", "from"), [(name, settings[name].value, settings[name].origin) for name in names])
+    rows = [
+        (name, *(setting and setting.value for setting in (settings.get(name) for settings in by_server.values())))
+        for name in names
+    ]
+    return table(("key", *by_server), rows)
 
 
 def set_config(

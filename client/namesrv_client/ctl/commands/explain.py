@@ -1,4 +1,4 @@
-"""`explain`: every broker of a topic's route on each server, when it was last heard and when it would be evicted."""
+"""`explain`: every broker of a topic's route on each server, when it was last seen and when it expires."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -91,7 +91,7 @@ _COLUMNS: Final[Columns[Instance]] = {
     "id": lambda one: one.broker_id,
     "address": lambda one: one.broker_addr,
     "verdict": lambda one: Text(one.verdict, style=_STYLES.get(one.verdict, "red")),
-    "heard": lambda one: ago(one.told.age_seconds),
+    "last seen": lambda one: ago(one.told.age_seconds),
     "expires in": lambda one: lasting(one.told.expires_in_seconds),
     "perm": lambda one: one.queues and perm_text(one.queues.perm),
     "wiped": lambda one: one.told.write_wiped,
@@ -111,7 +111,7 @@ class Explained:
 
 
 def explain(options: Options, topic: TopicArgument) -> None:
-    """Show when each broker of a topic's route was last heard and will be evicted, on each server.
+    """Show when each broker of a topic's route was last seen and when it expires, on each server.
 
     The verdict is fine, late (silent for over half of its time), overdue (the next scan evicts it), gone (in the
     route, but not alive), missing (only other servers have it), no master (the group has only slaves) or unknown (not

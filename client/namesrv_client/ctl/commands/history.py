@@ -1,8 +1,10 @@
 """`history`: how a topic's route came about, from the servers' last events or from heartbeat logs."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
+from itertools import takewhile
 from typing import Annotated, Any, Final
 
 import typer
@@ -24,11 +26,40 @@ _READERS: Final = "namesrvctl.logs"
 # all that a server remembers
 _MOST_EVENTS: Final = 1000
 
+# A server logs the broker events of a route change right behind it, in the same millisecond or the next few.
+_SAME_CHANGE_MS: Final = 10
+_CAUSES: Final = {"register": "registered", "evict": "removed"}
+
 Document = Mapping[str, Any]
-_COLUMNS: Final[Columns[Event]] = {
-    "time": lambda event: moment(event.ts_ms),
-    "revision": lambda event: event.fields.get("revision"),
-    "topics changed": lambda event: event.fields.get("count"),
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One route change, and the broker events behind it; none for a changed permission or a deleted topic."""
+
+    event: Event
+    causes: Sequence[Event]
+
+    def members(self) -> dict[str, Any]:
+        """The event as the server sent it, and its `causes`."""
+        return {**self.event.members(), "causes": [cause.members() for cause in self.causes]}
+
+    def brokers(self) -> str | None:
+        """Each broker that caused the change, with what became of it."""
+        return ", ".join(map(_cause_text, self.causes)) or None
+
+
+def _cause_text(cause: Event) -> str:
+    fields = cause.fields
+    why = f" ({fields['reason']})" if "reason" in fields else ""
+    return f"{fields.get('broker_name')}/{fields.get('broker_id')} {_CAUSES[cause.event]}{why}"
+
+
+_COLUMNS: Final[Columns[Change]] = {
+    "time": lambda change: moment(change.event.ts_ms),
+    "revision": lambda change: change.event.fields.get("revision"),
+    "topics changed": lambda change: change.event.fields.get("count"),
+    "broker": Change.brokers,
 }
 
 
@@ -59,7 +90,7 @@ def history(
         print_once(options, _report(_from_logs(logs, topic, at), shows_all=at is None))
     until_ms = None if at is None else _moment_ms(at)
 
-    async def ask(server: NameServer) -> list[Event]:
+    async def ask(server: NameServer) -> list[Change]:
         return _touching((await server.events(0, _MOST_EVENTS)).events, topic, until_ms)
 
     show_list(
@@ -69,12 +100,12 @@ def history(
         _COLUMNS,
         # at a moment the last change counts
         lambda found: found if at is None else found[-1:],
-        document=lambda found: [event.members() for event in (found if at is None else found[-1:])],
+        document=lambda found: [change.members() for change in (found if at is None else found[-1:])],
         absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events"],
     )
 
 
-def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list[Event]:
+def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list[Change]:
     """The changes that touched a topic, or may have: a server names the first few topics of a large one."""
 
     def touches(event: Event) -> bool:
@@ -84,7 +115,22 @@ def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list
         return topic in named or (isinstance(count, int) and count > len(named))
 
     past = [event for event in events if until_ms is None or (event.ts_ms is not None and event.ts_ms <= until_ms)]
-    return [event for event in past if event.event == "route" and touches(event)]
+    return [
+        Change(event, _causes_of(event, past[number + 1 :]))
+        for number, event in enumerate(past)
+        if event.event == "route" and touches(event)
+    ]
+
+
+def _causes_of(route: Event, later: Sequence[Event]) -> list[Event]:
+    """The broker events of a route change: those directly behind it, of the same moment."""
+
+    def is_cause(event: Event) -> bool:
+        if event.ts_ms is None or route.ts_ms is None:
+            return False
+        return event.event in _CAUSES and event.ts_ms - route.ts_ms <= _SAME_CHANGE_MS
+
+    return list(takewhile(is_cause, later))
 
 
 def _moment_ms(text: str) -> int:

@@ -11,6 +11,7 @@ import typer
 
 from namesrv_client.ctl.commands import brokers, config, topics
 from namesrv_client.ctl.completing import broker_names, cluster_names, topic_names
+from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.running import show_list
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
@@ -50,6 +51,30 @@ def topic_cluster_list(options: Options, topic: str) -> None:
     )
 
 
+def topic_list(options: Options, *, by_cluster: bool = False) -> None:
+    """All topics; with -c those of each cluster. Their consumer groups, which mqadmin adds, only brokers know."""
+    if not by_cluster:
+        topics.topics(options)
+
+    async def by_clusters(server: NameServer) -> list[tuple[str, str]]:
+        names = sorted((await server.cluster_info()).cluster_addr_table)
+        return [(name, topic) for name in names for topic in await server.topics(name)]
+
+    show_list(
+        options,
+        by_clusters,
+        "topics",
+        {"cluster": lambda it: it[0], "topic": lambda it: it[1]},
+        lambda found: found,
+        document=lambda found: [{"cluster": cluster, "topic": topic} for cluster, topic in found],
+    )
+
+
+def get_namesrv_config(options: Options) -> None:
+    """As config show --all."""
+    config.show_config(options, shows_all=True)
+
+
 def update_namesrv_config(options: Options, key: str, value: str) -> None:
     """As config set."""
     config.set_config(options, [f"{key}={value}"])
@@ -70,7 +95,10 @@ def update_order_conf(options: Options, topic: str, method: str, value: str | No
 # by name: what does it, and how mqadmin spells its parameters; others have their defaults
 COMMANDS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
     "clusterList": (brokers.clusters, _CLUSTER),
-    "topicList": (topics.topics, {}),
+    "topicList": (
+        topic_list,
+        {"by_cluster": Annotated[bool, _option("--clusterModel", "-c", help="List the topics of each cluster.")]},
+    ),
     "topicRoute": (topics.route, {"topics": Annotated[list[str], _TOPIC]}),
     "topicClusterList": (topic_cluster_list, {"topic": Annotated[str, _TOPIC]}),
     "wipeWritePerm": (brokers.wipe_write_perm, _BROKER),
@@ -78,7 +106,7 @@ COMMANDS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
     "deleteTopic": (topics.delete_topic, {"topic": Annotated[str, _TOPIC], **_CLUSTER}),
     "updateKvConfig": (config.kv_put, {**_ENTRY, "value": Annotated[str, _VALUE]}),
     "deleteKvConfig": (config.kv_delete, _ENTRY),
-    "getNamesrvConfig": (config.show_config, {}),
+    "getNamesrvConfig": (get_namesrv_config, {}),
     "updateNamesrvConfig": (update_namesrv_config, {"key": Annotated[str, _KEY], "value": Annotated[str, _VALUE]}),
     "updateOrderConf": (
         update_order_conf,

@@ -118,7 +118,7 @@ def top(
     name: NameOption = None,
     once: Annotated[bool, typer.Option("--once", help="Print it once and exit, for scripts.")] = False,
 ) -> None:
-    """Show live when each broker was last heard and will be evicted, on all servers side by side, until Ctrl-C.
+    """Show live when each broker was last seen and when it expires, on all servers side by side, until Ctrl-C.
 
     A server that hangs turns grey within 3 s and delays no other. First come the brokers to look at: missing (only
     other servers have it), overdue (the next scan evicts it) or late (silent for over half of its time).
@@ -246,8 +246,8 @@ def _sentence(live: LiveBroker) -> str:
     age, left = live.age_seconds, live.expires_in_seconds
     if age is None or left is None or not live.expiry_seconds:
         return _age(live)
-    fate = "overdue" if left < 0 else f"evicted in {lasting(left)}{'' if live.held_seconds is None else ' (held)'}"
-    return f"{bar(left / live.expiry_seconds)} heard {lasting(age)} ago, {fate}"
+    fate = "overdue" if left < 0 else f"expires in {lasting(left)}{'' if live.held_seconds is None else ' (held)'}"
+    return f"{bar(left / live.expiry_seconds)} seen {lasting(age)} ago, {fate}"
 
 
 def bar(share: float) -> str:
