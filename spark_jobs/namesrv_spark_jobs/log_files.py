@@ -120,16 +120,20 @@ def is_url(text: str) -> bool:
     return match is not None and match["scheme"].lower() != "file"
 
 
-def json_bytes(file: str) -> int:
-    """About so much JSON is in a file, or in a folder of tables."""
+def file_bytes(file: str) -> int:
+    """Size of a file, or of a folder of tables; 0 if it was renamed meanwhile."""
     path = Path(file.removeprefix("file://"))
     files = list(path.rglob("*")) if path.is_dir() else [path]
     try:
-        size = sum(each.stat().st_size for each in files)
+        return sum(each.stat().st_size for each in files)
     except OSError:
-        # it has another name by now, and about the same size
         return 0
-    return size if path.name.endswith((".jsonl", ".open")) else size * _INFLATED
+
+
+def json_bytes(file: str) -> int:
+    """Approximate size of the JSON lines in a file, or in a folder of tables."""
+    size = file_bytes(file)
+    return size if file.endswith((".jsonl", ".open")) else size * _INFLATED
 
 
 def compacted_of(file: Path) -> Path:

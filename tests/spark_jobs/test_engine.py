@@ -24,7 +24,7 @@ from tests.support.spark_logs import SMALL_GRID, write_log
 @pytest.mark.parametrize(
     ("options", "environ", "engine", "why"),
     [
-        ((), {}, "embedded", "the logs, 0 MB, fit on this machine"),
+        ((), {}, "embedded", "0 MB of log lines, 0 MB as they are stored, fit on this machine"),
         (("--engine", "spark"), {}, "spark", "as asked"),
         (("--engine", "embedded"), {"SPARK_REMOTE": "sc://h"}, "embedded", "as asked"),
         (("--master", "local[2]"), {}, "spark", "--master local[2]"),

@@ -8,7 +8,7 @@ import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not declared
 from typer.core import TyperCommand, TyperGroup
 
-from namesrv_client.ctl.options import command, group
+from namesrv_client.ctl.options import command, group, plain_errors
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
 # for: from then on it answers what the printed scripts ask.
@@ -130,6 +130,11 @@ class _Later(TyperCommand):
 
 class _Commands(TyperGroup):
     """All commands: those that are listed, and those that are understood as mqadmin spells them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command. Raises UsageError."""
+        with plain_errors():
+            return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name."""

@@ -7,7 +7,8 @@ typer knows options of a command only; `command` and `group` add the common ones
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
@@ -260,8 +261,23 @@ def group(app: typer.Typer, text: str) -> None:
     app.callback()(_with_signature(callback, text, [own, *_COMMON.values()]))
 
 
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Drop the prefix that typer 0.29 leaves on messages of pydantic: "Value error, 'xml' is not one of ..."."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        error.message = error.message.removeprefix("Value error, ")
+        raise
+
+
 class _Command(TyperCommand):
     """A command whose help lists its own options, and names the common ones in one sentence."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options and arguments. Raises UsageError."""
+        with plain_errors():
+            return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""

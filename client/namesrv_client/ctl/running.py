@@ -134,21 +134,25 @@ def change(  # noqa: PLR0913 - by keyword
     document: Mapping[str, Any],
     *,
     confirming: str | None = None,
+    objections: Question[list[str]] | None = None,
     members: Callable[[T], Mapping[str, Any]] = lambda _: {},
     absences: Callable[[Answers[T]], list[str]] = lambda _: [],
 ) -> NoReturn:
     """Change something on all servers, and say what came of it on each; one that was not reached is a no.
 
     What has to be confirmed is asked about first, unless --yes was given; without somebody to ask it is not done.
+    `objections` are the reasons why a server would not make the change: with one of them no server is changed.
     """
     _check_once(options)
-    if confirming is not None and not options.yes:
-        asked = printable(f"{confirming} on {', '.join(options.addresses)}")
-        if not sys.stdin.isatty():
-            complain([f"{asked}? No terminal to ask on; pass --yes to confirm"])
-            raise typer.Exit(ExitCode.USAGE)
-        if not typer.confirm(f"{PROGRAM}: {asked}?", err=True):
-            raise typer.Exit(ExitCode.NO)
+    must_confirm = confirming is not None and not options.yes
+    asked = printable(f"{confirming} on {', '.join(options.addresses)}")
+    if must_confirm and not sys.stdin.isatty():
+        complain([f"{asked}? No terminal to ask on; pass --yes to confirm"])
+        raise typer.Exit(ExitCode.USAGE)
+    if objections is not None:
+        _stop_on(options, objections)
+    if must_confirm and not typer.confirm(f"{PROGRAM}: {asked}?", err=True):
+        raise typer.Exit(ExitCode.NO)
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(question)
@@ -163,3 +167,19 @@ def change(  # noqa: PLR0913 - by keyword
         )
 
     show(options, ask)
+
+
+def _stop_on(options: Options, objections: Question[list[str]]) -> None:
+    """Print what the servers object to, and end the command with a no; return if there is nothing.
+
+    A server that does not answer has no objection: the change itself reports that.
+    """
+
+    async def ask() -> list[str]:
+        async with connected(options) as servers:
+            answers = await servers.ask(objections)
+        return [f"{server}: {line}" for server, found in answers.given.items() for line in found]
+
+    if found := loops.run(ask):
+        complain(found)
+        raise typer.Exit(ExitCode.NO)

@@ -14,7 +14,7 @@ from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
 from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import EngineError, MissingPackageError, UsageError
-from namesrv_spark_jobs.log_files import is_url, json_bytes
+from namesrv_spark_jobs.log_files import file_bytes, is_url, json_bytes
 
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
@@ -70,7 +70,9 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
     ):
         if is_so:
             return Choice(SPARK, why, size)
-    return Choice(EMBEDDED, f"the logs, {size / 1e6:,.0f} MB, fit on this machine", size)
+    stored = sum(map(file_bytes, files))
+    why = f"{size / 1e6:,.0f} MB of log lines, {stored / 1e6:,.0f} MB as they are stored, fit on this machine"
+    return Choice(EMBEDDED, why, size)
 
 
 @contextmanager

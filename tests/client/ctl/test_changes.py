@@ -146,6 +146,24 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
         assert (True, False) == (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list)
 
 
+async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> None:
+    """Each server is asked for its settings first: an unknown key is an error, also with --yes."""
+    async with asked(tmp_path / "1", admin_enabled=True) as (server, where):
+        misspelt = await ctl(*at(where), "config", "set", "orderMessageEnabel=true", "enableTopicList=false", "--yes")
+        fixed = await ctl(*at(where), "config", "set", "listenPort=1", "maxConnections=1", "--yes")
+
+        assert server.namesrv.live.enable_topic_list is True
+    hint = "did you mean orderMessageEnable?"
+    assert (1, "", [f"{where}: no setting orderMessageEnabel ({hint})"]) == (
+        misspelt.code,
+        misspelt.out,
+        misspelt.problems,
+    )
+    fixed_by = "cannot be changed by a request: change the server's configuration, and"
+    assert (1, [f"{where}: setting listenPort {fixed_by} restart it"]) == (fixed.code, fixed.problems[:1])
+    assert [f"{where}: setting maxConnections {fixed_by} send it SIGHUP"] == fixed.problems[1:]
+
+
 def test_settings_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
     """Only those that differ or do not have their default, unless --all is given; programs always get all of them."""
     with (

@@ -70,6 +70,14 @@ def test_root_lists_all_commands_but_mqadmins() -> None:
         assert (0, True, False) == (explained.code, "--namesrvAddr" in explained.out, name in shown.out)
 
 
+@pytest.mark.parametrize("args", [("topics", "-o", "xml"), ("-o", "xml", "topics")], ids=["after", "before"])
+def test_wrong_choice_is_named_without_a_python_class(args: tuple[str, ...]) -> None:
+    """Before and after the command."""
+    refused = run(*args, env={"COLUMNS": "200"})
+
+    assert "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', 'yaml'." in refused.err
+
+
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
 def test_wrong_usage_is_two(args: tuple[str, ...]) -> None:
     """And nothing is asked of anybody."""

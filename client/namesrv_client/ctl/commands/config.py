@@ -1,6 +1,6 @@
 """`kv` and `config`: the key-value configuration, and the settings of running servers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -15,9 +15,14 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.extensions import Setting
 from namesrv_remoting.bodies.properties import format_properties
 from namesrv_remoting.codes import RequestCode
+from namesrv_runtime.suggestions import did_you_mean
 
 # the origin of a setting that no file, variable, flag or request has set
 _DEFAULT: Final = "default"
+_CHANGES: Final = {
+    "reload": "change the server's configuration, and send it SIGHUP",
+    "restart": "change the server's configuration, and restart it",
+}
 
 Namespace = Annotated[str, typer.Argument(help="Namespace, such as ORDER_TOPIC_CONFIG.", show_default=False)]
 Key = Annotated[str, typer.Argument(help="Key in the namespace.", show_default=False)]
@@ -150,4 +155,19 @@ def set_config(
         lambda server: server.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=format_properties(settings).encode()),
         {"config": settings},
         confirming=f"set {changes}",
+        objections=lambda server: _unchangeable(server, settings),
     )
+
+
+async def _unchangeable(server: NameServer, wanted: Iterable[str]) -> list[str]:
+    """Why a server would ignore some of these settings; Apache's does not say what it has, and is not asked."""
+    if not await server.is_native():
+        return []
+    known = await _settings(server)
+    reasons = []
+    for key in wanted:
+        if key not in known:
+            reasons.append(f"no setting {key}{did_you_mean(key, known)}")
+        elif known[key].changed_by not in (None, "request"):
+            reasons.append(f"setting {key} cannot be changed by a request: {_CHANGES[str(known[key].changed_by)]}")
+    return reasons
