@@ -22,7 +22,8 @@ _VERIFY_MODES: Final = {
 }
 # what OpenSSL calls it -> what it means to a client
 _CLIENT_FAILURES: Final = {
-    "WRONG_VERSION_NUMBER": "the server does not speak TLS: it answered in plain text",
+    "WRONG_VERSION_NUMBER": "the server does not speak TLS: it answered in plain text, "
+    "as a port without TLS or an HTTP port does",
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the server requires a client certificate",
     "SSLV3_ALERT_HANDSHAKE_FAILURE": "the server refuses the TLS handshake (it may require a client certificate)",
     "TLSV1_ALERT_UNKNOWN_CA": "the server does not trust the CA of our certificate",

@@ -1,0 +1,98 @@
+"""A removed write permission outlives connections that break and servers that stand still, with real brokers."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from namesrv_remoting.codes import Permission
+from tests.interop.peers.apache import MqAdmin
+from tests.interop.peers.broker import Broker, BrokerPeer
+from tests.interop.peers.route import members_of, routes_of
+from tests.interop.peers.waiting import until, until_equal
+from tests.support.ctl import run
+from tests.support.daemon import Daemon
+from tests.support.tcp_proxy import TcpProxy
+
+# Longer than a broker waits for the response to a registration: 24 s in 5.x, 6 s in 4.9. It closes the connection then.
+STOPPED_SECONDS: Final[dict[BrokerPeer, float]] = {"broker-5": 26.0, "broker-4": 12.0}
+# a registration period of the broker, and a little more
+PERIOD_SECONDS: Final = 12.0
+
+
+@pytest.mark.parametrize("peer", ["broker-5", "broker-4"])
+async def test_removed_write_permission_survives_blips(
+    peer: BrokerPeer, place: Path, two_daemons: tuple[Daemon, Daemon], mqadmin: MqAdmin
+) -> None:
+    """A reset connection and a stopped server change nothing; `addWritePerm` and a graceful restart give it back."""
+    async with TcpProxy(two_daemons[0].address) as proxy:
+        loop = asyncio.get_running_loop()
+
+        async def cut_and_heal() -> None:
+            proxy.cut()
+            await proxy.heal()
+
+        def reset() -> None:
+            asyncio.run_coroutine_threadsafe(cut_and_heal(), loop).result()
+
+        await asyncio.to_thread(_try, place / peer, peer, two_daemons, mqadmin, proxy.address, reset)
+
+
+def _try(
+    home: Path,
+    peer: BrokerPeer,
+    daemons: tuple[Daemon, Daemon],
+    mqadmin: MqAdmin,
+    proxied: str,
+    reset: Callable[[], object],
+) -> None:
+    name = f"{peer}-w"
+    name_servers = [daemon.where for daemon in daemons]
+
+    def writable() -> list[bool | None]:
+        """Whether the broker's queues of TBW102 are writable at each server; None without a route."""
+        routes = routes_of(name_servers, "TBW102")
+        found = [None if route is None else route.queues.get(name) for route in routes]
+        return [None if queues is None else bool(queues[2] & Permission.WRITE) for queues in found]
+
+    def connection() -> object:
+        """The connection on which the first server has the broker; None while it is not registered."""
+        found = run("-s", name_servers[0], "brokers", "--name", name, "-o", "json").json["servers"][0]
+        return found["brokers"][0]["connection"] if found.get("brokers") else None
+
+    def registered(broker: Broker) -> None:
+        until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, name))
+
+    with Broker(home, [proxied, name_servers[1]], name=name, peer=peer) as broker:
+        registered(broker.booted())
+        assert [True, True] == writable()
+        mqadmin.succeed("wipeWritePerm", "-b", name)
+        assert [False, False] == writable()
+
+        before = connection()
+        reset()
+        until(lambda: connection() not in (None, before))
+        assert [False, False] == writable()
+
+        daemons[0].send_signal(signal.SIGSTOP)
+        threading.Event().wait(STOPPED_SECONDS[peer])
+        daemons[0].send_signal(signal.SIGCONT)
+        registered(broker)
+        threading.Event().wait(PERIOD_SECONDS)
+        registered(broker)
+        assert [False, False] == writable()
+        shown = run("-s", name_servers[0], "brokers", "--name", name, "-o", "json").json["servers"][0]["brokers"]
+        assert [True] == [each["write_wiped"] for each in shown]
+
+        mqadmin.succeed("addWritePerm", "-b", name)
+        assert [True, True] == writable()
+        mqadmin.succeed("wipeWritePerm", "-b", name)
+        broker.stop()
+        port = broker.port
+    with Broker(home, name_servers, name=name, peer=peer, port=port) as again:
+        registered(again.booted())
+        assert [True, True] == writable()
