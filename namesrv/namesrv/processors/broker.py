@@ -64,6 +64,7 @@ class BrokerProcessor:
         header = RegisterBrokerRequestHeader.from_ext(command.ext_fields)
         if header.kind not in ("full", "delta"):
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
+        self._check_expiry(header.heartbeat_timeout_millis)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         try:
             result = await self._registered(request, header, key)
@@ -76,6 +77,14 @@ class BrokerProcessor:
         if self._namesrv.live.return_order_topic_config_to_broker:
             order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
+
+    def _check_expiry(self, millis: int | None) -> None:
+        """Refuse a registration that asks for a longer expiry than this server allows. Raises BadRequestError."""
+        most = self._namesrv.settings.broker_max_expiry_seconds
+        if millis is not None and millis / 1000 > most:
+            raise BadRequestError(
+                f"field heartbeatTimeoutMillis: {millis} is more than {most * 1000:.0f}, see broker-max-expiry-seconds"
+            )
 
     async def _registered(
         self, request: Request, header: RegisterBrokerRequestHeader, key: BrokerAddrInfo

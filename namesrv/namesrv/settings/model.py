@@ -144,6 +144,11 @@ class Settings(BaseModel):
     dead brokers for longer; lower: a healthy broker that pauses is evicted. Brokers send every 30 s: keep it above
     30."""
 
+    broker_max_expiry_seconds: float = Field(default=600.0, ge=0.1, le=86400)
+    """Longest expiry that a registration may ask for; one that asks for more is refused. Higher: whoever registers a
+    broker that does not exist keeps it in the routes for longer; lower: brokers that need a longer expiry cannot
+    register."""
+
     mass_silence_hold_seconds: float = Field(default=0.0, ge=0, le=86400)
     """How much longer than its expiry a broker may be silent when many fall silent together: it is rather their network
     then, and who comes back in time was never out of the routes. 0 evicts each when it is due, as Apache's server does.

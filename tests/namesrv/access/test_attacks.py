@@ -55,8 +55,8 @@ ATTACKS = {
     "take the address of a live broker under another name": Attack(
         103, Broker("broker-evil", 0, VICTIM.addr).ext, registration("T", "U")
     ),
-    "ask for an expiry of a day": Attack(
-        103, {**Broker("broker-e", 0, "10.6.6.6:1").ext, "heartbeatTimeoutMillis": "86400000"}, registration("T", "U")
+    "ask for an expiry of ten minutes": Attack(
+        103, {**Broker("broker-e", 0, "10.6.6.6:1").ext, "heartbeatTimeoutMillis": "600000"}, registration("T", "U")
     ),
     "remove a broker": Attack(104, VICTIM.ext),
     "remove a broker, an agent's": Attack(104, AGENT.ext, spelling="native"),

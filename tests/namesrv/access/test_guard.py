@@ -560,7 +560,7 @@ BYPASSES: dict[str, list[tuple[int, Broker, dict[str, str]]]] = {
     "gives up its id": [(103, BROKER._replace(id=5), {})],
     "takes it to another cluster": [(103, BROKER._replace(cluster="cluster-2"), {})],
     "lets it expire": [(103, BROKER, {"heartbeatTimeoutMillis": "1000"})],
-    "lets it expire never": [(103, BROKER, {"heartbeatTimeoutMillis": "86400000"})],
+    "lets it expire never": [(103, BROKER, {"heartbeatTimeoutMillis": "600000"})],
 }
 
 

@@ -113,6 +113,12 @@ little = pytest.mark.settings(max_inflated_bytes=64 * 1024)
         ("json", {"brokerId": str(1 << 63)}, None, "field brokerId: '9223372036854775808': expected `int` <="),
         ("json", {"brokerName": ""}, None, "field brokerName is empty"),
         ("json", {"heartbeatTimeoutMillis": "0"}, None, "field heartbeatTimeoutMillis: '0': expected `int` >= 1"),
+        (
+            "json",
+            {"heartbeatTimeoutMillis": "600001"},
+            None,
+            "field heartbeatTimeoutMillis: 600001 is more than 600000, see broker-max-expiry-seconds",
+        ),
         ("json", {"enableActingMaster": "perhaps"}, None, "field enableActingMaster: 'perhaps': expected `bool"),
         ("json", {"kind": "some"}, None, "field kind: 'some' is neither full nor delta"),
         ("json", {"bodyCrc32": "12345"}, None, "crc32 not match"),
