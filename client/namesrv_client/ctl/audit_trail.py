@@ -213,7 +213,8 @@ def _change(change: Any) -> str:
             names = ("namespace", "key", "broker_name", "topic", "setting")
             subject = [change[name] for name in names if name in change]
             name = "/".join(map(str, subject))
-            return f"{str(what).replace('_', ' ')} {name}: {_value(before)} -> {_value(after)}"
+            reason = f" ({change['reason']})" if change.get("reason") else ""
+            return f"{str(what).replace('_', ' ')} {name}: {_value(before)} -> {_value(after)}{reason}"
     return str(change.get("what")) if isinstance(change, dict) else ""
 
 

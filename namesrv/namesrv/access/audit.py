@@ -7,7 +7,7 @@ written every few seconds, so that nobody can fill the trail with it.
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,6 +26,7 @@ from namesrv.access.audit_lines import (
     cut,
     plain,
 )
+from namesrv.access.revocation import Revoked
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
@@ -208,6 +209,10 @@ class AuditLog(LineLog):
         if before != after:
             self._changed(AccessFileChanged(before, after), cause="SIGHUP")
 
+    def registrations_revoked(self, revoked: Sequence[Revoked]) -> None:
+        """Take note of live brokers that a reloaded access file no longer allows."""
+        self._changed(*revoked, cause="SIGHUP")
+
     def _changed(self, *what: Any, cause: str | None = None) -> None:
         audited = _current()
         if audited is None:
@@ -288,7 +293,7 @@ def _weight(change: Any) -> int:
             return len(topics or ()) // _TOPICS_PER_WEIGHT
         case Registered(key=key, live=live, before=before):
             texts = chain(_texts(key, live), () if before is None else _texts(key, before))
-        case Evicted(key=key, live=live):
+        case Evicted(key=key, live=live) | Revoked(key=key, live=live):
             texts = _texts(key, live)
         case WriteWiped(broker_name):
             texts = (broker_name,)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from namesrv.access.revocation import Revoked
 from namesrv.routeinfo.records import (
     Alike,
     BrokerAddrInfo,
@@ -159,6 +160,15 @@ def _described(change: Any) -> Iterator[dict[str, Any]]:
             }
         case AccessFileChanged(before, after):
             yield from _accounts(before, after)
+        case Revoked(key=key, live=live, reason=reason):
+            about = {"what": "registration", **_key(key), "broker_name": cut(live.broker_name)}
+            yield {
+                **about,
+                "account": cut(live.account),
+                "before": "allowed",
+                "after": "revoked",
+                "reason": cut(reason),
+            }
         case SettingChanged(name, before, after):
             yield {"what": "setting", "setting": name, "before": plain(before), "after": plain(after)}
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from namesrv.access.audit_lines import SettingChanged
+from namesrv.access.revocation import revoke_registrations
 from namesrv.context import LiveSettings, Namesrv
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
@@ -84,7 +85,7 @@ class Reloader:
         if self.namesrv.audit is not None:
             lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
             self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
-        self._follow_access_file(loaded)
+        await self._follow_access_file(loaded)
         self.namesrv.certificates.use(self.namesrv.settings, certificate)
         if not was_open:
             warn_if_open(self.namesrv)
@@ -92,7 +93,7 @@ class Reloader:
             warn_if_files_are_few(self.namesrv.settings.max_connections)
         event(logger, logging.INFO, "reloaded", changed=len(changed), need_restart=len(different) - len(changed))
 
-    def _follow_access_file(self, loaded: Loaded) -> None:
+    async def _follow_access_file(self, loaded: Loaded) -> None:
         namesrv, guard = self.namesrv, self.namesrv.guard
         if guard is None:
             return
@@ -109,6 +110,11 @@ class Reloader:
         guard.follow(file, enforces=enforces)
         # who waits was let in by the old rules
         namesrv.watchers.wake(None)
+        if enforces:
+            tables, connections = namesrv.manager.tables, namesrv.connections
+            revoked = await revoke_registrations(file, tables, connections, namesrv.clock.wall())
+            if revoked and namesrv.audit is not None:
+                namesrv.audit.registrations_revoked(revoked)
 
 
 def warn_if_open(namesrv: Namesrv) -> None:

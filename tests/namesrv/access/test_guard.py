@@ -14,6 +14,7 @@ from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
 from tests.support.certificates import Authority
 from tests.support.fake_clock import until
+from tests.support.heartbeat_files import read_log
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import (
@@ -318,6 +319,62 @@ async def test_reload_reaches_open_connections(server: InProcess, access: Path) 
     assert 0 == (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0]
     assert 0 == (await ask(peer, 206))[0]
     assert 1 == server.namesrv.fast_lane.pulls
+
+
+NARROWED = BROKERS.replace('may = ["broker-control"]', 'may = [{{ access = "broker-control", {by} }}]')
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (OPERATOR, "account brokers is not in the access file"),
+        (NARROWED.format(by='brokers = ["b-*"]'), "account brokers lacks broker-control for broker broker-a"),
+        (NARROWED.format(by='topics = ["U"]'), "account brokers lacks broker-control for topic T"),
+        (BROKERS + 'networks = ["10.0.0.0/8"]\n', "account brokers may not be used from 127.0.0.1"),
+        (BROKERS + "expires = 2020-01-01T00:00:00Z\n", "account brokers expired at 2020-01-01 00:00:00+00:00"),
+    ],
+    ids=["removed", "other brokers", "other topics", "other network", "expired"],
+)
+async def test_reload_revokes_registrations(
+    server: InProcess, access: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker that its account may no longer register is removed, and its connection closed; other peers stay."""
+    peer, operator = await server.connect(), await server.connect()
+    await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
+    assert 0 == (await ask(operator, 206, key=Key("operator", SECRET)))[0]
+    tables = server.namesrv.manager.tables
+
+    access.write_text(text + (OPERATOR if text is not OPERATOR else ""))
+    await reloader(server, access).reload()
+    await until(lambda: not tables.broker_live_table)
+
+    [told] = logged(caplog, "registration_revoked")
+    assert ("broker-a", BROKER.addr, "brokers", reason) == tuple(
+        told[name] for name in ("broker_name", "broker_addr", "account", "reason")
+    )
+    assert not tables.topic_queue_table
+    assert 0 == (await ask(operator, 206, key=Key("operator", SECRET)))[0]
+    await server.stop()
+    lines = [line for line in read_log(server.data_dir / "audit") if line["event"] == "change"]
+    assert [("brokers", reason)] == [
+        (change["account"], change["reason"])
+        for line in lines
+        for change in line["changes"]
+        if change["what"] == "registration"
+    ]
+
+
+async def test_reload_keeps_registrations_that_are_still_allowed(server: InProcess, access: Path) -> None:
+    """Also with another secret, and with rules that name the broker and its topics."""
+    peer = await server.connect()
+    await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
+
+    narrowed = NARROWED.format(by='brokers = ["broker-*"], topics = ["T", "U"]')
+    access.write_text(narrowed.replace(SECRET, "another-secret"))
+    await reloader(server, access).reload()
+
+    assert 0 == (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0]
+    assert [BROKER.addr] == [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table]
 
 
 async def test_replay_after_a_reload_is_still_one(server: InProcess, access: Path) -> None:

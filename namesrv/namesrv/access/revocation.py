@@ -1,0 +1,101 @@
+"""Live brokers that their account may no longer register, after another access file has come into force."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.access import AccessClass, AccessFile, Permission
+from namesrv_remoting.addresses import address_of
+from namesrv_remoting.aio.connection import ServerConnection
+from namesrv_remoting.aio.steps import in_parts
+from namesrv_remoting.codes import RequestCode
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+# brokers judged between two looks at the sockets, and topics of one broker
+_BROKERS_AT_ONCE: Final = 100
+_TOPICS_AT_ONCE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A live broker whose registration the access file no longer allows."""
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    reason: str
+
+
+async def revoke_registrations(
+    file: AccessFile, tables: RouteTables, connections: Mapping[int, ServerConnection], now: float
+) -> list[Revoked]:
+    """Close the connections of all brokers that the file no longer allows; `now` is seconds since 1970.
+
+    A closed connection removes its brokers, as always. Returns the brokers, for the audit trail.
+    """
+    revoked = []
+    async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
+        for key, live in part:
+            connection = connections.get(live.connection_id)
+            ip = "" if connection is None else connection.ip
+            reason = _why_revoked(file, key, live, ip, now) or await _refused_topic(file, tables, key, live)
+            if reason is not None:
+                revoked.append(Revoked(key, live, reason))
+    for each in revoked:
+        event(
+            logger,
+            logging.WARNING,
+            "registration_revoked",
+            cluster=each.key.cluster_name,
+            broker_name=each.live.broker_name,
+            broker_addr=each.key.broker_addr,
+            account=each.live.account,
+            reason=each.reason,
+        )
+        for number in _connections_of(tables, each.key):
+            if (connection := connections.get(number)) is not None:
+                connection.close()
+    return revoked
+
+
+def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip: str, now: float) -> str | None:
+    """Why the account may not register this broker, whatever its topics; None if it may."""
+    account = file.accounts.get(live.account)
+    if account is None:
+        return f"account {live.account} is not in the access file" if live.account else "registered without an account"
+    if ip and not account.is_admitted_from(address_of(ip)):
+        return f"account {account.name} may not be used from {ip}"
+    if account.is_expired(now):
+        return f"account {account.name} expired at {account.expires}"
+    if not account.may_for_some_topic(_registration(key, live, None)):
+        return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for broker {live.broker_name}"
+    return None
+
+
+async def _refused_topic(
+    file: AccessFile, tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo
+) -> str | None:
+    """Why the account may not register one of the broker's topics; None if it may register all."""
+    account = file.accounts[live.account]
+    if account.may(_registration(key, live, None)):
+        # no rule names topics
+        return None
+    async for part in in_parts(list(tables.topics_of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
+        for topic in part:
+            if not account.may(_registration(key, live, topic)):
+                return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for topic {topic}"
+    return None
+
+
+def _registration(key: BrokerAddrInfo, live: BrokerLiveInfo, topic: str | None) -> Permission:
+    return Permission(RequestCode.REGISTER_BROKER, key.cluster_name, live.broker_name, topic)
+
+
+def _connections_of(tables: RouteTables, key: BrokerAddrInfo) -> Iterator[int]:
+    """Every connection that carried the broker: it would stay registered on one that is left open."""
+    yield from list(tables.carriers.get(key, ()))
+    if (live := tables.broker_live_table.get(key)) is not None:
+        yield live.connection_id
