@@ -99,7 +99,18 @@ def _add_access(made: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(f"--{name}", metavar=metavar, help=says)
     for option, setting, metavar, says in (
-        ("trusted-proxy", "trusted_proxies", "CIDR", "network of a proxy whose headers say who asks (repeatable)"),
+        (
+            "trusted-proxy",
+            "trusted_proxies",
+            "CIDR",
+            "network of a proxy that signs people in and names them in headers (repeatable; not with --users)",
+        ),
+        (
+            "forwarded-for-from",
+            "forwarded_for_from",
+            "CIDR",
+            "network of a proxy that names the client's address in X-Forwarded-For, and no user (repeatable)",
+        ),
         (
             "viewer",
             "viewers",

@@ -8,7 +8,7 @@ from starlette.authentication import AuthCredentials, AuthenticationBackend, Aut
 from starlette.requests import HTTPConnection
 
 from namesrv_console.access.sessions import Sessions
-from namesrv_console.access.settings import AccessSettings
+from namesrv_console.access.settings import AccessSettings, Networks
 from namesrv_console.access.users import MAX_NAME, SCOPES, User, UsersFile
 
 # what somebody needs who has not signed in yet
@@ -42,22 +42,13 @@ class Identity(AuthenticationBackend):
             return NOBODY
         return self._by_session(conn) or self._by_proxy(conn)
 
-    def is_trusted_proxy(self, conn: HTTPConnection) -> bool:
-        """Whether the proxy in front of us is at the other end."""
-        peer = None if conn.client is None else conn.client.host
-        try:
-            address = ip_address(peer or "")
-        except ValueError:
-            return False
-        # a socket for both versions shows IPv4 addresses as IPv6 ones
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self._settings.trusted_proxies)
-
     def address_of(self, conn: HTTPConnection) -> str:
-        """The address of the person, as far as it can be believed."""
-        if self.is_trusted_proxy(conn) and (forwarded := conn.headers.get("x-forwarded-for")):
-            # what comes before the last one anybody can claim
-            return forwarded.rpartition(",")[2].strip()[:64]
+        """The client's address: the one that the nearest proxy saw, if that proxy may name it, else the peer's."""
+        settings = self._settings
+        forwarded = conn.headers.getlist("x-forwarded-for")
+        if forwarded and _is_from(conn, (*settings.trusted_proxies, *settings.forwarded_for_from)):
+            # a client can send addresses and whole header lines of its own, which come before the proxy's
+            return forwarded[-1].rpartition(",")[2].strip()[:64]
         return "" if conn.client is None else conn.client.host
 
     def _by_session(self, conn: HTTPConnection) -> User | None:
@@ -73,7 +64,7 @@ class Identity(AuthenticationBackend):
         return User(session.name, entry.role, "password")
 
     def _by_proxy(self, conn: HTTPConnection) -> User | None:
-        if not self.is_trusted_proxy(conn):
+        if not _is_from(conn, self._settings.trusted_proxies):
             return None
         said = _texts(conn, self._settings.proxy_user_header)
         groups = _texts(conn, self._settings.proxy_groups_header)
@@ -83,6 +74,18 @@ class Identity(AuthenticationBackend):
         name = said[0].strip()
         role = self._settings.role_of(name, _split(groups)) if is_name(name) else None
         return None if role is None else User(name, role, "proxy")
+
+
+def _is_from(conn: HTTPConnection, networks: Networks) -> bool:
+    """True if the peer of the connection is in one of these networks."""
+    peer = None if conn.client is None else conn.client.host
+    try:
+        address = ip_address(peer or "")
+    except ValueError:
+        return False
+    # a socket for both versions shows IPv4 addresses as IPv6 ones
+    address = getattr(address, "ipv4_mapped", None) or address
+    return any(address in network for network in networks)
 
 
 def is_public(path: str) -> bool:

@@ -22,6 +22,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 }
 
 Names = tuple[str, ...]
+Networks = tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)], ...]
 
 
 class AccessSettings(CheckedSettings):
@@ -42,8 +43,10 @@ class AccessSettings(CheckedSettings):
     users: Path | None = None
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
 
-    # from there, and only from there, the headers count
-    trusted_proxies: tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network)], ...] = ()
+    # networks of proxies that sign people in: the headers with user and groups count from there alone
+    trusted_proxies: Networks = ()
+    # networks of proxies that only pass requests on: X-Forwarded-For counts from there, and no other header
+    forwarded_for_from: Networks = ()
     proxy_user_header: str = "X-Forwarded-User"
     proxy_groups_header: str = "X-Forwarded-Groups"
 
@@ -79,6 +82,11 @@ class AccessSettings(CheckedSettings):
             raise ValueError("oidc_issuer needs public_url: the provider sends people back to it")
         if self.public_url is not None and urlsplit(self.public_url).path not in {"", "/"}:
             raise ValueError(f"public_url: {self.public_url!r} has a path; the console is served at /")
+        if self.users is not None and self.trusted_proxies:
+            raise ValueError(
+                "users and trusted_proxies exclude each other: a proxy that passes on X-Forwarded-User from outside "
+                "would sign anybody in; behind a proxy that signs nobody in, set forwarded_for_from"
+            )
         if self.actions and not self.asks_who:
             raise ValueError(f"actions are audited with the user's name, and nobody is asked for one: {_ASK}")
         if self.actions and self.audit_log_dir is None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.console_access import (
     HTML,
+    PASSWORD,
     browser,
     csrf,
     sign_in,
@@ -213,3 +214,28 @@ async def test_open_console_only_shows(tmp_path: Path) -> None:
         assert ("", "viewer", "open") == (who["name"], who["role"], who["source"])
         assert 403 == (await client.post("/actions/x", data={"csrf": who["csrf"]})).status_code
         assert (303, "/") == ((answer := await client.get("/login")).status_code, answer.headers["location"])
+
+
+async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_path: Path) -> None:
+    """The client is the last address of the last X-Forwarded-For line: a sender cannot put another one's in its place.
+
+    The user that such a proxy names counts for nothing.
+    """
+    users = write_users(tmp_path / "users")
+    proxied = {"forwarded_for_from": ("127.0.0.0/8",), "users": users}
+    async with small_console(FakeClock(), **proxied) as url, browser(url) as proxy:
+
+        async def status(*forwarded: str, password: str) -> int:
+            proxy.cookies.clear()
+            token = (await proxy.get("/login")).json()["csrf"]
+            form = {"csrf": token, "name": "olga", "password": password}
+            headers = [("x-forwarded-for", line) for line in forwarded]
+            return (await proxy.post("/login", data=form, headers=headers)).status_code
+
+        for number in range(5):
+            line = f"203.0.113.{number}, 198.51.100.7"
+            assert 401 == await status(f"203.0.113.{number}", line, password="wrong")
+        assert 429 == await status("192.0.2.1", "192.0.2.1, 198.51.100.7", password="wrong")
+        assert 303 == await status("198.51.100.7, 198.51.100.8", password=f"{PASSWORD} of olga")
+        proxy.cookies.clear()
+        assert 303 == (await proxy.get("/", headers={**HTML, "x-forwarded-user": "olga"})).status_code

@@ -27,6 +27,8 @@ OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console
         ({"public_url": "console.example.com"}, "public_url: 'console.example.com': not a URL"),
         ({"public_url": "https://example.com/console"}, "'https://example.com/console' has a path"),
         ({"trusted_proxies": ("10.0.0.0/33",)}, "trusted_proxies.0"),
+        ({"trusted_proxies": ("10.0.0.0/8",), **USERS}, "users and trusted_proxies exclude each other"),
+        ({"forwarded_for_from": ("10.0.0.1/8",)}, "forwarded_for_from.0"),
         ({"session_hours": 0}, "session_hours"),
     ],
 )
