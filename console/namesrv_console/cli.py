@@ -115,7 +115,7 @@ def _add_access(made: argparse.ArgumentParser) -> None:
             "viewer",
             "viewers",
             "WHO",
-            "NAME, @GROUP or *: who of those whom proxy or provider name may look (default: *)",
+            "NAME, @GROUP, *@DOMAIN or *: who may look, of those whom the proxy or provider names (default: *)",
         ),
         ("operator", "operators", "WHO", "who of them may act, too (repeatable; default: nobody)"),
     ):
@@ -202,6 +202,8 @@ def _run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from None
     configure("info" if settings.access.asks_who else "warning", "auto")
+    for warning in settings.access.warnings:
+        _complain(f"warning: {warning}")
     with _bound(*settings.listen) as listening:
         host, port = listening.getsockname()[:2]
         # the one line that a person needs; a program that starts the console waits for it

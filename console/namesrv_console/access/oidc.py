@@ -66,7 +66,11 @@ class Oidc:
         """Who came back. Raises SignInError."""
         try:
             token: Mapping[str, Any] = await self._provider.authorize_access_token(
-                request, claims_options={"iss": {"essential": True, "value": self._issuer}}
+                request,
+                claims_options={
+                    "iss": {"essential": True, "value": self._issuer},
+                    "aud": {"essential": True, "value": self._settings.oidc_client_id},
+                },
             )
         except (OAuthError, JoseError, httpx2.HTTPError, ValueError, RuntimeError, KeyError) as error:
             raise SignInError(f"{self._issuer}: {_words(error)}") from error

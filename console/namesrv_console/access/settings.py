@@ -57,7 +57,7 @@ class AccessSettings(CheckedSettings):
     oidc_name_claim: str = "preferred_username"
     oidc_groups_claim: str = "groups"
 
-    # of those whom the proxy or the provider names: a name, @group, or * for everybody
+    # of those whom the proxy or the provider names: a name, *@domain, @group, or (proxy only) * for everybody
     viewers: Names = ("*",)
     operators: Names = ()
 
@@ -75,11 +75,22 @@ class AccessSettings(CheckedSettings):
         return url
 
     @model_validator(mode="after")
-    def _check_whole(self) -> "AccessSettings":
+    def _check_provider(self) -> "AccessSettings":
         if (self.oidc_issuer is None) != (self.oidc_client_id is None):
             raise ValueError("oidc_issuer and oidc_client_id need each other")
         if self.oidc_issuer is not None and self.public_url is None:
             raise ValueError("oidc_issuer needs public_url: the provider sends people back to it")
+        if self.oidc_issuer is not None and _is_plain_http(self.oidc_issuer):
+            raise ValueError(f"oidc_issuer: {self.oidc_issuer!r} is not encrypted: anybody on the way could sign in")
+        if self.oidc_issuer is not None and "*" in {*self.viewers, *self.operators}:
+            raise ValueError(
+                "viewers and operators: with oidc_issuer, * is everybody who has an account at the provider: "
+                "set names, @groups or *@example.com"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> "AccessSettings":
         if self.public_url is not None and urlsplit(self.public_url).path not in {"", "/"}:
             raise ValueError(f"public_url: {self.public_url!r} has a path; the console is served at /")
         if self.users is not None and self.trusted_proxies:
@@ -101,6 +112,13 @@ class AccessSettings(CheckedSettings):
         if not self.allowed_hosts:
             raise ValueError(f"listening on {self.listen_host!r}: set public_url, the URL that people use")
         return self
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed, and rarely meant."""
+        if self.asks_who and self.public_url is not None and _is_plain_http(self.public_url):
+            return [f"public_url {self.public_url} is not encrypted: passwords and session cookies can be read"]
+        return []
 
     @property
     def asks_who(self) -> bool:
@@ -160,15 +178,24 @@ class AccessSettings(CheckedSettings):
 
     def role_of(self, name: str, groups: Names) -> Role | None:
         """What somebody whom the proxy or the provider names may do; None: nothing."""
-        titles = {name, *(f"@{group}" for group in groups)}
-        # else a name could pass for a group
-        titles -= {name} if name.startswith(("@", "*")) else set()
+        titles = {f"@{group}" for group in groups}
+        # a name with such a beginning could pass for a group, a domain or everybody
+        if not name.startswith(("@", "*")):
+            titles |= {name, f"*@{name.rpartition('@')[2]}"} if "@" in name else {name}
         if titles.intersection(self.operators) or "*" in self.operators:
             return "operator"
         return "viewer" if titles.intersection(self.viewers) or "*" in self.viewers else None
 
 
 _ASK: Final = "set users (namesrv-console passwd makes the file), trusted_proxies or oidc_issuer"
+
+
+def _is_plain_http(url: str) -> bool:
+    """True if a URL beyond this machine is not encrypted."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_here = host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+    return parts.scheme == "http" and not is_here
 
 
 def _is_address(host: str) -> bool:

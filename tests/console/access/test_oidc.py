@@ -90,6 +90,7 @@ async def test_provider_says_who_it_is() -> None:
     [
         {"iss": "https://other.example"},
         {"aud": "another client"},
+        {"aud": ["another client", "a third"]},
         {"nonce": "of another sign-in"},
         {"exp": int(time.time()) - 3600},
         {"preferred_username": ""},

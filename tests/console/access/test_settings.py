@@ -10,7 +10,7 @@ from namesrv_console.access.settings import AccessSettings
 
 USERS: Any = {"users": Path("users")}
 URL: Any = {"public_url": "https://console.example.com"}
-OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console"}
+OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console", "viewers": ("@staff",)}
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,8 @@ OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console
         ({"public_url": "console.example.com"}, "public_url: 'console.example.com': not a URL"),
         ({"public_url": "https://example.com/console"}, "'https://example.com/console' has a path"),
         ({"trusted_proxies": ("10.0.0.0/33",)}, "trusted_proxies.0"),
+        ({**OIDC, **URL, "oidc_issuer": "http://id.example.com"}, "'http://id.example.com' is not encrypted"),
+        ({**OIDC, **URL, "viewers": ("*",)}, "with oidc_issuer, * is everybody who has an account at the provider"),
         ({"trusted_proxies": ("10.0.0.0/8",), **USERS}, "users and trusted_proxies exclude each other"),
         ({"forwarded_for_from": ("10.0.0.1/8",)}, "forwarded_for_from.0"),
         ({"session_hours": 0}, "session_hours"),
@@ -65,6 +67,15 @@ def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> Non
 
 
 @pytest.mark.parametrize(
+    ("url", "count"),
+    [("http://console.example.com", 1), ("https://console.example.com", 0), ("http://127.0.0.1:9878", 0)],
+)
+def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
+    """Passwords would be sent in plain text, but for a browser on this machine."""
+    assert count == len(AccessSettings(**USERS, public_url=url).warnings)
+
+
+@pytest.mark.parametrize(
     ("name", "groups", "role"),
     [
         ("olga", (), "operator"),
@@ -76,11 +87,17 @@ def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> Non
         ("@sre", (), None),
         ("*", (), None),
         ("sre", (), None),
+        # of a domain: the last part counts, and no name is one itself
+        ("eve@example.com", (), "viewer"),
+        ("eve@example.com@example.org", (), None),
+        ("*@example.com", (), None),
+        ("example.com", (), None),
+        ("eve@sub.example.com", (), None),
     ],
 )
 def test_roles_of_names_and_groups(name: str, groups: tuple[str, ...], role: str | None) -> None:
     """Operators come first; who is in neither list does not get in."""
-    settings = AccessSettings(viewers=("@staff", "victor"), operators=("olga", "@sre"))
+    settings = AccessSettings(viewers=("@staff", "victor", "*@example.com"), operators=("olga", "@sre"))
     assert role == settings.role_of(name, groups)
 
 
