@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -59,7 +60,7 @@ class ClientProcessor:
         """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
         self._check_ready()
         namesrv, connection = self._namesrv, request.connection
-        rules = self._rules()
+        rules = self._rules(request)
         with self._decoding(request):
             asked = await run_in_steps(pull_in_steps(request.command.body))
             if request.check_topics is not None:
@@ -69,9 +70,10 @@ class ClientProcessor:
                 # nothing is awaited from the second look on
                 if await self._changed(asked) == [] and looked_at == namesrv.manager.revisions.revision:
                     with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
-                        async with timeout_on(namesrv.clock, asked.wait_ms / 1000):
+                        seconds = min(asked.wait_ms / 1000, self._seconds_left(request))
+                        async with timeout_on(namesrv.clock, seconds):
                             await namesrv.watchers.wait(asked.topics)
-                    if rules != self._rules():
+                    if rules != self._rules(request):
                         # nothing new, as far as it was allowed to ask; it asks again, and is judged by the new rules
                         nothing = RoutesAnswer(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
                         return Reply(NATIVE.encode(nothing))
@@ -165,10 +167,18 @@ class ClientProcessor:
             found += changed
         return found
 
-    def _rules(self) -> int:
-        """Another number for other rules of access."""
+    def _rules(self, request: Request) -> tuple[int, bool]:
+        """Another value after the access file has changed, or the account of the request has expired."""
         guard = self._namesrv.guard
-        return 0 if guard is None else guard.changes
+        return (0 if guard is None else guard.changes), self._seconds_left(request) <= 0
+
+    def _seconds_left(self, request: Request) -> float:
+        """Time until the account of the request expires; infinite for one that does not, and without access rules."""
+        guard = self._namesrv.guard
+        account = None if guard is None or not guard.enforces else guard.file.accounts.get(request.account)
+        if account is None or account.expires is None:
+            return math.inf
+        return max(0.0, account.expires.timestamp() - self._namesrv.clock.wall())
 
     def _check_ready(self) -> None:
         if not self._namesrv.is_ready():

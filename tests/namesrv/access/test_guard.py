@@ -478,6 +478,25 @@ async def test_watch_learns_nothing_after_its_right_was_withdrawn(
     assert code == (await peer.call(20001, None, native(members), spelling="native")).code
 
 
+async def test_watch_ends_when_its_account_expires(server: InProcess, access: Path) -> None:
+    """Without a change, and before the time that it asked for; the next request is refused."""
+    # a minute after the server's start
+    access.write_text(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
+    await reloader(server, access).reload()
+    peer, broker = await server.connect(), await server.connect()
+    assert 0 == (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
+    revision = server.namesrv.manager.revisions.revision
+    members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
+    opaque = peer.tell(20001, None, native(members), spelling="native")
+    await until(lambda: len(server.namesrv.watchers) == 1)
+
+    await server.clock.advance(61)
+
+    answer = await peer.answer_to(opaque)
+    assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
+    assert NO_PERMISSION == (await peer.call(20001, None, native(members), spelling="native")).code
+
+
 @pytest.mark.settings(listen_host="0.0.0.0")
 async def test_reload_that_opens_the_server_says_so(
     server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
