@@ -99,9 +99,9 @@ def _crowd(count: int, make: Callable[[], bytes], **how: object) -> Callable[[],
 
 
 def _many_topics(count: int = 90_000) -> bytes:
-    """An ordinary broker with many topics, who need not be heard again for a day."""
+    """Registration of an ordinary broker with many topics, which needs no heartbeat for ten minutes."""
     body = payloads.json_topics(count, b"an-ordinary-topic-of-an-ordinary-broker-%d")
-    return registration(body, broker_name="seed", heartbeat_timeout_millis=86_400_000)
+    return registration(body, broker_name="seed", heartbeat_timeout_millis=600_000)
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
