@@ -145,9 +145,8 @@ class Settings(BaseModel):
     30."""
 
     broker_max_expiry_seconds: float = Field(default=600.0, ge=0.1, le=86400)
-    """Longest expiry that a registration may ask for; one that asks for more is refused. Higher: whoever registers a
-    broker that does not exist keeps it in the routes for longer; lower: brokers that need a longer expiry cannot
-    register."""
+    """Longest expiry that a registration may ask for; one that asks for more is refused. Higher: a forged broker stays
+    in the routes for longer; lower: brokers that need a longer expiry cannot register."""
 
     mass_silence_hold_seconds: float = Field(default=0.0, ge=0, le=86400)
     """How much longer than its expiry a broker may be silent when many fall silent together: it is rather their network
