@@ -1,16 +1,14 @@
 """Options of an analysis, and the grid of settings it replays (--what-if)."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12"
+DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30"
 # every policy with every scan and every poll is a replay of the whole log
 MOST_REPLAYS: Final = 200
-_AXES: Final = ("expiry", "hold", "scan", "poll", "phi")
+_AXES: Final = ("expiry", "hold", "scan", "poll")
 # a day: beyond it nobody expires, scans or polls
 _MOST_SECONDS: Final = 86_400.0
-# thresholds beyond it need a deviation of more than any clock tells
-_MOST_PHI: Final = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +21,6 @@ class WhatIf:
     hold_ms: tuple[int, ...] = (0,)
     scan_ms: tuple[int, ...] = (5_000, 10_000)
     poll_ms: tuple[int, ...] = (5_000, 30_000)
-    # thresholds of the accrual detector
-    phi: tuple[float, ...] = (5.0, 8.0, 12.0)
 
     def __post_init__(self) -> None:
         """Raise ValueError when the grid would take for ever."""
@@ -34,7 +30,7 @@ class WhatIf:
     @property
     def replays(self) -> int:
         """How many combinations there are."""
-        return (len(self.expiry_ms) * len(self.hold_ms) + len(self.phi)) * len(self.scan_ms) * len(self.poll_ms)
+        return len(self.expiry_ms) * len(self.hold_ms) * len(self.scan_ms) * len(self.poll_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +57,13 @@ class Options:
 
 
 def parse_grid(text: str) -> WhatIf:
-    """Parse --what-if; an axis that is not named has its default, `phi=` removes it; ValueErrors say what is wrong."""
-    axes: dict[str, tuple[Any, ...]] = {}
+    """Parse --what-if; an axis that is not named has its default; ValueErrors say what is wrong."""
+    axes: dict[str, tuple[int, ...]] = {}
     for part in text.split():
         name, equals, values = part.partition("=")
         if not equals or name not in _AXES:
             raise ValueError(f"{part!r} is not AXIS=VALUES with one of {', '.join(_AXES)} (for example {DEFAULT_GRID})")
-        field_name = name if name == "phi" else f"{name}_ms"
+        field_name = f"{name}_ms"
         if field_name in axes:
             raise ValueError(f"{text!r} names an axis more than once")
         # a value that is named twice is one
@@ -78,15 +74,12 @@ def parse_grid(text: str) -> WhatIf:
     return grid
 
 
-def _value(name: str, text: str) -> float:
-    """A threshold, or milliseconds."""
-    most = _MOST_PHI if name == "phi" else _MOST_SECONDS
+def _value(name: str, text: str) -> int:
+    """Milliseconds."""
     try:
         value = float(text)
     except ValueError:
         raise ValueError(f"{name}: {text!r} is not a number") from None
-    if not 0 <= value <= most or (value == 0 and name != "hold"):
-        raise ValueError(f"{name}: {text} is not between 0 and {most:g}")
-    if name == "hold":
-        return round(value * 1000)
-    return value if name == "phi" else max(1, round(value * 1000))
+    if not 0 <= value <= _MOST_SECONDS or (value == 0 and name != "hold"):
+        raise ValueError(f"{name}: {text} is not between 0 and {_MOST_SECONDS:g}")
+    return round(value * 1000) if name == "hold" else max(1, round(value * 1000))

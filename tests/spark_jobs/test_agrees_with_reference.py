@@ -31,7 +31,6 @@ GRID = WhatIf(
     hold_ms=(0, 1_500),
     scan_ms=(300, 1_000),
     poll_ms=(1_000, 7_000),
-    phi=(0.2, 1.0, 8.0),
 )
 A_PART = Options(
     what_if=GRID,

@@ -54,7 +54,7 @@ def test_help_names_every_option_and_code() -> None:
     for said in (
         *(f"--{name}" for name in f"{options} engine master deploy-mode conf print-submit".split()),
         *("INPUT", "--out DIR", "--poll SECONDS", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
-        "expiry=30,60,120 scan=5,10 poll=5,30 phi=5,8,12",
+        "expiry=30,60,120 scan=5,10 poll=5,30",
     ):
         assert said in " ".join(shown.stdout.split()), said
 

@@ -92,8 +92,8 @@ def test_regular_beats_are_one_row(logs: Path) -> None:
     [
         ("--since", "2026-03-01T00:05:10Z", "--until", "2026-03-01T00:15:00Z"),
         # the next scan comes soon enough after some of the gaps
-        ("--what-if", "expiry=30 scan=0.007 poll=5 phi=12"),
-        ("--what-if", "expiry=60 scan=5 poll=5 phi=0.1"),
+        ("--what-if", "expiry=30 scan=0.007 poll=5"),
+        ("--what-if", "expiry=60 scan=5 poll=5"),
     ],
 )
 def test_what_divides_regular_beats(logs: Path, tmp_path: Path, options: tuple[str, ...], engine_name: str) -> None:

@@ -376,7 +376,7 @@ def test_names_that_look_like_numbers_are_drawn_as_they_are() -> None:
 
 def test_letters_of_settings_stand_beside_each_other() -> None:
     """Of the best settings that lie upon each other only the first has a letter."""
-    best = [Setting("a", "fixed", 0, 120_000), Setting("b", "fixed", 1, 119_900), Setting("c", "phi", 900, 40_000)]
+    best = [Setting("a", "fixed", 0, 120_000), Setting("b", "fixed", 1, 119_900), Setting("c", "fixed", 900, 40_000)]
 
     assert {"A": best[0], "B": best[1], "C": best[2]} == lettered(best)
     assert {"A": best[0], "B": best[2]} == lettered(

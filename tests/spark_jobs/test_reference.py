@@ -3,7 +3,6 @@
 The rest is proven by Spark, which finds the same in another way, by logs of known truth, by laws and by a real run.
 """
 
-import math
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.lives import Life
-from tests.spark_jobs.reference.replay import Policy, deviations, even_scans, fixed, holding, phi, replay
+from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, holding, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
 # a second in the reference's unit
@@ -258,31 +257,6 @@ def test_hold(heard: list[float], expected: list[float]) -> None:
     evictions = replay(boot, holding(boot, fixed(120 * S), scans, 60 * S), scans)
 
     assert expected == sorted(eviction.at / S for eviction in evictions)
-
-
-@pytest.mark.parametrize("threshold", [1.0, 8.0, 16.0])
-def test_phi_is_where_the_logistic_curve_meets_the_threshold(threshold: float) -> None:
-    """Put in again, it gives the threshold."""
-    y = deviations(threshold)
-
-    assert math.isclose(threshold, math.log10(1 + math.exp(y * (1.5976 + 0.070566 * y * y))), rel_tol=1e-12)
-
-
-def test_phi() -> None:
-    """At a threshold of 8; y(8) by hand: 18.42 = 1.5976 y + 0.070566 y^3 lies between 5.10 (17.51) and 5.25 (18.60).
-
-    Ten gaps of 10 s: mean 10 s, deviation a tenth, found at 120 s. Gaps of 8 and 12 s in turn: deviation 2 s, so that
-    100 + 10 + 2 y lies in 120.2 … 120.5, found at 125 s. After nine gaps, without those of a former life: 120 s.
-    """
-    alternating = [0, 8_000, 20_000, 28_000, 40_000, 48_000, 60_000, 68_000, 80_000, 88_000, 100_000]
-    former = HeartbeatLines().start(0).beats(0, 10_000).evict(20_000, reason="disconnected")
-    for lines, expected in (
-        (HeartbeatLines().start(0).beats(*range(0, 100_001, 10_000)), 120),
-        (HeartbeatLines().start(0).beats(*alternating), 125),
-        (former.beats(*range(30_000, 120_001, 10_000)), 245),
-    ):
-        assert [expected] == [at for at, _, _ in replayed(lines.scan(300_000, 60), phi(8.0))]
-    assert 5.10 < deviations(8.0) < 5.25
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Final
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 
 # everything is there to be seen once: replays of the whole grid only take time
-SMALL_GRID: Final = "expiry=60 scan=10 poll=30 phi="
+SMALL_GRID: Final = "expiry=60 scan=10 poll=30"
 BAD_LINE: Final = '{"v": 1, "seq": 4, "ts_ms": 1772323'
 # microseconds of this moment do not fit into 64 bits
 HUGE_TIME: Final = HeartbeatLines("boot-9", "ns-9").add("scan", 1, ts_ms=9_223_372_036_854_775_807, scan=1).lines[0]

@@ -48,7 +48,7 @@ def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
             for start in range(0, 150, 10)
         ],
         "worst": [_interval(broker, number) for number in range(6)],
-        "what_if": [*_logged(), *_fixed(), *_phi()],
+        "what_if": [*_logged(), *_fixed()],
     }
 
 
@@ -91,7 +91,7 @@ def _interval(broker: str, number: int) -> dict[str, Any]:
 
 def _row(policy: str, poll_ms: int, *, false: int, p99: int | None, **cell: Any) -> dict[str, Any]:
     distribution = stats(40, p99 - 20_000, p99) if p99 is not None else NOTHING
-    settings = {"expiry_ms": None, "phi": None, "hold_ms": None if policy == "logged" else 0, "scan_ms": None, **cell}
+    settings = {"expiry_ms": None, "hold_ms": None if policy == "logged" else 0, "scan_ms": None, **cell}
     return {
         "policy": policy, "poll_ms": poll_ms, "evictions": 40 + false, "false": false,
         "registry": distribution, "client": distribution, **settings,
@@ -110,15 +110,6 @@ def _fixed() -> list[dict[str, Any]]:
         for scan in (5_000, 10_000)
         for poll in (5_000, 30_000)
     ]
-
-
-def _phi() -> list[dict[str, Any]]:
-    cells = [
-        _row("phi", poll, false=round(200 / phi**2), p99=round(phi * 4_000) + 30_000 + poll, phi=phi, scan_ms=5_000)
-        for phi in (5.0, 8.0, 12.0)
-        for poll in (5_000, 30_000)
-    ]
-    return [*cells, _row("phi", 5_000, false=0, p99=None, phi=20.0, scan_ms=5_000)]
 
 
 def empty_summary() -> dict[str, Any]:

@@ -65,7 +65,7 @@ OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_
 _BEFORE_MS: Final = HOUR_MS
 # Finer scans find nothing less than coarser ones, and shorter expiries nothing less than longer ones: a silence that
 # this finds harmless is harmless under all settings.
-_ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms=(1,), phi=())
+_ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms=(1,))
 # what one reading may have in memory; beyond it goes to disk
 _MEMORY: Final = "1GB"
 # a heartbeat is hardly ever later than that
@@ -535,7 +535,7 @@ def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
 def _evictions(read: _Read, expiry_ms: int, scan_ms: int) -> DataFrame:
     """Those of one setting; only gaps that are longer than it are replayed: nearly all are not."""
     gaps = read.long_gaps if expiry_ms * 1000 >= read.usual else read.gaps
-    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,), phi=())
+    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,))
     found = replay.replayed(gaps.filter(_is_longer(expiry_ms * 1000)), grid)
     return found.withColumn("policy", F.lit(expiry_ms))
 

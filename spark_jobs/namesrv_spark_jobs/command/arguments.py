@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     says = "how often clients poll for routes; part of the bound that staleness is compared with (default: 30)"
     poll = _checked(_number(0.001, 86_400, "a number of seconds from 0.001 to 86,400", times=1000))
     what_if.add_argument("--poll", dest="poll_ms", metavar="SECONDS", type=poll, default=30_000, help=says)
-    says = f"replay the log under these settings, in seconds; phi are thresholds (default: '{DEFAULT_GRID}')"
+    says = f"replay the log under these settings, in seconds (default: '{DEFAULT_GRID}')"
     what_if.add_argument("--what-if", metavar="GRID", type=_checked(parse_grid), default=WhatIf(), help=says)
 
     shown = made.add_argument_group("output")

@@ -221,7 +221,7 @@ class Setting(NamedTuple):
 
     # short: 120/10/30
     label: str
-    # fixed, phi or logged
+    # fixed or logged
     kind: str
     false_evictions: int
     staleness_ms: float
@@ -239,7 +239,7 @@ def what_if(settings: Sequence[Setting]) -> Chart:
 
     front, named = best(settings), lettered(settings)
     dots = [row(one) for one in sorted(settings, key=lambda one: one.kind == "logged")]
-    colours = {"logged": "stale", "fixed": "registry", "phi": "client"}
+    colours = {"logged": "stale", "fixed": "registry"}
     layers = [
         layer({"type": "line", "color": "var(--registry)", "opacity": 0.45}, rows=[row(one) for one in front]),
         {

@@ -80,8 +80,8 @@ def _of_replay(summary: Summary) -> Found:
         yield "warning", "replay_differs", f"{text} Lines may be missing from the log."
     calm = [row for row in summary["what_if"] if not row["false"] and row["evictions"] and row["policy"] != "logged"]
     if calm:
-        best = min(calm, key=lambda row: (row["client"]["p99"], -row["scan_ms"], row["policy"]))
-        what = f"phi {best['phi']:g}" if best["policy"] == "phi" else f"expiry {best['expiry_ms'] / 1000:g} s"
+        best = min(calm, key=lambda row: (row["client"]["p99"], -row["scan_ms"]))
+        what = f"expiry {best['expiry_ms'] / 1000:g} s"
         if best["hold_ms"]:
             what += f", hold {best['hold_ms'] / 1000:g} s"
         setting = f"{what}, scan {best['scan_ms'] / 1000:g} s, poll {best['poll_ms'] / 1000:g} s"

@@ -226,7 +226,7 @@ def _label(row: Row) -> str:
     poll = f"{row['poll_ms'] / 1000:g}"
     if row["policy"] == "logged":
         return f"as logged, poll {poll}"
-    what = f"φ{row['phi']:g}" if row["policy"] == "phi" else f"{row['expiry_ms'] / 1000:g}"
+    what = f"{row['expiry_ms'] / 1000:g}"
     if row["hold_ms"]:
         what += f"+{row['hold_ms'] / 1000:g}"
     return f"{what}/{row['scan_ms'] / 1000:g}/{poll}"

@@ -1,22 +1,20 @@
 """Replays of the log under other settings, and under its own."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Final, NamedTuple
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.options import WhatIf
 from namesrv_spark_jobs.transforms.lives import is_same_process, point_beats, with_return
 from namesrv_spark_jobs.transforms.output_rows import measures
-from namesrv_spark_jobs.transforms.silences import EARLIEST_GAPS, deviations, is_last_beat, next_tick, phi_deadline
+from namesrv_spark_jobs.transforms.silences import is_last_beat, next_tick
 
 # of the next poll, over its period
 PHASES: Final = 10
 # stands for the logged settings among the numbers of policies
 LOGGED: Final = -1
-_BEAT: Final = (
-    *("key", "boot", "life", "seq", "live", "who", "agent", "expiry"),
-    *("born", "earlier", "squares", "squares_born"),
-)
+_BEAT: Final = ("key", "boot", "life", "seq", "live", "who", "agent", "expiry")
 
 
 # What makes a mass silence, as the server's settings have it by default: so many of its brokers, but at least so many.
@@ -25,20 +23,17 @@ MASS_BROKERS: Final = 3
 
 
 class Policy(NamedTuple):
-    """One cell of the grid but for the poll: either an expiry, and a hold with it, or a threshold."""
+    """One cell of the grid but for the poll."""
 
     number: int
-    expiry_ms: int | None
-    phi: float | None
+    expiry_ms: int
     hold_ms: int
     scan_ms: int
 
 
 def policies(grid: WhatIf) -> list[Policy]:
     """All of the grid, in its order."""
-    fixed = [(expiry, None, hold) for expiry in grid.expiry_ms for hold in grid.hold_ms]
-    whats = [*fixed, *((None, threshold, 0) for threshold in grid.phi)]
-    cells = [(*what, scan) for what in whats for scan in grid.scan_ms]
+    cells = product(grid.expiry_ms, grid.hold_ms, grid.scan_ms)
     return [Policy(number, *cell) for number, cell in enumerate(cells)]
 
 
@@ -49,8 +44,7 @@ def gaps(points: DataFrame, lives: DataFrame, begun: DataFrame, boots: DataFrame
     next beat of the same broker; liveness time.
     """
     own = point_beats(points)
-    born = own.filter(F.col("earlier") == 0).select("key", "life", F.col("squares").alias("squares_born"))
-    known = own.join(_ends(lives), on=["key", "life"], how="left").join(born, on=["key", "life"], how="left")
+    known = own.join(_ends(lives), on=["key", "life"], how="left")
     ended = known.withColumns(
         {
             "closed": F.when(is_last_beat(), F.col("end_closed")),
@@ -99,11 +93,9 @@ def replayed(gaps: DataFrame, grid: WhatIf) -> DataFrame:
 
 
 def _literal(policy: Policy) -> Column:
-    y = None if policy.phi is None else deviations(policy.phi)
     return F.struct(
         F.lit(policy.number).alias("number"),
-        F.lit(None if policy.expiry_ms is None else policy.expiry_ms * 1000).cast("long").alias("expiry"),
-        F.lit(y).cast("double").alias("y"),
+        F.lit(policy.expiry_ms * 1000).cast("long").alias("expiry"),
         F.lit(policy.hold_ms * 1000).cast("long").alias("hold"),
         F.lit(policy.scan_ms * 1000).cast("long").alias("scan"),
     )
@@ -113,9 +105,7 @@ def _deadline(cells: DataFrame) -> Column:
     """Null when nothing says how long the broker may be silent: then it is never evicted."""
     logged = F.col("live") + cells["expiry"]
     is_usual = F.coalesce(cells["expiry"] == F.col("broker_expiry"), F.expr("false"))
-    fixed = F.when(is_usual, F.col("live") + F.col("policy.expiry")).otherwise(logged)
-    adapted = F.when(F.col("earlier") >= EARLIEST_GAPS, phi_deadline(F.col("policy.y"))).otherwise(logged)
-    return F.when(F.col("policy.y").isNull(), fixed).otherwise(adapted)
+    return F.when(is_usual, F.col("live") + F.col("policy.expiry")).otherwise(logged)
 
 
 def _held(cells: DataFrame) -> DataFrame:

@@ -42,20 +42,17 @@ def compacted(marked: DataFrame) -> DataFrame:
     of_run = parts.groupBy("key", "run").agg(
         F.sort_array(F.collect_list(F.struct("place", "bin", "rows", "gap"))).alias("parts")
     )
-    square = F.col("gap").cast("double")
     beats = F.sort_array(F.collect_list(F.struct(*_BEAT))).alias("beats")
     summed = steady.groupBy("key", "run").agg(
         F.count(F.lit(1)).alias("lines"),
         F.max("next_seq").alias("end_seq"),
         F.max("next_mono").alias("end_mono"),
-        F.min("gap").alias("shortest"),
         F.max("gap").alias("longest"),
-        F.sum(square * square).alias("squared"),
         beats,
     )
     long = summed.filter(F.col("lines") >= _LEAST_LINES).join(of_run, on=["key", "run"], how="inner")
     heads = steady.filter(F.col("place") == 0).join(long, on=["key", "run"], how="inner")
-    fields = ("v", "seq", "ts_ms", "mono", "lines", "end_seq", "end_mono", "shortest", "longest", "squared")
+    fields = ("v", "seq", "ts_ms", "mono", "lines", "end_seq", "end_mono", "longest")
     made = heads.withColumn(RUN, F.struct(*fields, "parts", "beats"))
     nulls = {name: F.lit(None) for name in (*_OF_EACH, _UNUSED)}
     rows = made.withColumns(nulls).select(*fields_of_line, RUN)

@@ -48,8 +48,8 @@ RUN: Final = "run_1"
 RUN_KIND: Final = (
     # of the first beat, how many there are, and the beat that follows the last one
     "struct<v:bigint,seq:bigint,ts_ms:bigint,mono:bigint,lines:bigint,end_seq:bigint,end_mono:bigint,"
-    # of the gaps after them
-    "shortest:bigint,longest:bigint,squared:double,"
+    # of the gaps after them, the longest
+    "longest:bigint,"
     # as `silences.points` has them, with the places that they have among themselves
     "parts:array<struct<place:bigint,bin:bigint,rows:bigint,gap:bigint>>,"
     # each of them

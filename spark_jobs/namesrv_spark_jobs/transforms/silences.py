@@ -5,19 +5,12 @@ are summed up by life. A *point* is kept of everything else: the ends of a life,
 some setting might have taken for a death.
 """
 
-import math
 from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.options import WhatIf
 from namesrv_spark_jobs.transforms.schema import RUN
 
-# before that many gaps are known, the accrual detector goes by the logged expiry
-EARLIEST_GAPS: Final = 10
-# of the mean, the least deviation: what is as regular as a clock would have none
-_LEAST_DEVIATION: Final = 10
-# of the logistic approximation of the normal distribution
-_LINEAR, _CUBIC = 1.5976, 0.070566
 # a silence is shown as so many parts of the broker's expiry, and no more than as two of it
 BINS_PER_EXPIRY: Final = 40
 MOST_BINS: Final = 2 * BINS_PER_EXPIRY
@@ -25,10 +18,10 @@ MOST_BINS: Final = 2 * BINS_PER_EXPIRY
 PERIOD_GAPS: Final = 10
 SHORTEST_GAP: Final = 10_000
 
-_ROW: Final = ("key", "boot", "mono", "seq", "live", "who", "agent", "expiry", "is_evict", "lines", "squared")
+_ROW: Final = ("key", "boot", "mono", "seq", "live", "who", "agent", "expiry", "is_evict", "lines")
 _NEXT: Final = ("mono", "seq", "live", "who", "agent", "is_evict")
 _POINT: Final = (
-    *("mono", "live", "who", "agent", "expiry", "is_evict", "earlier", "squares", "born"),
+    *("mono", "live", "who", "agent", "expiry", "is_evict", "earlier"),
     *(f"next_{name}" for name in _NEXT),
 )
 
@@ -38,27 +31,6 @@ def next_tick(deadline: Column, scan: Column) -> Column:
     since = deadline - F.col("start_live")
     # greatest takes no notice of null
     return F.when(deadline.isNotNull(), F.greatest(deadline - F.pmod(since, scan) + scan, F.col("start_live")))
-
-
-def deviations(threshold: float) -> float:
-    """How many deviations over its mean a gap has to be for a threshold of the accrual detector."""
-    wanted = math.log(math.pow(10.0, threshold) - 1)
-    low, high = -100.0, 100.0
-    while low < (middle := (low + high) / 2) < high:
-        if middle * (_LINEAR + _CUBIC * middle * middle) < wanted:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def phi_deadline(y: Column) -> Column:
-    """The deadline of the accrual detector, once there are enough gaps; rounded down, as no scan is in between."""
-    count = F.col("earlier")
-    mean = (F.col("live") - F.col("born")) / count
-    variance = F.greatest((F.col("squares") - F.col("squares_born")) / count - mean * mean, F.lit(0.0))
-    away = mean + y * F.greatest(F.sqrt(variance), mean / _LEAST_DEVIATION)
-    return F.col("live") + F.floor(away)
 
 
 def is_last_beat() -> Column:
@@ -77,24 +49,23 @@ def rows_of_beats(beats: DataFrame) -> DataFrame:
 
 
 def _rows(events: DataFrame, is_evict: str) -> DataFrame:
-    known = {"is_evict": F.expr(is_evict), "lines": F.lit(1), "squared": F.lit(0.0)}
+    known = {"is_evict": F.expr(is_evict), "lines": F.lit(1)}
     return events.withColumns(known).select(*_ROW)
 
 
 def rows_of_runs(runs: DataFrame) -> DataFrame:
-    """Runs as the sort takes them: as their first beat, with so many `lines` and the sum of their `squared` gaps.
+    """Runs as the sort takes them: as their first beat, with so many `lines`.
 
     None of them begins or ends a life: their file has beats before and after them.
     """
-    known = {"live": F.col("mono"), "is_evict": F.expr("false"), "squared": F.col(RUN)["squared"]}
+    known = {"live": F.col("mono"), "is_evict": F.expr("false")}
     return runs.withColumns(known).select(*_ROW)
 
 
 def followed(ordered: DataFrame) -> DataFrame:
     """Each row with the one that follows it in its `key`, its life, and the sums over the earlier ones.
 
-    `life` counts the evictions before; `earlier` gaps of this life; `squares` of all gaps of the key before; `born` is
-    when the life began, in liveness time.
+    `life` counts the evictions before, `earlier` the gaps of this life, `counted` those that periods are made of.
     """
     order = W.partitionBy("key").orderBy("mono", "seq")
     before = order.rowsBetween(W.unboundedPreceding, -1)
@@ -103,18 +74,12 @@ def followed(ordered: DataFrame) -> DataFrame:
         (F.coalesce(F.sum("lines").over(before).cast("long"), F.lit(0)) + 1).alias("number"),
         *(F.lead(name).over(order).alias(f"next_{name}") for name in _NEXT),
     )
-    gap = _live_gap().cast("double")
-    square = F.when(_is_run(), F.col("squared")).when(_is_gap(), gap * gap).otherwise(0.0)
     counted = F.when(_is_run(), F.col("lines")).when(_counted_gap().isNotNull(), 1)
     evicted = F.when(F.col("is_evict"), F.col("number"))
-    # the last one before; `last` would look for it row by row, through millions of rows without any
-    begun = F.max_by("next_live", evicted).over(before)
     return known.select(
         "*",
         F.count(evicted).over(before).alias("life"),
         F.coalesce(F.sum(counted).over(before).cast("long"), F.lit(0)).alias("counted"),
-        F.coalesce(F.sum(square).over(before), F.lit(0.0)).alias("squares"),
-        F.coalesce(begun, F.first("live").over(before), "live").alias("born"),
         (F.col("number") - F.coalesce(F.max(evicted).over(before), F.lit(0)) - 1).alias("earlier"),
     )
 
@@ -194,7 +159,7 @@ def points_of_runs(sequence: DataFrame, runs: DataFrame) -> DataFrame:
 def restless(sequence: DataFrame, runs: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
     """The runs (`boot`, `seq`) of which some beat might be a point, or that a row of another file comes into."""
     settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
-    placed = sequence.filter(_is_run()).drop("lines", "squared")
+    placed = sequence.filter(_is_run()).drop("lines")
     known = placed.join(runs.select("boot", "seq", RUN), on=["boot", "seq"], how="inner").join(
         settings, on="boot", how="left"
     )
@@ -219,11 +184,6 @@ def _might_have_dead(grid: WhatIf) -> Column:
             room = F.lit(scan * 1000) - over
             is_met = (F.col("mono") + since < 0) | _meets(run["beats"], since, F.lit(scan * 1000), room)
             found |= is_usual & F.when(over > 0, is_met).otherwise(F.expr("false"))
-    if grid.phi:
-        least = min(deviations(threshold) for threshold in grid.phi)
-        # the mean of all gaps before one of them is no less than that of those before the run, or the shortest in it
-        mean = F.least((F.col("live") - F.col("born")) / F.col("earlier"), run["shortest"])
-        found |= longest > mean * (1 + least / 10) if least > 0 else F.expr("true")
     return found
 
 
@@ -249,12 +209,6 @@ def _might_be_dead(grid: WhatIf) -> Column:
         is_over = is_usual & (deadline < F.col("next_live"))
         for scan in grid.scan_ms:
             found |= is_over & (next_tick(deadline, F.lit(scan * 1000)) < F.col("next_live"))
-    if grid.phi:
-        least = min(deviations(threshold) for threshold in grid.phi)
-        mean = (F.col("live") - F.col("born")) / F.col("earlier")
-        # the deviation counts as at least a tenth of the mean; with a threshold that low the sign turns
-        suspicious = _live_gap() > mean * (1 + least / 10) if least > 0 else F.expr("true")
-        found |= (F.col("earlier") >= EARLIEST_GAPS) & suspicious
     return found
 
 

@@ -156,7 +156,7 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int,
     question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=expiry_ms, scan_ms=scan_ms, poll_ms=poll_ms)
     found = ask(asked, question, WhatIfs)
 
-    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(poll_ms,), phi=())
+    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(poll_ms,))
     hours = found.reading.span
     options = Options(since_ms=hours.from_ms, until_ms=hours.to_ms, what_if=grid)
     files = sorted(str(one) for one in file.parent.iterdir())

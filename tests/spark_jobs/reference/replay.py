@@ -12,12 +12,6 @@ from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Boot, Line
 from tests.spark_jobs.reference.lives import held_lines, is_same_process, lines_of_brokers, next_of_same
 
-# before that many gaps are known, the phi policy goes by the logged expiry
-FIRST_GAPS = 10
-# of the mean; what is as regular as a clock would have no deviation at all
-LEAST_DEVIATION = 10
-# of the logistic approximation of the normal distribution
-LOGISTIC_LINEAR, LOGISTIC_CUBIC = 1.5976, 0.070566
 # what makes a mass silence: so many of a server's brokers, but at least so many
 MASS_PERCENT = 15
 MASS_BROKERS = 3
@@ -60,33 +54,6 @@ def as_told(boot: Boot) -> Policy:
         return None if said is None else said + max(holds, default=0)
 
     return deadline
-
-
-def phi(threshold: float) -> Policy:
-    """An accrual detector: so long that, going by the gaps so far, it would be a surprise of this threshold."""
-    y = deviations(threshold)
-
-    def deadline(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
-        count, total, squares = len(gaps), sum(gaps), sum(gap * gap for gap in gaps)
-        if count < FIRST_GAPS:
-            return fixed()(boot, beat, gaps)
-        # of a population, from whole numbers, so that nothing is lost
-        deviation = math.sqrt(count * squares - total * total) / count
-        return boot.live[beat.seq] + total / count + y * max(deviation, total / count / LEAST_DEVIATION)
-
-    return deadline
-
-
-def deviations(threshold: float) -> float:
-    """How many deviations over the mean that is: where the logistic curve meets the threshold."""
-    wanted = math.log(math.pow(10.0, threshold) - 1)
-    low, high = -100.0, 100.0
-    while low < (middle := (low + high) / 2) < high:
-        if middle * (LOGISTIC_LINEAR + LOGISTIC_CUBIC * middle * middle) < wanted:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def even_scans(boot: Boot, interval: int) -> Scans:
@@ -182,18 +149,12 @@ def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
 
 def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
     """The logged settings, then every policy with every scan interval; and what each would have evicted."""
-    nothing = {"expiry_ms": None, "phi": None, "hold_ms": None, "scan_ms": None}
+    nothing = {"expiry_ms": None, "hold_ms": None, "scan_ms": None}
     yield {"policy": "logged", **nothing}, replay_as_logged(boots)
     policies: list[tuple[Policy, dict[str, Any]]] = [
-        *(
-            (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "phi": None, "hold_ms": hold_ms})
-            for ms in grid.expiry_ms
-            for hold_ms in grid.hold_ms
-        ),
-        *(
-            (phi(threshold), {"policy": "phi", "expiry_ms": None, "phi": threshold, "hold_ms": 0})
-            for threshold in grid.phi
-        ),
+        (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "hold_ms": hold_ms})
+        for ms in grid.expiry_ms
+        for hold_ms in grid.hold_ms
     ]
     for policy, cell in policies:
         for scan_ms in grid.scan_ms:
