@@ -1,7 +1,7 @@
-"""What lives on an event loop, for threaded code: behind a loop in a thread of its own.
+"""Runs an asyncio object on an event loop in a background thread, for callers that use threads.
 
-Any thread may call, and waits. Fork-safe: the child of a fork has none of the thread,
-and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
+Any thread may call the object, and waits for the result. The module is fork-safe: the child of a fork has no such
+thread, and gives up its copies of the parent's sockets, so that a server still notices when the parent dies.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ T = TypeVar("T")
 V = TypeVar("V")
 Ts = TypeVarTuple("Ts")
 
-# What a call may take beyond the work's own deadlines before the caller gets its thread back.
+# A call may take this much longer than the deadlines of its work before the caller gets a TimeoutError.
 _GRACE_SECONDS: Final = 5.0
 
-# all that run, for forks
+# all started objects, for the fork handlers
 _running: "set[Threaded[Any]]" = set()
 
 
 class StoppedError(RuntimeError):
-    """There is no thread to do the work: it was never started, or another one has stopped it meanwhile."""
+    """There is no thread to do the work: `start` was never called, or another thread has called `stop`."""
 
 
 class _OfLoop(Protocol):
-    """What a Threaded has behind it: started when it is entered, stopped when it is left."""
+    """The asyncio object behind a Threaded: entering the context starts the object, leaving the context stops it."""
 
     async def __aenter__(self) -> object: ...
 
@@ -46,35 +46,35 @@ W_co = TypeVar("W_co", bound=_OfLoop, covariant=True)
 
 
 class Threaded(ABC, Generic[W_co]):
-    """Something that lives on a loop, behind a thread of its own: made by `start`, gone after `stop`.
+    """An asyncio object on a loop in a thread of its own, from `start` to `stop`.
 
-    Errors speak of its `owner`. The child of a fork has one that is not started, with none of the parent's connections;
-    it may start its own.
+    Error messages name the `owner`. In the child of a fork the object is not started and has none of the parent's
+    connections; the child may call `start`.
     """
 
     def __init__(self, name: str, owner: str, call_seconds: float, stop_seconds: float = 0.0) -> None:
         self._name = name
         self._owner = owner
-        # the work's own deadlines, of one call, and what stopping takes beyond it
+        # the deadline of one call, and the further time that stopping may take
         self._call_seconds = call_seconds
         self._stop_seconds = stop_seconds
-        # held by who starts or stops
+        # held while the object is started or stopped
         self._lock = threading.RLock()
-        # held, for a moment, by who hands something to the loop, and by who takes the loop away
+        # held for a moment while work is handed to the loop, or the loop is taken away
         self._gate = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._inner: W_co | None = None
-        # the sockets that the child of a fork knew to give up
+        # the sockets that the child of the latest fork closes
         self._given_up: frozenset[int] = frozenset()
-        # in the child of a fork: what the parent had
+        # in the child of a fork: the parent's loop, thread and object, kept alive
         self._parents: object = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} [{self._inner or 'not started'}]>"
 
     def start(self) -> None:
-        """Start the thread and what lives in it; does not wait for any server. A second call does nothing."""
+        """Start the thread and the object, without waiting for any server. A second call does nothing."""
         self._check_other_thread()
         with self._lock:
             if self._inner is not None:
@@ -93,9 +93,9 @@ class Threaded(ABC, Generic[W_co]):
                 raise
 
     def stop(self) -> None:
-        """Stop what lives in the thread, within its deadline, and end the thread, which must not be the caller's own.
+        """Stop the object within its deadline, and end the thread, which must not be the caller's own.
 
-        What other threads wait for meanwhile ends with a StoppedError. A second call does nothing.
+        Calls that other threads wait for end with a StoppedError. A second call does nothing.
         """
         self._check_other_thread()
         with self._lock:
@@ -115,7 +115,7 @@ class Threaded(ABC, Generic[W_co]):
 
     @abstractmethod
     def _made(self) -> W_co:
-        """What is to live in the thread."""
+        """Make the asyncio object that is to run in the thread."""
 
     def _forget(self) -> None:
         self._inner = None
@@ -127,7 +127,7 @@ class Threaded(ABC, Generic[W_co]):
             self._loop = self._thread = None
             _running.discard(self)
         if loop is not None and thread is not None:
-            # after all that was handed in, so that nobody waits for what is never done
+            # The stop comes after all work that was handed in, so that no caller waits for work that is never done.
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
 
@@ -138,7 +138,7 @@ class Threaded(ABC, Generic[W_co]):
         return inner
 
     def _check_other_thread(self) -> None:
-        """Raises RuntimeError in the loop's own thread, which must not wait for itself."""
+        """Raise a RuntimeError in the loop's own thread, which must not wait for itself."""
         if threading.current_thread() is self._thread:
             raise RuntimeError(f"cannot be called from {self._owner}'s own callbacks: it would deadlock")
 
@@ -154,9 +154,9 @@ class Threaded(ABC, Generic[W_co]):
         """Run the work on the loop and wait for it.
 
         Raises:
-            RuntimeError: called from the loop's own thread, which would wait for itself.
-            StoppedError: not started, or stopped before the work was done.
-            TimeoutError: it took longer; it has been cancelled.
+            RuntimeError: the caller is the loop's own thread, which would wait for itself.
+            StoppedError: the object is not started, or was stopped before the work was done.
+            TimeoutError: the work took longer, and has been cancelled.
         """
         try:
             self._check_other_thread()
@@ -170,12 +170,12 @@ class Threaded(ABC, Generic[W_co]):
         except concurrent.futures.CancelledError:
             raise StoppedError(f"{self._owner} was stopped") from None
         except TimeoutError:
-            # nothing happens if it is the work's own
+            # The cancel has no effect if the TimeoutError is the work's own.
             future.cancel()
             raise
 
     def _read(self, read: Callable[[W_co], T]) -> T:
-        """What is to be read, or called, in the thread."""
+        """Call `read` with the object, in the loop's thread, and return its result."""
         inner = self._started()
 
         async def value() -> T:
@@ -184,37 +184,40 @@ class Threaded(ABC, Generic[W_co]):
         return self._call(value())
 
     def _tell(self, callback: Callable[[Unpack[Ts]], object], *arguments: *Ts) -> None:
-        """Call something on the loop soon, and do not wait for it. Raises StoppedError if it is not started."""
+        """Call a function on the loop soon, without waiting. Raises StoppedError if the object is not started."""
         with self._gate:
             self._running_loop().call_soon_threadsafe(callback, *arguments)
 
     # -- forks --------------------------------------------------------------------------------------------------------
 
     def _sockets(self) -> Iterable[int]:
-        """Of the connections; any thread may look for them."""
+        """The socket descriptors of the object's connections; any thread may call this."""
         return () if self._inner is None else self._inner.socket_descriptors()
 
     def _before_fork(self) -> None:
         try:
             self._given_up = frozenset(self._sockets())
         except (AttributeError, RuntimeError):
-            # its thread changed something in this very moment: then none of them counts as given up
+            # The loop's thread changed the connections at this very moment: then no socket counts as given up.
             self._given_up = frozenset()
 
     def _after_fork_in_parent(self) -> None:
-        # it may have been stopped by another thread
+        # Another thread may have stopped the object.
         with contextlib.suppress(RuntimeError):
             self._tell(self._forked_child, self._given_up)
 
     def _forked_child(self, given_up: frozenset[int]) -> None:
-        """In the parent, on the loop, with the sockets that the child gave up, but for those made in that moment."""
+        """Called on the parent's loop after a fork, with the sockets that the child has closed.
+
+        Sockets that were made at the very moment of the fork are missing.
+        """
 
     def _after_fork_in_child(self) -> None:
-        """The thread is not here, and its sockets are the parent's."""
+        """Forget the thread, which does not exist in the child, and close the child's copies of the sockets."""
         _running.discard(self)
         self._lock, self._gate = threading.RLock(), threading.Lock()
-        # Kept, and never closed: the loop polls by a descriptor that it shares with the parent's, and transports would
-        # close theirs when they are collected, whoever has the numbers then.
+        # The parent's objects are kept and never closed: the loop shares its polling descriptor with the parent's
+        # loop, and collected transports would close descriptor numbers that may belong to other files by then.
         self._parents = (self._loop, self._thread, self._inner)
         self._loop = self._thread = None
         try:
@@ -224,7 +227,7 @@ class Threaded(ABC, Generic[W_co]):
 
 
 def waited(verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Threaded[Any], P], T]:
-    """A verb that runs in the thread, and is waited for."""
+    """Make a blocking method of a coroutine method: the coroutine runs on the loop, and the caller waits for it."""
 
     @functools.wraps(verb)
     def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -234,7 +237,7 @@ def waited(verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]]) -> Callabl
 
 
 def direct(verb: Callable[Concatenate[V, P], T]) -> Callable[Concatenate[Threaded[Any], P], T]:
-    """A verb that any thread may call: it reads what is in memory."""
+    """Make a method of one that any thread may call directly, because it only reads memory."""
 
     @functools.wraps(verb)
     def call(self: Threaded[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -247,7 +250,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        # again: what was handed over in the last moment begins only now
+        # In a loop, because tasks that were handed over at the last moment begin only now.
         while left := asyncio.all_tasks(loop):
             for task in left:
                 task.cancel()
@@ -258,10 +261,10 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _give_up(descriptors: Iterable[int]) -> None:
-    """Close this process's copies of sockets, and put nothing in their places.
+    """Close this process's copies of sockets, and keep their descriptor numbers taken with /dev/null.
 
-    The numbers stay taken: the objects that the sockets belong to do not know, and will close the numbers one day,
-    whatever they stand for then.
+    The objects that own the sockets will close these numbers some day; if the numbers were free, that would close
+    unrelated files.
     """
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Final
 
-# 2 to this power times any sensible base is beyond any sensible maximum
+# Doublings are bounded so that the power of 2 stays a finite float; the maximum pause is reached long before.
 _MAX_DOUBLINGS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Full jitter: anything from nothing to a bound that doubles with each failure in a row, up to a maximum.
+    """Full jitter: a pause is a random part of a bound that doubles with each failure in a row, up to a maximum.
 
-    A thousand clients that lost the same server come back spread over the whole time, not in waves.
+    A thousand clients that lost the same server reconnect spread over the whole time, not in waves.
     """
 
     base_seconds: float = 0.2
@@ -27,7 +27,7 @@ DEFAULT_BACKOFF: Final = Backoff()
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailure:
-    """The last connect, when it failed: why, when, how many in a row, and until when there is no other."""
+    """A failed connect: its reason and time, the number of failures in a row, and the time of the next attempt."""
 
     reason: str
     at: float
@@ -35,5 +35,5 @@ class ConnectFailure:
     retry_at: float
 
     def since(self, now: float) -> str:
-        """The error for callers during the pause."""
+        """The error message for callers during the pause."""
         return f"{self.reason}, {now - self.at:.1f} s ago; next attempt in {self.retry_at - now:.1f} s"

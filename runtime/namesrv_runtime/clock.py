@@ -1,4 +1,4 @@
-"""The clocks of the machine: the one place that asks for them; everything else is handed a `Clock`."""
+"""The clocks of the machine; all other modules get a `Clock` passed in, so that tests can move the time."""
 
 import asyncio
 import time
@@ -8,14 +8,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Times and a way to wait. Deadlines live on `monotonic`; `wall` is for logs and for people."""
+    """Times and a way to wait. Deadlines use `monotonic`; `wall` is for logs and for people."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back, never jumps."""
+        """Seconds since an arbitrary moment; this clock never goes back and never jumps."""
         ...
 
     def wall(self) -> float:
-        """Seconds since 1970; jumps whenever somebody sets the machine's clock."""
+        """Seconds since 1970; this clock jumps when an operator or NTP sets it."""
         ...
 
     def busy(self) -> float:
@@ -23,24 +23,24 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` have passed on the monotonic clock; others get to run even if that is none."""
+        """Return once `seconds` have passed on the monotonic clock; other tasks run meanwhile, even for 0 seconds."""
         ...
 
 
 class LoopClock:
-    """What keeps the time of the event loop that its users run on: the loop itself can wait for it."""
+    """A clock that agrees with the event loop's own time, so that the loop's timers can wait for it."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return once `seconds` have passed; a loop with coarse timers may be a millisecond early."""
+        """Return once `seconds` have passed; uvloop's timers may fire a millisecond early."""
         await asyncio.sleep(seconds)
 
 
 class SystemClock(LoopClock):
     """The machine's clocks."""
 
-    # On Linux this clock stands still while the machine is suspended: a laptop that was closed for an hour wakes up
-    # with every broker as old as it was.
-    # Without a function of our own around it: it is asked for with every frame.
+    # On Linux the monotonic clock stands still while the machine is suspended: a laptop that was closed for an hour
+    # wakes up with every broker as old as before.
+    # The clocks are bound without a wrapper function, because the hot path calls them for every read.
     monotonic = staticmethod(time.monotonic)
     wall = staticmethod(time.time)
     busy = staticmethod(time.process_time)
@@ -51,7 +51,7 @@ class SystemClock(LoopClock):
 
 def timeout_on(clock: Clock, seconds: float) -> AbstractAsyncContextManager[object]:
     """`asyncio.timeout` on the given clock, which a test may move. Raises TimeoutError."""
-    # with every call of a client: a task that watches the clock is for those that the loop does not know
+    # Clients need a timeout for every call. A task that watches the clock is only for clocks that the loop cannot use.
     return asyncio.timeout(seconds) if isinstance(clock, LoopClock) else _watched(clock, seconds)
 
 
@@ -67,5 +67,5 @@ async def _watched(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 async def _expire(scope: asyncio.Timeout, clock: Clock, seconds: float) -> None:
     await clock.sleep(seconds)
-    # a moment in the past: asyncio's own handler cancels, and can tell its cancellation from anybody else's
+    # A deadline in the past lets asyncio's own handler cancel, which can tell its cancellation from other ones.
     scope.reschedule(asyncio.get_running_loop().time())

@@ -1,7 +1,7 @@
-"""The end of a process in time, whatever its threads wait for.
+"""Ends the process at its shutdown deadline, even when a thread hangs.
 
-Python joins threads before it ends, and the loop joins its own: one that hangs in a disk or in a pipe that nobody
-writes would keep the process for ever.
+Python joins all threads before it exits, and the event loop joins those of its executor: a thread that hangs on a disk
+or on a pipe without a writer would keep the process alive for ever.
 """
 
 import logging
@@ -16,7 +16,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class ExitDeadline:
-    """Ends this process at a moment that can be moved, unless this context is left by then."""
+    """Ends this process at a deadline that can be moved, unless this context has been left by then."""
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
@@ -29,7 +29,7 @@ class ExitDeadline:
             self._timer.cancel()
 
     def move(self, seconds: float, code: int) -> None:
-        """End the process so many seconds from now with this exit code, instead of any earlier deadline."""
+        """Replace the deadline: end the process in `seconds` with this exit code."""
         self.__exit__()
         self._timer = threading.Timer(seconds, _end, (code,))
         self._timer.daemon = True

@@ -1,4 +1,4 @@
-"""Atomic replacement of files, and JSON in them: a crash leaves the old one or the new one, whole."""
+"""Atomic replacement of files, and of JSON documents in files: a crash leaves either the old or the new file, whole."""
 
 import contextlib
 import errno
@@ -17,15 +17,15 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# Some file systems (network, FUSE) cannot sync a directory and say so with one of these; they have nothing better.
+# Some network and FUSE file systems cannot sync a directory and report one of these errors; they offer nothing better.
 CANNOT_SYNC_DIRECTORY: Final = frozenset({errno.EBADF, errno.EINVAL})
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put `data` in the place of the file: once this returns it survives a power cut, if it raises the old file stays.
+    """Replace the file: after a return the new file survives a power cut, after an error the old file is still there.
 
-    There is one exception. When the very last step fails, syncing the directory after the rename, the new file is in
-    place, whole, but a power cut may still bring the old one back. Raises OSError, and leaves no temporary file.
+    There is one exception: when only the last step fails, the sync of the directory after the rename, the new file is
+    in place and whole, but a power cut may still bring the old file back. Raises OSError; no temporary file is left.
     """
     with _synced_directory(path.parent) as directory:
         temporary = f".{path.name}.{secrets.token_hex(8)}.tmp"
@@ -41,12 +41,12 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files that writers of this file left when they were killed.
+    """Remove the temporary files that killed writers of this file left behind.
 
-    Only for start-up, when nobody writes the file.
+    Call this only at start-up, when no process writes the file.
     """
     leftover = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]{16}\.tmp")
-    # a courtesy: whatever is wrong with the directory shows when the file itself is read or written
+    # Errors are ignored: a faulty directory shows when the file itself is read or written.
     with contextlib.suppress(OSError):
         for entry in list(path.parent.iterdir()):
             if leftover.fullmatch(entry.name):
@@ -54,7 +54,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, warn, and return where it is now. Raises OSError."""
+    """Rename a damaged file to `<name>.damaged-<utc time>[-n]`, log a warning, return the new path. Raises OSError."""
     with _synced_directory(path.parent):
         target = _reserve(path)
         try:
@@ -68,7 +68,7 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def _reserve(path: Path) -> Path:
-    """An empty file of our own to rename to: a rename overwrites, and so it overwrites only this."""
+    """Create an empty file as the target of a rename: the rename then overwrites this file and no other."""
     name = f"{path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     target, number = path.with_name(name), 1
     while True:
@@ -83,21 +83,21 @@ def _reserve(path: Path) -> Path:
 
 def _write_and_close(file: int, data: bytes) -> None:
     try:
-        # a nearly full disk takes a part and refuses the rest at the next call
+        # A nearly full disk accepts a part of the data and refuses the rest at the next call.
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(file, rest) :]
         os.fsync(file)
     finally:
-        # inside the caller's try: some file systems report a full disk only here
+        # Some file systems report a full disk only at close, so the close is inside the caller's try.
         os.close(file)
 
 
 @contextlib.contextmanager
 def _synced_directory(path: Path) -> Iterator[int]:
-    """A descriptor of the directory, so that all steps stay in one, even when somebody moves it in the meantime.
+    """A descriptor of the directory, so that all steps use the same directory even if its path is renamed meanwhile.
 
-    What is renamed in it survives a power cut.
+    Renames in the directory survive a power cut once this context is left.
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -112,44 +112,44 @@ def _synced_directory(path: Path) -> Iterator[int]:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names in a directory survive a power cut."""
+    """Make the names in a directory survive a power cut."""
     with _synced_directory(path):
         pass
 
 
-# -- sealed files: a JSON document with a version and a checksum, for its owner only ----------------------------------
+# -- sealed files: a JSON document with a version and a checksum, readable by its owner only --------------------------
 #
-# Nothing but the exact envelope is looked into, and nothing in it before its checksum is right: a torn or damaged file
-# meets no parser.
+# The content is parsed only after the envelope matches exactly and the checksum is right, so that no parser ever reads
+# a torn or damaged file.
 
 _ENVELOPE: Final = re.compile(rb'\{"sha256":"([0-9a-f]{64})","content":(.*)\}\n', re.DOTALL)
 
 
 class SealedFileError(ValueError):
-    """These bytes are not what was written; the message says why."""
+    """The bytes of a sealed file are damaged or of another version; the message says which."""
 
 
 def write_sealed(path: Path, document: Mapping[str, Any]) -> int:
-    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
+    """Replace the file and return the size of the new one, once on disk. Raises OSError; then the old file is kept."""
     data = seal(document)
     write_atomically(path, data, mode=0o600)
     return len(data)
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
-    """The file of a document, which has a `version`."""
-    # ASCII with escapes: it can write every name that came over the wire, also those that are not quite unicode
+    """The bytes of the sealed file for a document, which has a `version`."""
+    # ASCII with escapes can spell every name that came over the wire, including invalid Unicode.
     content = json.dumps(document, separators=(",", ":")).encode("ascii")
     return enveloped(hashlib.sha256(content).hexdigest().encode("ascii"), content)
 
 
 def enveloped(checksum: bytes, content: bytes) -> bytes:
-    """The file of a content with this checksum."""
+    """The bytes of the sealed file for a content with this checksum."""
     return b'{"sha256":"%b","content":%b}\n' % (checksum, content)
 
 
 def unseal(data: bytes, version: int) -> dict[str, Any]:
-    """The document of a file, as it was sealed. Raises SealedFileError if torn, damaged, or of another version."""
+    """The document of a sealed file. Raises SealedFileError if the file is torn, damaged, or of another version."""
     envelope = _ENVELOPE.fullmatch(data)
     if envelope is None:
         raise SealedFileError(f"truncated or not a sealed file: {len(data)} bytes")

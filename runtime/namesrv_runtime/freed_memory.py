@@ -1,7 +1,7 @@
-"""Gives memory that is free back to the system.
+"""Gives free memory back to the operating system.
 
-glibc keeps what lies between blocks in use, and each burst leaves some more: without this, a server at rest would hold
-twice the memory that it needs, and grow for hours.
+glibc keeps free memory that lies between blocks in use, and each burst of requests leaves more of it: without
+`malloc_trim`, an idle server would hold twice the memory that it needs, and grow for hours.
 """
 
 import threading
@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# It takes half a millisecond, and what is used again has to be had anew from the system: not often, then.
+# malloc_trim takes half a millisecond, and memory that is used again has to be requested from the system again.
 EVERY_SECONDS: Final = 15.0
-# A second of it is a thousand seconds away from the next: whoever needs memory waits meanwhile, and where tens of
-# thousands of pieces are free it takes tens of milliseconds.
+# malloc_trim takes at most a thousandth of the time: threads that allocate wait meanwhile, and with tens of thousands
+# of free blocks one call takes tens of milliseconds.
 _PAUSE_SHARE: Final = 1000
 
 
 @contextmanager
 def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
-    """Give it back now and then until the block ends, in a thread beside the loop: Python runs meanwhile."""
+    """Give free memory back from time to time until the block ends, in a thread; Python code runs meanwhile."""
     ended = threading.Event()
 
     def work() -> None:
-        # looked for after the first pause: start-up counts
+        # malloc_trim is looked up after the first pause, to keep the start short.
         if ended.wait(every_seconds) or (trim := _malloc_trim()) is None:
             return
         pause_seconds = 0.0
@@ -41,9 +41,9 @@ def given_back(every_seconds: float = EVERY_SECONDS) -> Iterator[None]:
 
 
 def _malloc_trim() -> Callable[[int], int] | None:
-    """The function that does it; None where the C library is not glibc, or not to be had."""
+    """The `malloc_trim` of glibc; None with another C library, or without ctypes."""
     try:
-        import ctypes  # noqa: PLC0415  # start-up counts
+        import ctypes  # noqa: PLC0415  # keeps the start short
     except ImportError:  # Python was built without libffi
         return None
     found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,7 +1,7 @@
-"""The files of a log of lines: when each is begun, closed, compressed and deleted.
+"""The files of a log of lines: when each file is begun, closed, compressed and deleted.
 
-One folder per UTC day and hour, a new file every hour and after so many bytes, `.open` while it is written, compressed
-when it is closed. Everything here blocks: it belongs into a thread of its own.
+There is one folder per UTC day and hour, and a new file every hour and after `max_file_bytes`. A file ends with
+`.open` while it is written, and is compressed when it is closed. All functions block, so they belong into a thread.
 """
 
 import contextlib
@@ -21,23 +21,24 @@ from namesrv_runtime.durable_file import sync_directory
 
 OPEN_SUFFIX: Final = ".jsonl.open"
 CLOSED_SUFFIX: Final = ".jsonl.gz"
-# what `namesrv-staleness compact` makes of a closed file
+# a closed file after `namesrv-staleness compact`
 COMPACTED_SUFFIX: Final = ".parquet"
-# 64 MiB are a few seconds of compression, and the size of a Spark task; JSON lines become a tenth of it.
+# 64 MiB take a few seconds to compress to about a tenth, and are a good size for a Spark task.
 DEFAULT_MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-# The lines of one log are much alike: level 4 takes up to twice the time, and saves 3 to 10%.
+# The lines of a log resemble each other: level 4 would take up to twice the time and save 3 to 10 %.
 _GZIP_LEVEL: Final = 3
 _SECONDS_PER_HOUR: Final = 3600
 _SECONDS_PER_DAY: Final = 86_400
-# by which a wall clock may be corrected between two files
+# the largest correction of a wall clock between two files that is not a step
 _MAX_STEP_SECONDS: Final = 3600.0
-# Between two runs; after a longer one nobody knows whether the clock or the process stood still.
+# The longest pause between two processes that proves nothing about the clock; after a longer pause, the clock may
+# have been wrong, or the machine may have been off.
 _MAX_PAUSE_SECONDS: Final = 86_400.0
 
 
 @dataclass(slots=True)
 class Retention:
-    """What is kept; both can change while the log is written."""
+    """How much of a log is kept; both limits can change while the log is written."""
 
     keep_days: float
     max_bytes: int
@@ -56,46 +57,47 @@ class LineFiles:
         syncs: bool = False,
     ) -> None:
         self.directory = directory
-        # of files begun so far
+        # number of files begun so far
         self.count = 0
         self._name = name
         self._run_id = run_id
         self._max_file_bytes = max_file_bytes
-        # whether what is written is on disk, and not in the page cache, when `write` returns
+        # True if written lines are on disk, and not only in the page cache, when `write` returns
         self._syncs = syncs
         # the file that is written: its path, descriptor, hour and bytes that are whole lines
         self._path: Path | None = None
         self._fd = -1
         self._hour = -1
         self._good_bytes = 0
-        # half a line may come after them, which the disk has not taken back
+        # True if half a line may follow these bytes, because the file could not be truncated
         self._is_torn = False
-        # the wall clock against the steady one when files were removed last, and since when it can be believed
+        # difference of wall clock and steady clock when files were last removed, and the time since which the wall
+        # clock has made no step
         self._offset: float | None = None
         self._steady_since = -math.inf
 
     @property
     def room(self) -> int:
-        """Bytes that the file that is written has yet to get; the last line may be longer."""
+        """Bytes left before the current file reaches its size limit; the last line may exceed it."""
         return self._max_file_bytes - self._good_bytes
 
     def is_due(self, wall: float) -> bool:
-        """Whether lines of this moment belong into a new file."""
+        """True if lines of this moment belong into a new file."""
         if self._fd < 0 or hour_of(wall) != self._hour or self._good_bytes >= self._max_file_bytes:
             return True
-        # somebody removed it
+        # The file is gone from its folder if it was deleted by another process.
         return os.fstat(self._fd).st_nlink == 0
 
     def begin(self, wall: float) -> None:
-        """Begin a new file for lines of this moment; the one before has to be ended. Raises OSError; try again."""
+        """Begin a new file for lines of this moment, after the previous file has ended. Raises OSError; try again."""
         moment = datetime.fromtimestamp(wall, UTC)
         folder = self.directory / f"dt={moment:%Y-%m-%d}" / f"hour={moment:%H}"
-        # the log names brokers and clients: for the owner and its group
+        # The log names brokers and clients, so only its owner and group may read it.
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         path = folder / f"{self._name}-{self._run_id}-{self.count + 1}{OPEN_SUFFIX}"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
-            # says to other processes that somebody writes it
+            # The lock shows other processes that the file is being written.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._syncs:
                 for each in (folder, folder.parent, self.directory):
@@ -110,7 +112,7 @@ class LineFiles:
         self._is_torn = False
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines. Raises OSError; then none of them is in the file, and the next try may work."""
+        """Append whole lines. Raises OSError; then the file has no part of them, and the next try may succeed."""
         view = memoryview(lines)
         try:
             if self._is_torn:
@@ -120,7 +122,7 @@ class LineFiles:
             if self._syncs:
                 os.fdatasync(self._fd)
         except OSError:
-            # half a line in the middle of a file would be one that no crash explains
+            # Half a line may only be at the end of a file, where a crash explains it: cut it off before writing on.
             self._is_torn = True
             with contextlib.suppress(OSError):
                 self._cut()
@@ -132,7 +134,7 @@ class LineFiles:
         self._is_torn = False
 
     def end(self) -> Path | None:
-        """Stop writing the file; its path, to be compressed, if there is one."""
+        """Stop writing the current file; return its path, to be compressed, if there is a file."""
         if self._fd < 0:
             return None
         os.close(self._fd)
@@ -141,19 +143,20 @@ class LineFiles:
         return path
 
     def left_open(self) -> Iterator[Path]:
-        """Files that an earlier run of this writer, or one that crashed, left `.open`."""
-        # Not this run's, by name: one that another thread begins just now has no lock yet, and a look at its lock would
-        # be in the way; one that it has ended is compressed when its turn comes.
+        """Files that earlier processes of this writer left `.open`."""
+        # Files of this process are excluded by name: a file that the writing thread begins just now has no lock yet,
+        # and testing for the lock would disturb it; a file that has ended is compressed later anyway.
         mine = f"{self._name}-{self._run_id}-"
         for path in self._files(OPEN_SUFFIX):
             if not path.name.startswith(mine) and not _is_locked(path):
                 yield path
 
     def remove_old(self, wall: float, steady: float, retention: Retention) -> tuple[list[Path], bool]:
-        """Remove what is too old, and the oldest while all is too much: which files, and whether the clock is doubted.
+        """Remove files that are too old, and the oldest files while the total is too large.
 
-        `steady` are the seconds of a clock that nobody sets. After a step of the wall clock, which may have made all
-        files old at once, none is too old until it has run evenly for as long as files are kept.
+        Returns the removed files, and whether the wall clock is doubted. `steady` is the time of a clock that is never
+        set. A step of the wall clock may make all files look old at once: after a step no file is removed for its age
+        until the clock has run evenly for as long as files are kept.
         """
         found: list[tuple[Path, os.stat_result]] = []
         for path in self._files(CLOSED_SUFFIX, COMPACTED_SUFFIX):
@@ -177,7 +180,7 @@ class LineFiles:
         return removed, is_doubted
 
     def _notice_steps(self, wall: float, steady: float, newest: float | None) -> None:
-        """Of the wall clock: against the steady one, and at first against the newest file."""
+        """Notice steps of the wall clock by comparing it with the steady clock, or at first with the newest file."""
         before, self._offset = self._offset, wall - steady
         if before is not None:
             is_even = abs(self._offset - before) <= _MAX_STEP_SECONDS
@@ -187,7 +190,7 @@ class LineFiles:
             self._steady_since = steady
 
     def _files(self, *suffixes: str) -> list[Path]:
-        """This writer's files, of all its runs, oldest first."""
+        """This writer's files, of all its processes, oldest first."""
         endings = "|".join(re.escape(suffix) for suffix in suffixes)
         mine = re.compile(rf"{re.escape(self._name)}-([0-9a-f]+)-([0-9]+)({endings})")
         found = []
@@ -199,29 +202,29 @@ class LineFiles:
 
 
 def hour_of(wall: float) -> int:
-    """Which hour since 1970 a moment is in."""
+    """The number of full hours from 1970 to a moment."""
     return int(wall // _SECONDS_PER_HOUR)
 
 
 def moments_of_hour(wall: float) -> tuple[float, float]:
-    """When the hour of a moment begins, and the next one."""
+    """The begin of a moment's hour, and of the next hour."""
     begin = hour_of(wall) * _SECONDS_PER_HOUR
     return begin, begin + _SECONDS_PER_HOUR
 
 
 def compress(path: Path) -> Path:
-    """Put the compressed form, once it is on disk, in the place of a file. Raises OSError, and leaves the file."""
+    """Replace a file by its compressed form, once that is on disk. Raises OSError, and leaves the file."""
     target = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
-    # no reader takes it for a log
+    # Readers ignore a file with this name.
     scratch = target.with_name(f".{target.name}.tmp")
     try:
         with path.open("rb") as source, scratch.open("wb") as raw:
-            # no name and no time in it: the same lines are the same bytes
+            # Without a name and a time in the header, the same lines give the same bytes.
             with gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as packed:
                 shutil.copyfileobj(source, packed, 1024 * 1024)
             raw.flush()
             os.fsync(raw.fileno())
-        # age is that of the last line
+        # The age of a file is the age of its last line.
         status = path.stat()
         os.utime(scratch, (status.st_atime, status.st_mtime))
         scratch.chmod(0o640)
@@ -241,7 +244,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
-    """Remove a folder that holds nothing any more, and those above it, up to the root."""
+    """Remove an empty folder, and the empty folders above it, up to the root."""
     with contextlib.suppress(OSError):
         while folder != root:
             folder.rmdir()

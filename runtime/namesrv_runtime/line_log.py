@@ -1,7 +1,8 @@
-"""Lines written to disk by a thread, so that the loop never waits for the disk.
+"""A log whose lines are written by a thread, so that the event loop never waits for the disk.
 
-The loop puts items into a bounded queue; one thread makes lines of them and writes them, another one compresses files
-that are closed. When the queue is full, items are counted as dropped. A disk that fails is tried again until it works.
+The loop puts items into a bounded queue; one thread turns them into lines and writes the lines, another thread
+compresses closed files. When the queue is full, items are counted as dropped. A failed write is repeated until it
+succeeds.
 """
 
 import asyncio
@@ -26,66 +27,66 @@ T = TypeVar("T")
 
 # Two seconds of a hundred thousand heartbeats; an item takes about 200 bytes for each unit of its weight.
 DEFAULT_MAX_QUEUED: Final = 200_000
-# A line is on disk (for other processes to see) this long after it happened.
+# A line is visible to other processes this long after its event.
 FLUSH_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
-# Weight that is made into lines and written at once: while Python runs here, the loop waits for it. More of it when
-# much waits. Of light items it may be four times as much, which takes as long.
+# A chunk is the weight that is encoded and written at once; the loop waits while this thread runs Python. Chunks grow
+# with the queue. Light items count a quarter, because encoding them takes a quarter of the time.
 _LEAST_CHUNK: Final = 128
 _MOST_CHUNK: Final = 1024
 _CHUNKS_QUEUED: Final = 32
 _LIGHT_SHARE: Final = 0.25
-# What the first lines are taken to have, before it is known what lines have here.
+# The assumed length of a line until the real length is known.
 _LONG_LINE_BYTES: Final = 4096
-# Less than this waits for more.
+# With fewer queued items than this, the thread waits for more.
 _FEW: Final = 64
-# Between two chunks the interpreter is the loop's alone: a thread that always wants it gets it after every single
-# event of the loop, and a burst of lines would make each event wait for a chunk.
+# The pause between two chunks leaves the interpreter to the loop. Without the pause, this thread would get the
+# interpreter after each event of the loop, and every event would wait for a chunk.
 _PAUSE_SECONDS: Final = 0.004
-# Compression is below everything else, where the system has priorities for threads.
+# Compression gets the lowest priority, on systems that have priorities for threads.
 _NICE: Final = 5
 
 
 @final
 class Item(NamedTuple):
-    """One thing that happened, and when."""
+    """One event and its time."""
 
-    # seconds since 1970; decides on the file
+    # seconds since 1970; this time decides which file gets the line
     wall: float
     # seconds on the monotonic clock
     monotonic: float
     what: Any
-    # what it takes in the queue, where an ordinary line takes 1
+    # share of the queue's limit that the item takes; an ordinary line takes 1
     weight: int = 1
 
 
-# What is put very often may be a plain tuple that begins with its moments as an Item does, and has a weight of 1: its
-# encoder knows what else is in it. It takes half the time to make, and half the memory.
+# A very frequent item may be a plain tuple that begins with the same two times as an Item and has a weight of 1; its
+# encoder knows the rest. A plain tuple takes half the time to make and half the memory.
 Light: TypeAlias = tuple[Any, ...]
 
 
 class Encoder(Protocol):
-    """Makes lines of items; called by the writing thread only."""
+    """Turns items into lines; only the writing thread calls it."""
 
     def line(self, item: Item) -> bytes:
-        """The line of an item, with its end."""
+        """The line of an item, with its line end."""
 
     def lines(self, items: Sequence[Item | Light]) -> bytes:
-        """The lines of some items."""
+        """The lines of several items."""
         return b"".join(map(self.line, cast("Sequence[Item]", items)))
 
     def opened(self, item: Item) -> bytes:
-        """The first line of every file but the first one, which begins with this item."""
+        """The first line of each further file, whose first item is `item`."""
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The line that says that so many lines before this item are missing."""
+        """The line that reports that `count` lines before this item are missing."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
 def encoded(value: Any) -> bytes:
-    """A value in compact JSON, in ASCII: nothing in it acts on a terminal or cannot be written."""
+    """A value in compact ASCII JSON, free of control characters that a terminal would act on."""
     try:
         spelt = _encode(value)
         if spelt.isascii() and b"\x7f" not in spelt:
@@ -99,9 +100,9 @@ Report = Callable[[int, str, dict[str, Any]], None]
 
 
 class LineLog:
-    """A log that a thread writes; `put` is all that the loop does for it."""
+    """A log that a thread writes; the loop only calls `put`."""
 
-    def __init__(  # noqa: PLR0913 - by keyword: whom it tells what, and how much may wait
+    def __init__(  # noqa: PLR0913 - keyword arguments: callbacks and limits
         self,
         files: LineFiles,
         encoder: Encoder,
@@ -113,76 +114,76 @@ class LineLog:
         max_uncompressed: int = 0,
         on_compressed: Callable[[Path, threading.Event], None] | None = None,
     ) -> None:
-        # lines that were lost, since the start
+        # lines that were lost since the start
         self.dropped = 0
         self.retention = retention
         self.writes = WriteState()
         self._files = files
         self._encoder = encoder
-        # tells of trouble: level, event (which begins with the log's name), fields
+        # reports problems: level, event (which begins with the log's name), fields
         self._report: Report = lambda level, event, fields: report(level, f"{name}_{event}", fields)
         self._max_queued = max_queued
         self._items: deque[Item | Light] = deque()
-        # weight put and taken so far: each is written by one side only
+        # weight put and weight taken so far; each number is changed by one thread only
         self._put = 0
         self._taken = 0
-        # of the lines that were made last
+        # average length of the lines in the last chunk
         self._line_bytes = _LONG_LINE_BYTES
-        # dropped, and not told in the log yet
-        self._untold = 0
+        # dropped items that no `dropped` line reports yet
+        self._unreported = 0
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._deadline = float("inf")
         self._is_failing = False
-        # the first line of a file that does not have it yet
+        # the first line of the current file while it is not written yet
         self._opening = b""
         self._is_archived = False
         self._is_clock_doubted = False
-        # called for each file once it is compressed, in the compressing thread, with what is set when there is no more
-        # time; may raise OSError
+        # called in the compressing thread for each compressed file, with an event that is set when the log closes; may
+        # raise OSError
         self._on_compressed = on_compressed
-        # closed files; where their number is bounded, writing waits for compression
+        # closed files that wait for compression; when the queue is full, the writing thread waits
         self._archive: Queue[Path | None] = Queue(max_uncompressed)
-        # done when both threads have ended, or one with a bug
+        # done when both threads have ended, or when one has raised an unexpected error
         self._ended: asyncio.Future[None]
 
     @property
     def queued(self) -> int:
-        """The weight of what waits to be written."""
+        """The weight of the items that wait to be written."""
         return self._put - self._taken
 
     # -- the loop's side ----------------------------------------------------------------------------------------------
 
     def put(self, item: Item | Light) -> None:
-        """Have an item written, unless the queue is full."""
+        """Queue an item for the writing thread; drop and count it when the queue is full."""
         weight = item.weight if type(item) is Item else 1
         if self._put - self._taken + weight > self._max_queued:
             self.dropped += 1
-            self._untold += 1
+            self._unreported += 1
             return
-        if self._untold:
-            self._items.append(Item(item[0], item[1], _Dropped(self._untold), 0))
-            self._untold = 0
+        if self._unreported:
+            self._items.append(Item(item[0], item[1], _Dropped(self._unreported), 0))
+            self._unreported = 0
         self._put += weight
         self._items.append(item)
 
     def start(self) -> None:
-        """Start writing; the running loop is told of bugs by `run`."""
+        """Start the threads; `run` raises their unexpected errors on the running loop."""
         self._ended = asyncio.get_running_loop().create_future()
         for work in (self._write_all, self._archive_all):
             threading.Thread(target=self._guarded, args=(work,), name=work.__name__, daemon=True).start()
 
     async def run(self) -> None:
-        """Return when the log is closed, or raise the bug that ended a thread."""
+        """Return when the log is closed, or raise the error that ended a thread."""
         await asyncio.shield(self._ended)
 
     async def close(self, seconds: float) -> bool:
-        """Write what is queued and close the file; False when that took too long."""
+        """Write the queued items and close the file; False if that took too long."""
         self._deadline = time.monotonic() + seconds
         self._closing.set()
         self._wake.set()
         try:
-            # a little more: the thread has the same deadline
+            # The loop waits a little longer than the thread, which has the same deadline.
             async with asyncio.timeout(seconds + 2 * FLUSH_SECONDS):
                 await asyncio.shield(self._ended)
         except TimeoutError:
@@ -221,7 +222,7 @@ class LineLog:
         items = self._items
         while items:
             first = items[0]
-            # before lines are made: their numbers come after that of the new file's first line
+            # A new file begins before the lines are made: the sequence number of its first line precedes theirs.
             if self._files.is_due(first[0]) and not self._persist(self._begin_file, first):
                 return
             chunk, weight = self._next_chunk(*moments_of_hour(first[0]))
@@ -231,17 +232,17 @@ class LineLog:
                 self.dropped += len(chunk)
             self._taken += weight
             if self.queued < _FEW and not self._closing.is_set():
-                # to wake up for a few lines costs more than to make them
+                # Waking up for a few lines costs more than making them.
                 return
             self._closing.wait(_PAUSE_SECONDS)
 
     def _next_chunk(self, begin: float, end: float) -> tuple[list[Item | Light], int]:
-        """Items of these moments that the file has room for, or one that tells of lost ones; and what they weigh."""
+        """The next items between these times that fit into the file, or one for dropped items; and their weight."""
         items = self._items
         chunk: list[Item | Light] = []
         weight, cost = 0, 0.0
         most = min(max(self.queued // _CHUNKS_QUEUED, _LEAST_CHUNK), _MOST_CHUNK)
-        # so that a file gets little more than it has room for
+        # The number of lines is limited so that a file exceeds its size by little.
         most_lines = 1 + self._files.room // self._line_bytes
         while items and cost < most and len(chunk) < most_lines:
             item = items[0]
@@ -270,7 +271,7 @@ class LineLog:
             self._archive_file()
             is_later = self._files.count > 0
             self._files.begin(wall)
-            # only now, when there is a file: it counts as a line
+            # The line is made only now, when the file exists, because the line takes a sequence number.
             self._opening = self._encoder.opened(Item(wall, monotonic, None)) if is_later else b""
         self._files.write(self._opening)
         self._opening = b""
@@ -281,7 +282,7 @@ class LineLog:
             self._archive.put(path)
 
     def _persist(self, action: Callable[[T], None], what: T) -> bool:
-        """Have the disk do it, however long that takes; False when the end came first."""
+        """Repeat a disk operation until it succeeds; False if the log's closing deadline came first."""
         while True:
             try:
                 with self.writes.writing():
@@ -321,10 +322,10 @@ class LineLog:
         try:
             compressed = compress(path)
         except OSError as error:
-            # the next start tries again; until then it is read as it is
+            # The next start of the process tries again; readers can read the uncompressed file until then.
             self._report(logging.WARNING, "not_compressed", {"path": path, "error": error})
             return
-        # who leaves is not kept
+        # A process that is stopping does not wait for this callback.
         if self._on_compressed is not None and not self._closing.is_set():
             try:
                 self._on_compressed(compressed, self._closing)
@@ -332,7 +333,7 @@ class LineLog:
                 self._report(logging.WARNING, "not_compacted", {"path": compressed, "error": error})
 
     def _remove_old(self) -> None:
-        # where there is a clock that goes on while the machine sleeps: to wake up is no step of the wall clock
+        # CLOCK_BOOTTIME, where it exists, goes on while the machine sleeps: waking up then looks like no clock step.
         steady = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
         try:
             removed, is_clock_doubted = self._files.remove_old(time.time(), steady, self.retention)

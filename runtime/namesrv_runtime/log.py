@@ -1,4 +1,4 @@
-"""The log of a process: one event, one line, its values as fields, in text or JSON, written by a thread."""
+"""The log of a process: one line per event, with fields, in text or JSON, written by a thread."""
 
 import json
 import logging
@@ -17,42 +17,42 @@ from typing import Any, Final
 
 MAX_VALUE_CHARS = 256
 MAX_ITEMS = 32  # of one list
-# the end of a traceback says most; this holds about its last 60 calls
+# The end of a traceback is its most useful part; this many characters hold about 60 calls.
 MAX_TRACEBACK_CHARS = 8192
 
 STANDARD_ERROR: Final = 2
-# Some twenty thousand lines wait for a reader that does not read; those after them are lost.
+# About twenty thousand lines may wait for a slow reader; further lines are lost and counted.
 MAX_QUEUED_BYTES: Final = 4 * 1024 * 1024
-# At the end of a process, for whoever should read the last lines.
+# At the end of a process, the longest wait until the last lines are written.
 FLUSH_SECONDS: Final = 2.0
-# Written at once: after each write the thread may have to wait for a loop that is busy.
+# Lines per write: after each write the thread may have to wait for a busy event loop.
 _BATCH_LINES: Final = 256
 
-# what every JSON line has; a field of such a name gets an underscore
+# The keys of every JSON line; a field with one of these names gets an underscore.
 _FIXED = frozenset({"ts", "level", "event"})
 _QUOTED = frozenset('"\\')
-# nothing that separates, ends or escapes a value
+# A value without separators, quotes and escapes is written without quotes.
 _BARE = re.compile(r'[^\s"=,\\]+')
-# larger integers are no counts, and Python refuses to write very large ones in decimal
+# Larger integers are not counts; Python refuses to write very large integers in decimal.
 _MAX_INT = 1 << 64
 
 
 def event(
     logger: logging.Logger, level: int, name: str, /, *, exc_info: BaseException | None = None, **fields: object
 ) -> None:
-    """Log one event, named in the past tense; next to nothing is done when the level is off."""
+    """Log one event, named in the past tense. A disabled level costs next to nothing."""
     if not logger.isEnabledFor(level):
         return
-    # not logger.log: that looks for the calling line, which costs more than all the rest and is not shown
+    # logger.log would look up the calling line, which costs more than all the rest and is never shown.
     error = None if exc_info is None else (type(exc_info), exc_info, exc_info.__traceback__)
     logger.handle(_EventRecord(logger.name, level, name, error, fields))
 
 
 def configure(level: str, log_format: str, descriptor: int = STANDARD_ERROR) -> None:
-    """Write everything of this level and above to a file descriptor, from other libraries too; the last call counts.
+    """Write all events of this level and above, including those of other libraries, to a file descriptor.
 
-    `auto` is text on a terminal and JSON elsewhere. Whoever logs never waits: a thread writes, and what it cannot write
-    soon enough is lost and counted.
+    The last call counts. The format `auto` is text on a terminal and JSON elsewhere. Logging never waits: a thread
+    writes the lines, and lines that find the queue full are lost and counted.
     """
     root = logging.getLogger()
     root.setLevel(level.upper())
@@ -74,7 +74,7 @@ def flush(seconds: float) -> None:
 
 
 def lines_lost() -> int:
-    """How many lines could not be written since the start."""
+    """The number of lines that could not be written since the start."""
     return sum(writer.lost for writer in _writers())
 
 
@@ -113,7 +113,7 @@ class JsonFormatter(logging.Formatter):
         name, fields = _content(record)
         line: dict[str, object] = {"ts": _time(record), "level": record.levelname.lower(), "event": name}
         line |= {f"{key}_" if key in _FIXED else key: value for key, value in fields.items()}
-        # DEL is the one character that terminals act on and ASCII JSON leaves as it is
+        # DEL is the only control character that ASCII JSON leaves unescaped.
         return json.dumps(line, separators=(",", ":")).replace("\x7f", "\\u007f")
 
 
@@ -124,22 +124,22 @@ class _EventRecord(logging.LogRecord):
 
 
 class _LineWriter(logging.Handler):
-    """Has lines written by a thread of its own: a reader that does not read holds up that thread and nothing else.
+    """Writes lines in a thread of its own: a reader that stops reading blocks that thread and nothing else.
 
-    What finds the queue full or cannot be written is lost, and the log says how much when it goes on.
+    A line is lost when the queue is full or the write fails; a later line of the log reports the number of lost lines.
     """
 
     def __init__(self, descriptor: int, formatter: logging.Formatter) -> None:
         super().__init__()
         self.descriptor = descriptor
         self.setFormatter(formatter)
-        # lines that were lost, in all, and of these the ones that the log does not tell of yet
-        self.lost = self._untold = 0
-        # lines until they are written, and their bytes; a number stands for the line that tells of so many lost ones
+        # the number of lost lines, and how many of them no line reports yet
+        self.lost = self._unreported = 0
+        # lines that wait to be written, and their bytes; a number stands for the line that reports so many lost lines
         self._queue: deque[bytes | int] = deque()
         self._queued_bytes = 0
         self._is_closed = False
-        # held for moments only; whoever waits, waits for it
+        # guards the fields above, for moments only; notified when one of them changes
         self._changed = threading.Condition()
         threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
@@ -149,20 +149,20 @@ class _LineWriter(logging.Handler):
         with self._changed:
             if self._queued_bytes + len(line) > MAX_QUEUED_BYTES:
                 self.lost += 1
-                self._untold += 1
+                self._unreported += 1
                 return
-            self._tell_lost()
+            self._report_lost()
             self._queue.append(line)
             self._queued_bytes += len(line)
             self._changed.notify_all()
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
-        """Wait until all lines are written, but not for longer than this."""
+        """Wait until all lines are written, for at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._queue, seconds)
 
     def close(self) -> None:
-        """Write what is queued, and take no more."""
+        """Write the queued lines, and accept no further lines."""
         super().close()
         with self._changed:
             self._is_closed = True
@@ -171,10 +171,10 @@ class _LineWriter(logging.Handler):
     def _line(self, record: logging.LogRecord) -> bytes:
         return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
 
-    def _tell_lost(self) -> None:
-        if self._untold:
-            self._queue.append(self._untold)
-            self._untold = 0
+    def _report_lost(self) -> None:
+        if self._unreported:
+            self._queue.append(self._unreported)
+            self._unreported = 0
 
     def _write_all(self) -> None:
         is_torn = False
@@ -191,40 +191,40 @@ class _LineWriter(logging.Handler):
                 for item in batch
             ]
             data = b"".join(lines)
-            # half a line that was written ends before the next one begins
+            # Half a line from a failed write is ended before the next line begins.
             written = self._written(b"\n" + data if is_torn else data) - is_torn
             is_torn = written < 0 or (written > 0 and data[written - 1 : written] != b"\n")
             with self._changed:
                 for item, line in zip(batch, lines, strict=True):
                     self._queue.popleft()
-                    tells_of = item if isinstance(item, int) else 0
-                    self._queued_bytes -= 0 if tells_of else len(line)
+                    reported = item if isinstance(item, int) else 0
+                    self._queued_bytes -= 0 if reported else len(line)
                     written -= len(line)
                     if written < 0:
-                        self._untold += tells_of or 1
-                        self.lost += not tells_of
+                        self._unreported += reported or 1
+                        self.lost += not reported
                 if written == 0:
-                    self._tell_lost()
+                    self._report_lost()
                 self._changed.notify_all()
 
     def _written(self, data: bytes) -> int:
-        """Write, for as long as that takes; how many bytes it became."""
+        """Write the data, however long that takes; return how many bytes were written."""
         rest = memoryview(data)
         while rest:
             try:
                 rest = rest[os.write(self.descriptor, rest) :]
             except BlockingIOError:
-                # somebody who has the same pipe or terminal made it so
+                # Another process that shares this pipe or terminal has made it non-blocking.
                 select.select([], [self.descriptor], [])
             except OSError:
-                break  # a full disk, or a reader that went away, and nobody to tell
+                break  # The disk is full or the reader has left; there is no place to report the error.
         return len(data) - len(rest)
 
 
 def _content(record: logging.LogRecord) -> tuple[str, dict[str, object]]:
     if isinstance(record, _EventRecord):
         name, fields = record.msg, {key: _plain(value) for key, value in record.fields.items()}
-    else:  # of asyncio or another library
+    else:  # a record of asyncio or another library
         name, fields = "message_logged", {"logger": record.name, "message": _plain(record.getMessage())}
     if record.exc_info and record.exc_info[1]:
         fields["error"] = _plain(record.exc_info[1])
@@ -257,7 +257,7 @@ def _plain(value: object) -> object:
 def _cut(text: str, limit: int = MAX_VALUE_CHARS) -> str:
     if len(text) > limit:
         text = f"{text[:limit]}...[+{len(text) - limit}]"
-    # half a surrogate pair can be written in no encoding
+    # Half a surrogate pair cannot be written in any encoding.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -266,7 +266,7 @@ def _text(value: object) -> str:
         case list():
             return ",".join(map(_text, value)) or '""'
         case str():
-            # cut already, tracebacks to a limit of their own
+            # The text is cut already; tracebacks have a limit of their own.
             return quoted(value, MAX_TRACEBACK_CHARS)
         case _:
             return json.dumps(value)

@@ -8,11 +8,11 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A new loop, not set as anybody's current loop."""
+    """A new loop, not set as the current loop of any thread."""
     try:
         import uvloop  # noqa: PLC0415  # optional: the wire works without it
     except ImportError:
-        # never asyncio.new_event_loop: that one asks the global policy, which somebody may have set to uvloop's
+        # asyncio.new_event_loop would ask the global policy, which the application may have set.
         return asyncio.SelectorEventLoop()
     return uvloop.new_event_loop()
 

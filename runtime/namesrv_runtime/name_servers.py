@@ -5,7 +5,7 @@ A source is written as
     env:NAMESRV_ADDR                such a list in an environment variable, read again each time
     file:/etc/namesrv/servers       such a list in a file, lines and # comments allowed
     dns:namesrv.example:9876        every address that the name has
-    http://host/path, https://…     such a list as the body of an answer
+    http://host/path, https://…     such a list as the body of a response
 and an empty source means env:NAMESRV_ADDR, which is where RocketMQ's own clients look.
 """
 
@@ -25,19 +25,19 @@ from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock
 
 DEFAULT_SOURCE: Final = "env:NAMESRV_ADDR"
-# as RocketMQ's clients do
+# the refresh interval of RocketMQ's clients
 REFRESH_SECONDS: Final = 120.0
 _HTTP_TIMEOUT_SECONDS: Final = 3.0
-# a list of addresses; more is an error page, or an attack
+# No real list of addresses is longer; a longer body is an error page or an attack.
 _MAX_LIST_BYTES: Final = 64 * 1024
 
 
 class NameServerSourceError(Exception):
-    """The list of NameServers cannot be had, or is none; the message says from where and why."""
+    """The list of NameServers cannot be read or is malformed; the message names the source and the reason."""
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """The addresses in a list, in its order, each once. Raises ValueError if one is not host:port, or there is none."""
+    """The addresses of a list, in order, each once. Raises ValueError for an empty list or one not of host:port."""
     lines = (line.partition("#")[0] for line in text.splitlines())
     found = [part.strip() for line in lines for part in line.replace(",", ";").split(";")]
     addresses = tuple(dict.fromkeys(address for address in found if address))
@@ -49,7 +49,7 @@ def parse_list(text: str) -> tuple[str, ...]:
 
 
 def check_source(source: str) -> str:
-    """The source, if it is one. Raises ValueError, naming it, if it has none of the forms above."""
+    """Return the source unchanged. Raises ValueError, with the source, if it has none of the forms above."""
     kind, _, rest = source.partition(":")
     if kind in ("env", "file") and rest:
         return source
@@ -58,7 +58,7 @@ def check_source(source: str) -> str:
             parse_address(rest)
         elif kind in ("http", "https"):
             parts = urlsplit(source)
-            # reading the port raises ValueError if it is no number or too large
+            # Reading the port raises ValueError if the port is not a number or too large.
             if not parts.hostname or parts.port == 0 or not source.isprintable() or " " in source:
                 raise ValueError("URL without a host")
         elif source:
@@ -69,7 +69,7 @@ def check_source(source: str) -> str:
 
 
 async def resolve(source: str) -> tuple[str, ...]:
-    """The addresses that a source names now. Raises NameServerSourceError if there are none, or it cannot be read."""
+    """The addresses that a source names now. Raises NameServerSourceError if the source is empty or cannot be read."""
     source = source or DEFAULT_SOURCE
     kind, _, rest = source.partition(":")
     try:
@@ -82,7 +82,7 @@ async def resolve(source: str) -> tuple[str, ...]:
         if kind in ("http", "https"):
             return parse_list(await asyncio.to_thread(_fetch, source))
         return parse_list(source)
-    # an answer that is no HTTP is none of the others
+    # HTTPException, for a response that is not HTTP, is no OSError
     except (ValueError, OSError, http.client.HTTPException) as error:
         raise NameServerSourceError(f"name servers from {source}: {str(error) or type(error).__name__}") from error
 
@@ -104,12 +104,12 @@ def _fetch(url: str) -> str:
     try:
         with urllib.request.urlopen(request, timeout=_HTTP_TIMEOUT_SECONDS) as answer:  # noqa: S310
             data = answer.read(_MAX_LIST_BYTES + 1)
-            # what is left of the announced length; half a list may end in half an address
+            # `length` is the missing part of the announced length; half a list may end in half an address.
             if len(data) <= _MAX_LIST_BYTES and answer.length:
                 raise ValueError(f"response truncated, {answer.length} bytes missing")
             return _text(data)
     except urllib.error.HTTPError as error:
-        # it is an answer, too, and keeps its socket
+        # The error is also a response, which keeps its socket open.
         error.close()
         raise
 
@@ -122,7 +122,7 @@ def _text(data: bytes) -> str:
 
 @dataclass(eq=False, repr=False)
 class NameServerList:
-    """The last known list, looked up again from time to time; never lost because a source fails."""
+    """The last known list, refreshed from time to time; the list survives a failing source."""
 
     source: str
     _: KW_ONLY
@@ -131,16 +131,16 @@ class NameServerList:
     refresh_seconds: float = REFRESH_SECONDS
     # addresses, in the source's order; empty until the first success
     addresses: tuple[str, ...] = field(default=(), init=False)
-    # why the last look failed, None if it did not
+    # why the last refresh failed; None if it succeeded
     last_error: str | None = field(default=None, init=False)
-    # set once the first look is over, however it went
+    # set once the first refresh is over, successful or not
     looked: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
         check_source(self.source)
 
     async def refresh(self) -> None:
-        """Look up once, and notify the listener if the set of addresses changed."""
+        """Resolve the source once, and call `on_change` if the set of addresses changed."""
         try:
             found = await resolve(self.source)
         except NameServerSourceError as error:
@@ -152,7 +152,7 @@ class NameServerList:
         self.looked.set()
 
     async def run(self) -> None:
-        """Look every `refresh_seconds` until cancelled; every second as long as nothing was ever found."""
+        """Refresh every `refresh_seconds` until cancelled; every second until the first list is known."""
         if not self.looked.is_set():
             await self.refresh()
         while True:

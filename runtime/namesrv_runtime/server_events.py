@@ -1,4 +1,4 @@
-"""What an application is told of its NameServers: by functions of its own, on the loop, in order, until the end."""
+"""Callbacks of an application about its NameServers, called in order on the event loop."""
 
 import inspect
 import logging
@@ -11,34 +11,34 @@ P = ParamSpec("P")
 
 @dataclass(eq=False)
 class ServerEvents:
-    """Calls back, between `open` and `close`. A function that fails is logged and changes nothing."""
+    """Calls the application's functions between `open` and `close`. A function that raises is logged and ignored."""
 
     logger: logging.Logger
     _: KW_ONLY
-    # with the server's address
+    # called with the server's address
     on_connected: Callable[[str], object] | None = None
-    # and why
+    # called with the server's address and the reason
     on_disconnected: Callable[[str, str], object] | None = None
     on_ready: Callable[[], object] | None = None
-    # with all addresses
+    # called with all addresses
     on_servers_changed: Callable[[tuple[str, ...]], object] | None = None
     is_open: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         for name in ("on_connected", "on_disconnected", "on_ready", "on_servers_changed"):
             if inspect.iscoroutinefunction(getattr(self, name)):
-                raise TypeError(f"{name}: a coroutine function, which nobody would await; pass a plain one")
+                raise TypeError(f"{name}: a coroutine function would never be awaited; pass a plain function")
 
     def open(self) -> None:
-        """Call back from now on."""
+        """Begin to call the functions."""
         self.is_open = True
 
     def close(self) -> None:
-        """Call back no more."""
+        """Stop calling the functions."""
         self.is_open = False
 
     def call(self, callback: Callable[P, object] | None, *arguments: P.args, **named: P.kwargs) -> None:
-        """Call one of the application's functions, if it has given it."""
+        """Call one of the application's functions, if the application has given it."""
         if callback is None or not self.is_open:
             return
         try:
@@ -47,17 +47,17 @@ class ServerEvents:
             self.logger.exception("callback %r failed", callback)
 
     def connected(self, address: str) -> None:
-        """A server has answered over a new connection."""
+        """A server has sent its first response over a new connection."""
         self.call(self.on_connected, address)
 
     def disconnected(self, address: str, why: str) -> None:
-        """The connection is gone."""
+        """The connection to a server is closed."""
         self.call(self.on_disconnected, address, why)
 
     def ready(self) -> None:
-        """What the application wants of its servers can be had, for the first time or again."""
+        """The servers can do what the application needs, for the first time or again."""
         self.call(self.on_ready)
 
     def servers_changed(self, addresses: tuple[str, ...]) -> None:
-        """The list of servers is another one, or known at last."""
+        """The list of servers has changed, or is known for the first time."""
         self.call(self.on_servers_changed, addresses)

@@ -1,23 +1,24 @@
-"""How writing a file goes: whether its last write failed, or one is stuck."""
+"""State of writing a file: whether the last write failed, or the write under way is stuck."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# A write that takes longer is stuck: disks that are only slow take less.
+# A write that takes longer counts as stuck; a disk that is only slow takes less.
 STUCK_SECONDS: Final = 5.0
-# A failure counts for that long: who writes often has failed again by then, and of who does not nobody knows.
+# A failure is reported for so long. A writer that writes often has failed again by then; the state of a file that is
+# written rarely is unknown after that time.
 FAILURE_COUNTS_SECONDS: Final = 60.0
 
 
 class WriteState:
-    """Of one file; written by whichever thread writes the file, one at a time, and read by any."""
+    """The write state of one file. One thread at a time writes the file and its state; any thread may read it."""
 
     def __init__(self) -> None:
         # monotonic seconds: when the write under way began
         self._began: float | None = None
-        # the last failure, and when it was; a success forgets it
+        # time and error of the last failure; a successful write clears both
         self._failed: tuple[float, OSError] | None = None
 
     def __repr__(self) -> str:
@@ -30,7 +31,7 @@ class WriteState:
         try:
             yield
         except OSError as error:
-            # without its frames, and all that they hold
+            # A copy of the error, because the original would keep its stack frames and all objects in them.
             self._failed = time.monotonic(), OSError(error.errno, error.strerror)
             raise
         else:
@@ -39,13 +40,13 @@ class WriteState:
             self._began = None
 
     def stuck_seconds(self) -> float:
-        """For how long a write has been stuck; 0 when none is."""
+        """For how long the write under way has been stuck; 0 when no write is stuck."""
         began = self._began
         seconds = 0.0 if began is None else time.monotonic() - began
         return seconds if seconds > STUCK_SECONDS else 0.0
 
     def problem(self) -> str | None:
-        """What is wrong; None when nothing is."""
+        """The problem in words; None when writing works."""
         if seconds := self.stuck_seconds():
             return f"a write has been stuck for {seconds:.0f} s"
         failed = self._failed

@@ -53,5 +53,5 @@ def test_a_coroutine_function_is_refused() -> None:
 
     async def ready() -> None: ...
 
-    with pytest.raises(TypeError, match=r"^on_ready: a coroutine function, which nobody would await"):
+    with pytest.raises(TypeError, match=r"^on_ready: a coroutine function would never be awaited"):
         RouteClient("127.0.0.1:1", on_ready=ready)

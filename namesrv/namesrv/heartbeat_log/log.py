@@ -153,7 +153,7 @@ class HeartbeatLog(LineLog):
         """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""
         monotonic = live.last_update + self._liveness.late_seconds
         beat = (monotonic + self._wall_offset, monotonic, key, live, silent_seconds)
-        if self._is_closed or self._untold or self._put - self._taken >= self._max_queued:
+        if self._is_closed or self._unreported or self._put - self._taken >= self._max_queued:
             self._put_light(beat)
         else:
             # what `put` would do: its call is a third of all this
