@@ -5,18 +5,21 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
 
-from namesrv_console.access.connection import MAX_CONNECTIONS, HttpConnection
 from namesrv_console.app import create_app
 from namesrv_console.console import Console
 from namesrv_console.live import LivePages
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import ServerView
+from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# 500 tabs, each with a stream and one more request; forms and streams have deadlines of their own
+LIMITS: Final = HttpLimits(max_connections=1_000, request_seconds=10.0, idle_seconds=5.0, write_seconds=60.0)
 
 
 class _Server(uvicorn.Server):
@@ -51,8 +54,7 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
     tls = settings.access.tls_context()
     config = uvicorn.Config(
         app,
-        http=HttpConnection,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=partial(HttpConnection, open_connections=HttpConnections(LIMITS)),  # type: ignore[arg-type]  # it only calls it
         ws="none",
         lifespan="off",
         log_config=None,

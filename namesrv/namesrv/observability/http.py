@@ -5,41 +5,27 @@ A peer has little room and little time: a head of 8 KiB, a few seconds to send i
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, cast
 
-import h11
 from starlette.types import ASGIApp
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from namesrv_remoting.aio.read_shares import ReadShares
 from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
 _BACKLOG: Final = 64
 _PLAIN_REFUSED: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"plain HTTP received, but this port speaks HTTPS only\n"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    """The bounds of an HTTP server."""
-
-    # A collector, a supervisor and a few people; who comes after that takes the place of the one that waits longest.
-    max_connections: int = 32
-    max_head_bytes: int = 8 * 1024
-    # from connecting, or from the first byte of a further request, to its end
-    request_seconds: float = 5.0
-    # between an answer and the next request; collectors ask every 15 to 60 s
-    idle_seconds: float = 75.0
-    # to read an answer
-    write_seconds: float = 5.0
+# Collectors, a supervisor and a few people; collectors ask every 15 to 60 s.
+LIMITS: Final = HttpLimits(max_connections=32, request_seconds=5.0, idle_seconds=75.0, write_seconds=5.0)
+_MAX_HEAD_BYTES: Final = 8 * 1024
 
 
 class HttpListener:
@@ -49,21 +35,20 @@ class HttpListener:
         self,
         app: ASGIApp,
         counts: Counter[tuple[str, int | str]],
-        limits: HttpLimits = HttpLimits(),
+        limits: HttpLimits = LIMITS,
         *,
         tls: ServerTls | None = None,
         read_shares: ReadShares | None = None,
     ) -> None:
-        self.limits = limits
         # the certificate and the threads for it; None: plain HTTP
         self._tls = tls
         # what each peer address may have processed in an iteration of the loop: one for all ports of the process
         self._read_shares = read_shares or ReadShares()
-        # (path, status, or `tls` for a handshake that failed) -> answers
+        # (path, status, or `tls` for a handshake that failed) -> responses
         self.counts = counts
+        self.connections = HttpConnections(limits, self._count_bad_request)
         self.config = Config(
             app,
-            http=HttpConnection,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -72,13 +57,10 @@ class HttpListener:
             log_level="error",
             access_log=False,
             proxy_headers=False,
-            timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]  # handed on to call_later
-            h11_max_incomplete_event_size=limits.max_head_bytes,
+            h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         )
         self.config.load()
         self.state = ServerState()
-        # the one that has been doing nothing for longest comes first
-        self.connections: dict[HttpConnection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -89,7 +71,7 @@ class HttpListener:
         return [(str(name[0]), int(name[1])) for name in names]
 
     def _accept(self) -> asyncio.Protocol:
-        connection = HttpConnection(self)
+        connection = HttpConnection(self.config, self.state, {}, open_connections=self.connections)
         return (
             connection if self._tls is None else _HttpsDetector(connection, self._tls, self._read_shares, self.counts)
         )
@@ -99,8 +81,7 @@ class HttpListener:
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in list(self.connections):
-            connection.abort()
+        self.connections.close()
         # an answer that is cut off is no error of the application once its connection is known to be lost
         await asyncio.sleep(0)
         answering = list(self.state.tasks)
@@ -108,18 +89,8 @@ class HttpListener:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
 
-    def connection_opened(self, connection: "HttpConnection") -> None:
-        """Let a peer in, if need be in the place of one that waits."""
-        if self._server is None:
-            connection.abort()
-            return
-        if len(self.connections) >= self.limits.max_connections:
-            longest = next((known for known in self.connections if known.is_waiting), connection)
-            self.connections.pop(longest, None)
-            longest.abort()
-            if longest is connection:
-                return
-        self.connections[connection] = None
+    def _count_bad_request(self) -> None:
+        self.counts["other", HTTPStatus.BAD_REQUEST] += 1
 
 
 class _HttpsDetector(asyncio.Protocol):
@@ -127,7 +98,7 @@ class _HttpsDetector(asyncio.Protocol):
 
     def __init__(
         self,
-        connection: "HttpConnection",
+        connection: HttpConnection,
         tls: ServerTls,
         read_shares: ReadShares,
         counts: Counter[tuple[str, int | str]],
@@ -170,91 +141,3 @@ class _HttpsDetector(asyncio.Protocol):
         """Count it, and close the connection."""
         self._counts["other", "tls"] += 1
         self._tls.close()
-
-
-class HttpConnection(H11Protocol):
-    """One peer: uvicorn's protocol, with deadlines for what is the peer's turn."""
-
-    def __init__(self, listener: HttpListener) -> None:
-        super().__init__(listener.config, listener.state, {})
-        self._listener = listener
-        self._deadline: asyncio.TimerHandle | None = None
-        self._is_write_paused = False
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is the peer's turn: closing it loses no answer."""
-        return not self._is_answering and not self._is_write_paused
-
-    @property
-    def _is_answering(self) -> bool:
-        # there is none before the first request, whatever uvicorn's annotation says
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
-
-    def abort(self) -> None:
-        """End it at once."""
-        self.transport.abort()
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """A peer has connected."""
-        super().connection_made(transport)
-        # paused as long as anything is unsent
-        transport.set_write_buffer_limits(high=0)
-        self._give(self._listener.limits.request_seconds)
-        self._listener.connection_opened(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone."""
-        self._take_deadline()
-        # uvicorn does this only for a connection that ended without an error
-        self._unset_keepalive_if_required()
-        self._listener.connections.pop(self, None)
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Read on; a request that has begun has to end in time."""
-        if self._deadline is None:
-            self._give(self._listener.limits.request_seconds)
-        super().data_received(data)
-        if not self.is_waiting:
-            self._take_deadline()
-
-    def on_response_complete(self) -> None:
-        """Let the peer ask again; one that did not wait for its answer, and may never read it, is closed."""
-        if self in self._listener.connections:
-            # others wait for longer
-            self._listener.connections[self] = self._listener.connections.pop(self)
-        if self.conn.trailing_data[0]:
-            self.transport.close()
-        super().on_response_complete()
-
-    def send_400_response(self, msg: str) -> None:
-        """The request is not valid HTTP."""
-        self._listener.counts["other", HTTPStatus.BAD_REQUEST] += 1
-        try:
-            super().send_400_response(msg)
-        except h11.LocalProtocolError:
-            # in the middle of an answer, or after a first one like it
-            self.abort()
-
-    def pause_writing(self) -> None:
-        """The peer has something to read."""
-        super().pause_writing()
-        self._is_write_paused = True
-        self._give(self._listener.limits.write_seconds)
-
-    def resume_writing(self) -> None:
-        """It has read everything."""
-        self._is_write_paused = False
-        self._take_deadline()
-        super().resume_writing()
-
-    def _give(self, seconds: float) -> None:
-        self._take_deadline()
-        self._deadline = self.loop.call_later(seconds, self.abort)
-
-    def _take_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from namesrv.observability.http import HttpLimits, HttpListener
+from namesrv.observability.http import LIMITS, HttpListener
+from namesrv_runtime.http_connection import HttpLimits
 from tests.support.fake_clock import GUARD_SECONDS, until
 from tests.support.raw_peer import RawPeer
 
@@ -72,7 +74,7 @@ class Site:
 async def serving(**limits: Any) -> AsyncIterator[Site]:
     """A site, until the block ends."""
     async with asyncio.timeout(GUARD_SECONDS):
-        site = Site(HttpLimits(**limits))
+        site = Site(replace(LIMITS, **limits))
         (site.address,) = await site.listener.listen("127.0.0.1", 0)
         try:
             yield site

@@ -1,31 +1,25 @@
-"""Peers that connect and do not ask."""
+"""Slow peers of a uvicorn server; tests/namesrv/observability/test_http.py has the other odd and hostile ones."""
 
 import asyncio
 from functools import partial
-from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from namesrv_console.access.connection import HttpConnection
+from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
 HEAD = b"GET / HTTP/1.1\r\nhost: x\r\n"
-
-
-class Impatient(HttpConnection):
-    """Waits for next to nothing."""
-
-    head_seconds = 0.05
+LIMITS = HttpLimits(max_connections=10, request_seconds=0.05, idle_seconds=5.0, write_seconds=5.0)
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", HEAD, HEAD + b"\r\n" + HEAD])
 async def test_head_that_does_not_come_ends_the_connection(sent: bytes) -> None:
-    """Whether it has begun or not, and also after a request that was answered; what was asked is answered before."""
-    config = Config(PlainTextResponse("answer"), http=Impatient, log_config=None, lifespan="off")
+    """A head has to be complete in time, whether it has begun or not; complete requests before it are answered."""
+    config = Config(PlainTextResponse("answer"), log_config=None, lifespan="off")
     config.load()
-    made: Any = partial(Impatient, config, ServerState(), {})
+    made = partial(HttpConnection, config, ServerState(), {}, open_connections=HttpConnections(LIMITS))
     server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
     async with server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
