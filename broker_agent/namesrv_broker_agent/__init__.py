@@ -1,4 +1,4 @@
-"""The broker agent: embed it in a broker, and every NameServer knows the broker."""
+"""The broker agent: a library for broker processes that keeps the broker registered with every NameServer."""
 
 from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.dialects import MasterInfo

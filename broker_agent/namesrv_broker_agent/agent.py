@@ -32,13 +32,14 @@ logger: Final = logging.getLogger("namesrv_agent")
 class BrokerAgent:
     """Keeps one broker registered with every NameServer, as an async context manager.
 
-    Entering starts it and does not wait for any server; `registered()` does. Each server has a connection and a rhythm
-    of its own: one that is dead, slow or black-holed delays nothing and nobody. Leaving the block unregisters.
+    Entering the context starts the agent without waiting for any server; `registered()` waits. Each server has a
+    connection and heartbeats of its own: a server that is dead, slow or unreachable delays no other one. Leaving the
+    context unregisters the broker.
 
-    All methods belong to the loop that entered it; see SyncBrokerAgent for threads.
+    All methods belong to the loop that entered the context; see SyncBrokerAgent for threads.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, and optional
+    def __init__(  # noqa: PLR0913 - optional keyword arguments
         self,
         settings: AgentSettings,
         topics: Iterable[TopicConfig] = (),
@@ -54,7 +55,7 @@ class BrokerAgent:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """Nothing is sent yet. Raises ValueError for topics that cannot be, TopicStateError for a damaged file."""
+        """Nothing is sent yet. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
         self.settings = settings
         self._clock = clock or SystemClock()
         self._table = TopicTable(
@@ -73,11 +74,11 @@ class BrokerAgent:
         self._protocols = protocols
         self._random_unit = random_unit
         self._links: dict[str, ServerLink] = {}
-        # servers that are being left, and by which task: they are no longer in the list, or all are
+        # links that are unregistering, with their tasks: the server left the list, or the agent stops
         self._leaving: dict[ServerLink, asyncio.Task[None]] = {}
-        # wakes those who wait for registrations
+        # set when a link may have become settled, for callers of `registered`
         self._progress = asyncio.Event()
-        # of a slave: where its master is, as most servers say; never forgotten because one does not know
+        # for a slave: its master, as reported by most servers; a server that knows no master does not clear this
         self.master: MasterInfo | None = None
         self._table_lock = asyncio.Lock()
         self._name_servers = NameServerList(
@@ -86,7 +87,7 @@ class BrokerAgent:
             on_change=self._name_servers_changed,
             refresh_seconds=settings.refresh_seconds,
         )
-        # the broker is registered with all servers
+        # True while the broker is registered with all servers
         self._is_ready = False
         self._watch: asyncio.Task[None] | None = None
         self._is_stopped = True
@@ -105,13 +106,13 @@ class BrokerAgent:
         self._is_stopped = False
         self._events.open()
         self._identity.is_writable = True
-        # of a life before this one; the same servers are no change that would be told
+        # Addresses from before a restart of this agent: no event is sent if they are the same again.
         self._name_servers_changed(self._name_servers.addresses)
         self._name_servers.looked.clear()
         self._watch = asyncio.create_task(self._name_servers.run(), name="namesrv-agent name servers")
         self._watch.add_done_callback(report_bug)
         try:
-            # a name or a URL that hangs does not hold up the broker; the servers join when they are known
+            # A hanging name or URL delays the start by no more than this; servers are added once they are known.
             async with timeout_on(self._clock, self.settings.connect_timeout_seconds):
                 await self._name_servers.looked.wait()
         except TimeoutError:
@@ -125,9 +126,9 @@ class BrokerAgent:
         await self.stop()
 
     async def stop(self) -> None:
-        """Unregister from all servers in parallel, within `stop_seconds`, and close.
+        """Unregister from all servers in parallel, within `stop_seconds`, and close all connections.
 
-        A second call waits for the first; it goes on when its caller is cancelled.
+        A second call waits for the first. Stopping continues when the caller is cancelled.
         """
         if not self._is_stopped:
             self._is_stopped = True
@@ -145,22 +146,22 @@ class BrokerAgent:
             await asyncio.wait(self._leaving.values())
 
     async def drain(self) -> None:
-        """Leave without a failed send: no write permission anywhere, one poll period of all clients, then `stop`."""
+        """Leave without failed sends: remove the write permission, wait one poll interval of the clients, then stop."""
         if self._is_stopped:
             return
         self._identity.is_writable = False
         async with self._table_lock:
-            self._table.bump_for_this_life()
+            self._table.bump_in_memory()
         await self._register_again()
         await self._clock.sleep(self.settings.client_poll_seconds)
         await self.stop()
 
     async def registered(self, *, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers (None: all) know everything; how many do.
+        """Wait until `count` servers (None: all) have accepted all topics; return the number that have.
 
         Raises:
-            ValueError: `count` is less than 1, or more than there are servers.
-            TimeoutError: they did not in time; it names those that are missing.
+            ValueError: `count` is less than 1, or larger than the number of servers.
+            TimeoutError: fewer servers accepted in time; the message names the missing servers.
         """
         try:
             async with timeout_on(self._clock, timeout_seconds):
@@ -168,7 +169,7 @@ class BrokerAgent:
                 while self._settled() < (max(1, len(self._links)) if count is None else count):
                     self._progress.clear()
                     await self._progress.wait()
-                    # the list of servers may be another one
+                    # The list of servers may have changed.
                     self._check_count(count)
         except TimeoutError:
             missing = [
@@ -183,7 +184,7 @@ class BrokerAgent:
     def _check_count(self, count: int | None) -> None:
         if count is not None and count < 1:
             raise ValueError(f"count={count}: must be 1 or more")
-        # an empty list is not known yet
+        # While the list is empty, the number of servers is unknown.
         if count is not None and self._links and count > len(self._links):
             servers = f"{len(self._links)} name server{'' if len(self._links) == 1 else 's'}"
             raise ValueError(f"count={count}: the agent has {servers} ({', '.join(self._links)})")
@@ -193,11 +194,11 @@ class BrokerAgent:
 
     @property
     def servers(self) -> Mapping[str, ServerState]:
-        """What is known of each NameServer, by address."""
+        """The state of the link to each NameServer, by address."""
         return {address: link.status() for address, link in tuple(self._links.items())}
 
     def status(self) -> AgentStatus:
-        """All that is known of the broker and its servers at this moment, from any thread."""
+        """The state of the broker and its servers; any thread may call this."""
         servers = tuple(self.servers.values())
         return AgentStatus(
             cluster_name=self.settings.cluster_name,
@@ -220,7 +221,7 @@ class BrokerAgent:
 
     @property
     def broker_id(self) -> int:
-        """0 for a master."""
+        """The current broker id; 0 is a master."""
         return self._identity.broker_id
 
     @property
@@ -229,15 +230,15 @@ class BrokerAgent:
         return self._table.topics
 
     async def create_topic(self, topic: TopicConfig) -> None:
-        """Add a topic, and tell all servers at once. Raises ValueError if it exists or cannot be."""
+        """Add a topic, and send it to all servers at once. Raises ValueError if the topic exists or is invalid."""
         await self._change(lambda: self._table.create(topic))
 
     async def update_topic(self, topic: TopicConfig) -> None:
-        """Replace a topic, and tell all servers at once. Raises ValueError if it does not exist or cannot be."""
+        """Replace a topic, and send it to all servers. Raises ValueError if the topic is unknown or invalid."""
         await self._change(lambda: self._table.update(topic))
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic, and tell all servers at once. Raises ValueError if it does not exist."""
+        """Remove a topic from all servers at once. Raises ValueError if the topic is unknown."""
         await self._change(lambda: self._table.delete(name))
 
     async def set_perm(self, name: str, perm: Permission) -> None:
@@ -245,24 +246,24 @@ class BrokerAgent:
         await self._change(lambda: self._table.set_perm(name, perm))
 
     async def replace_topics(self, topics: Iterable[TopicConfig]) -> TopicChange:
-        """Make the topics these; what differed. Raises ValueError, and then nothing has changed."""
+        """Replace all topics; return the difference. Raises ValueError, and then nothing has changed."""
         wanted = list(topics)
         return await self._change(lambda: self._table.replace_all(wanted))
 
     async def _change(self, change: Callable[[], TopicChange]) -> TopicChange:
-        def tell(done: TopicChange) -> None:
+        def send(done: TopicChange) -> None:
             if done.changed or done.deleted:
                 for link in self._links.values():
                     link.topics_changed(done)
 
-        return await self._keep(change, tell)
+        return await self._keep(change, send)
 
     async def _keep(self, change: Callable[[], T], then: Callable[[T], None]) -> T:
-        """All of it or nothing: whoever is cancelled meanwhile waits until it is done."""
+        """Make a change and then call `then`, completely or not at all: a cancelled caller waits for both."""
 
         async def work() -> T:
             async with self._table_lock:
-                # with a state file a change is on disk before anybody is told
+                # With a state file, a change is on disk before any server receives it.
                 done = change() if self.settings.state_file is None else await asyncio.to_thread(change)
                 then(done)
             return done
@@ -273,16 +274,16 @@ class BrokerAgent:
         except asyncio.CancelledError:
             await asyncio.wait([task])
             if not task.cancelled():
-                # fetched, so that asyncio does not report it
+                # The exception is fetched so that asyncio does not report it.
                 task.exception()
             raise
 
     async def promote(self, state_version: int | None = None) -> None:
-        """Become the master (id 0) at the same address; `state_version` is the new term, where there are terms."""
+        """Become the master (id 0) at the same address; `state_version` is the new term under a controller."""
         await self._take_id(MASTER_ID, state_version)
 
     async def demote(self, broker_id: int, state_version: int | None = None) -> None:
-        """Become a slave with that id. Raises ValueError for an id that no slave can have."""
+        """Become a slave with this id. Raises ValueError for an id below 1 or beyond 63 bits."""
         if not 0 < broker_id < 1 << 63:
             raise ValueError(f"not the id of a slave: {broker_id} (must be 1 or more)")
         await self._take_id(broker_id, state_version)
@@ -295,7 +296,7 @@ class BrokerAgent:
         await self._register_again()
 
     async def _register_again(self) -> None:
-        """Tell all servers everything, and wait for those that can be reached; the others register when back."""
+        """Send full registrations, and wait for the reachable servers; others get theirs when reachable again."""
         for link in self._links.values():
             link.register_again()
         reachable = [link for link in self._links.values() if link.state.status == "registered"]
@@ -327,7 +328,7 @@ class BrokerAgent:
         self._progress.set()
         if is_another:
             self._events.servers_changed(addresses)
-        self._look_whether_ready()
+        self._update_readiness()
 
     def _status_changed(self, link: ServerLink, before: Status) -> None:
         state = link.state
@@ -335,9 +336,9 @@ class BrokerAgent:
             self._events.connected(link.address)
         elif before == "registered":
             self._events.disconnected(link.address, state.last_error or "no longer in the list of name servers")
-        self._look_whether_ready()
+        self._update_readiness()
 
-    def _look_whether_ready(self) -> None:
+    def _update_readiness(self) -> None:
         statuses = {link.state.status for link in self._links.values()}
         was_ready, self._is_ready = self._is_ready, statuses == {"registered"}
         if self._is_ready and not was_ready:
@@ -348,7 +349,7 @@ class BrokerAgent:
         if self._identity.broker_id == MASTER_ID:
             self.master = None
             return
-        # what a server said that cannot be reached any more is old news
+        # Only servers that are still reachable are asked; the report of another server may be out of date.
         reachable = (link.master for link in self._links.values() if link.state.status == "registered")
         named = Counter(master for master in reachable if master is not None)
         for most, times in named.most_common(1):

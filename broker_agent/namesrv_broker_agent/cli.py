@@ -1,4 +1,4 @@
-"""The command `namesrv-broker-agent`: the agent alone, beside a broker in another language."""
+"""The command `namesrv-broker-agent`: the agent as a side-car of a broker in another language."""
 
 import argparse
 import asyncio
@@ -21,16 +21,16 @@ from namesrv_runtime.log import event
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
-# how often the file is looked at
+# interval at which the file is checked for changes
 _RELOAD_SECONDS: Final = 0.25
-# at the end, for threads that still read a file
+# at the end, the time for threads that still read a file
 _THREADS_SECONDS: Final = 2.0
 
 logger: Final = logging.getLogger("namesrv_agent.sidecar")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit code."""
+    """Run until SIGTERM or SIGINT; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="namesrv-broker-agent",
         description="Keeps one broker registered with every NameServer. The file is read again when it changes and on "
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--log-format", default="auto", choices=("auto", "text", "json"), help="auto: text on a terminal, else JSON"
     )
     options = parser.parse_args(argv)
-    # before it is read: a change in between is a change
+    # The stamp is taken before the file is read, so that a change in between is noticed later.
     stamp = _stamp(options.config)
     try:
         config = read_config(options.config)
@@ -57,21 +57,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     log.configure(options.log_level, options.log_format)
     if options.log_level != "debug":
         for logger_name in ("namesrv_agent.connection", "namesrv_agent.registration"):
-            # what they say is said with fields, as `name_server_changed`
+            # The event `name_server_changed` reports the same, with fields.
             logging.getLogger(logger_name).setLevel(logging.ERROR)
     try:
         with ExitDeadline() as deadline:
             loops.run(lambda: SideCar(options.config, config, stamp).run(deadline))
         event(logger, logging.INFO, "stopped")
     except (TopicStateError, OSError) as error:
-        # the state file, which is damaged or cannot be written
+        # The state file is damaged or cannot be written.
         sys.stderr.write(f"namesrv-broker-agent: {error}\n")
         return EXIT_FAILED
     return EXIT_OK
 
 
 class SideCar:
-    """The agent, its file and its signals."""
+    """The running side-car: an agent, its configuration file and its signals."""
 
     def __init__(self, path: Path, config: AgentConfig, stamp: "_Stamp | None") -> None:
         self._path = path
@@ -80,28 +80,28 @@ class SideCar:
         self._ended = asyncio.Event()
         self._drains = asyncio.Event()
         self._reload = asyncio.Event()
-        # of the file as it was read, or found to be wrong
+        # stamp of the file that was read or refused last
         self._stamp = stamp
-        # why the file as it is now was not taken over
+        # why the current file was refused
         self._problem: str | None = None
-        # what was said last of the servers, and of where they come from
+        # the state of the servers, and the error of their list, as logged last
         self._shown: dict[str, ServerState] = {}
         self._shown_source_error: str | None = None
 
     async def run(self, deadline: ExitDeadline) -> None:
-        """Until a signal ends it; the deadline is for threads that hang then."""
+        """Run until a signal arrives; the deadline then ends the process even if threads hang."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._ended.set)
         loop.add_signal_handler(signal.SIGINT, self._ended.set)
         loop.add_signal_handler(signal.SIGUSR1, self._drains.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         agent = BrokerAgent(self._config.settings, clock=self._clock)
-        # the file is the truth, also about topics that an earlier run left in the state file
+        # The configuration file decides about topics, including those that the state file still has.
         await agent.replace_topics(self._config.topics)
         async with agent:
             event(logger, logging.INFO, "started", **self._who(agent))
             while not self._ended.is_set() and not self._drains.is_set():
-                await self._look(agent)
+                await self._check(agent)
                 await _first(
                     self._ended.wait(), self._drains.wait(), self._reload.wait(), self._clock.sleep(_RELOAD_SECONDS)
                 )
@@ -120,8 +120,8 @@ class SideCar:
             "topics": len(agent.topics),
         }
 
-    async def _look(self, agent: BrokerAgent) -> None:
-        """Say what changed at the servers, and follow the file."""
+    async def _check(self, agent: BrokerAgent) -> None:
+        """Log what changed at the servers, and reload the file if it changed."""
         for address, state in agent.servers.items():
             shown = self._shown.get(address)
             if shown is None or (shown.status, shown.last_error) != (state.status, state.last_error):
@@ -142,10 +142,10 @@ class SideCar:
         try:
             await self._follow(agent)
         except ConfigFileError as error:
-            # as it is it stays wrong
+            # The file is not tried again until it changes.
             self._stamp, problem = stamp, str(error)
         except OSError as error:
-            # the state file could not be written; that is tried again
+            # The state file could not be written; the next check tries again.
             problem = f"state file {self._config.settings.state_file}: {error.strerror}"
         else:
             self._stamp = stamp
@@ -154,7 +154,7 @@ class SideCar:
         self._problem = problem
 
     async def _follow(self, agent: BrokerAgent) -> None:
-        # thousands of topics take seconds to read
+        # Reading thousands of topics takes seconds.
         config = await asyncio.to_thread(read_config, self._path)
         done = await agent.replace_topics(config.topics)
         if config.settings != self._config.settings:
@@ -163,7 +163,7 @@ class SideCar:
 
 
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Return when one of them has ended, as it did; the others are cancelled."""
+    """Wait until one coroutine has ended, cancel the others, and raise the error of the ended one, if any."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     done, others = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in others:
@@ -174,7 +174,7 @@ async def _first(*waits: Coroutine[Any, Any, object]) -> None:
         task.result()
 
 
-# of a file: time, size, inode
+# modification time, size and inode of a file
 _Stamp = tuple[int, int, int]
 
 

@@ -1,4 +1,4 @@
-"""The broker as every NameServer gets to know it: registration, heartbeat and leave, natively and in RocketMQ's way."""
+"""The agent's requests to a NameServer: registration, heartbeat and unregister, in the native and RocketMQ protocol."""
 
 import asyncio
 import logging
@@ -25,59 +25,59 @@ from namesrv_remoting.errors import QueryNotFoundError
 
 logger: Final = logging.getLogger("namesrv_agent.heartbeat")
 
-# From this size on a registration is compressed. Apache's server has 16 MiB for a frame; ten thousand topics are 2 MB
-# of JSON and 60 KB compressed, and sixty thousand still fit.
+# Registrations of at least this size are compressed. Apache's server limits frames to 16 MiB; ten thousand topics take
+# 2 MB of JSON and 60 KB compressed, and sixty thousand topics still fit.
 COMPRESS_BYTES: Final = 1024 * 1024
-# From this many on, spelling them RocketMQ's way takes over 5 ms, which the broker's loop may not have.
+# Encoding more topics than this as JSON takes over 5 ms, which is too long on the broker's own event loop.
 _OFF_LOOP_TOPICS: Final = 1000
-# What a large registration may take longer than a small one, per byte.
+# Further time per byte of a registration before its request times out.
 SECONDS_PER_BYTE: Final = 1 / (2 * 1024 * 1024)
-# With heartbeats closer than this, only as many of them ask for the DataVersion; the others just touch.
+# The shortest time between two heartbeats that ask for the DataVersion (322); heartbeats in between are a 904.
 QUERY_SECONDS: Final = 25.0
 _CRC_MASK: Final = 0x7FFFFFFF
-# one of those that every RocketMQ broker has
+# a topic of every RocketMQ broker
 _SECOND_TOPIC: Final = "SELF_TEST_TOPIC"
 
 
-# What a broker says of itself: small, flat, its own names.
+# The state that a broker reports of itself: a small flat map with names of its own.
 BrokerState = Mapping[str, str | int | float | bool | None]
 
 
 class BrokerIdentity:
-    """The broker as it is now: who it is, what it has, and how often it has said so. Shared by all links."""
+    """The broker's current identity, role and topics, and its registration sequence. Shared by all links."""
 
     def __init__(self, settings: AgentSettings, table: TopicTable, state: Callable[[], BrokerState] | None) -> None:
         self.settings = settings
         self.table = table
         self.broker_id = settings.broker_id
-        # False while draining: all topics are registered without write permission, the table itself stays
+        # False while draining: topics are then registered without write permission, and the table is unchanged
         self.is_writable = True
-        # this process, for servers that tell an old registration from a new one
+        # identifies this process, so that servers can order its registrations
         self.agent_id = secrets.token_hex(8)
-        # of the last registration that was sent, to whichever server
+        # sequence number of the last registration that was sent to any server
         self.registration_seq = 0
         self._state = state
 
     def next_registration_seq(self) -> int:
-        """The number of the registration that is being sent."""
+        """Count up the registration sequence, and return the number for the next registration."""
         self.registration_seq += 1
         return self.registration_seq
 
     def topics(self) -> tuple[Sequence[TopicConfig], DataVersion]:
-        """All topics as they are to be registered, and the version that stands for just these."""
+        """All topics for a registration, and the data version of exactly these topics."""
         topics, version = self.table.snapshot()
         return self.as_registered(topics), version
 
     def as_registered(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
-        """Topics as they are to be registered: without write permission while draining."""
+        """Topics as a registration sends them: without write permission while draining."""
         if self.is_writable:
             return topics
         return [msgspec.structs.replace(topic, perm=topic.perm & ~PERM_WRITE) for topic in topics]
 
     def state_body(self) -> bytes:
-        """What the broker says of itself now, as a heartbeat's body; empty if nobody was asked to say anything.
+        """The broker's reported state as the body of a heartbeat; empty if the application reports no state.
 
-        A state that cannot be sent is left out: the server would refuse the heartbeat with it, and evict the broker.
+        A state that cannot be encoded is left out: a server would refuse the heartbeat, and then evict the broker.
         """
         if self._state is None:
             return b""
@@ -85,7 +85,7 @@ class BrokerIdentity:
             body = NATIVE.encode({"state": dict(self._state())})
             heartbeat_state(body)
         except Exception:
-            # the broker's own code; whatever is wrong with it, the broker lives
+            # The application's function may raise any error; the heartbeat must be sent all the same.
             logger.exception("heartbeat without the broker's state, a flat map of at most %d bytes", MAX_STATE_BYTES)
             return b""
         return body
@@ -114,7 +114,7 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MasterInfo:
-    """Where the master of this slave is."""
+    """The addresses of a slave's master."""
 
     master_addr: str
     ha_server_addr: str | None
@@ -122,55 +122,55 @@ class MasterInfo:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a server answered to a registration."""
+    """The response to a registration."""
 
-    # of a slave, where the server knows it
+    # the master of a slave; None if the server knows no master
     master: MasterInfo | None
-    # which run of the server; None from a server that does not say
+    # the server's boot id; None from Apache's server
     boot_id: str | None
 
 
 class Dialect(ABC):
-    """One protocol. Every verb raises RemotingError when the server cannot be reached or refuses."""
+    """One protocol. Every request raises a RemotingError if the server is unreachable or refuses the request."""
 
     name: ClassVar[str]
     _serialize_type: ClassVar[SerializeType]
 
     def __init__(self, identity: BrokerIdentity, timeout_seconds: float) -> None:
         self._identity = identity
-        # for an answer
+        # seconds to wait for a response
         self._timeout = timeout_seconds
 
     async def register(self, client: RemotingClient, change: TopicChange | None) -> Registered:
-        """Register fully, or only what changed."""
-        # first, so that they are of the same moment as the topics
-        who = self._identity.registration_fields()
-        how, body = await self._registration(change)
-        fields = {**who, **how, **self._fence(self._identity.next_registration_seq())}
+        """Register all topics (`change` is None), or only the changed ones."""
+        # The identity is read first, so that it is of the same moment as the topics.
+        identity_fields = self._identity.registration_fields()
+        body_fields, body = await self._registration(change)
+        fields = {**identity_fields, **body_fields, **self._fence(self._identity.next_registration_seq())}
         seconds = self._timeout + len(body) * SECONDS_PER_BYTE
-        answer = await self._ask(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
-        said = answer.ext_fields or {}
-        master = MasterInfo(said["masterAddr"], said.get("haServerAddr")) if "masterAddr" in said else None
-        return Registered(master, said.get("boot_id"))
+        response = await self._request(client, RequestCode.REGISTER_BROKER, fields, body, seconds)
+        ext = response.ext_fields or {}
+        master = MasterInfo(ext["masterAddr"], ext.get("haServerAddr")) if "masterAddr" in ext else None
+        return Registered(master, ext.get("boot_id"))
 
     @abstractmethod
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
-        """Say that the broker lives; the server's boot id. Raises QueryNotFoundError if it wants a registration."""
+        """Send a heartbeat; return the boot id. Raises QueryNotFoundError if the server needs a registration."""
 
     async def unregister(self, client: RemotingClient, timeout_seconds: float) -> None:
-        """Leave."""
+        """Send an unregister request."""
         fields = {**self._identity.address_fields(), **self._fence(self._identity.registration_seq)}
-        await self._ask(client, RequestCode.UNREGISTER_BROKER, fields, b"", timeout_seconds)
+        await self._request(client, RequestCode.UNREGISTER_BROKER, fields, b"", timeout_seconds)
 
     @abstractmethod
     async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
-        """The body of a registration, and the fields that say how to read it."""
+        """The ext fields that describe the body of a registration, and the body."""
 
-    def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - natively it is sent
-        """What tells this registration from an older one."""
+    def _fence(self, registration_seq: int) -> Mapping[str, str]:  # noqa: ARG002 - used by the native dialect
+        """The ext fields by which a server tells this registration from an older one."""
         return {}
 
-    async def _ask(
+    async def _request(
         self, client: RemotingClient, code: RequestCode, fields: Mapping[str, str], body: bytes, timeout_seconds: float
     ) -> RemotingCommand:
         return await client.invoke(
@@ -179,26 +179,28 @@ class Dialect(ABC):
 
 
 class NativeDialect(Dialect):
-    """msgpack headers and bodies, to a server of our own."""
+    """The native protocol: msgpack headers and bodies, for namesrv."""
 
     name = "native"
     _serialize_type = SerializeType.MSGPACK
 
-    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:  # noqa: ARG002 - the other needs it
-        """904 with the broker's own state; an unknown broker is told so."""
+    async def heartbeat(self, client: RemotingClient, now: float) -> str | None:  # noqa: ARG002 - for RocketmqDialect
+        """Send a 904 with the broker's reported state; the server refuses a heartbeat of an unknown broker."""
         identity = self._identity
         fields = {**identity.address_fields(), "agentId": identity.agent_id}
-        answer = await self._ask(client, RequestCode.BROKER_HEARTBEAT, fields, identity.state_body(), self._timeout)
-        return (answer.ext_fields or {}).get("boot_id")
+        response = await self._request(
+            client, RequestCode.BROKER_HEARTBEAT, fields, identity.state_body(), self._timeout
+        )
+        return (response.ext_fields or {}).get("boot_id")
 
     async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:
         identity = self._identity
         if change is None:
-            fields, told = {"kind": "full"}, RegisterBrokerBody(*identity.topics(), {}, None)
+            fields, content = {"kind": "full"}, RegisterBrokerBody(*identity.topics(), {}, None)
         else:
             topics, version = identity.as_registered(change.changed), identity.table.data_version
-            fields, told = {"kind": "delta"}, RegisterBrokerBody(topics, version, {}, None, change.deleted)
-        body = encode_native_body(told)
+            fields, content = {"kind": "delta"}, RegisterBrokerBody(topics, version, {}, None, change.deleted)
+        body = encode_native_body(content)
         if len(body) <= COMPRESS_BYTES:
             return fields, body
         return {**fields, "compressed": "true"}, await asyncio.to_thread(zlib.compress, body)
@@ -208,38 +210,38 @@ class NativeDialect(Dialect):
 
 
 class RocketmqDialect(Dialect):
-    """RocketMQ's protocol as a 5.x broker speaks it, to Apache's server or ours.
+    """RocketMQ's protocol as a 5.x broker speaks it, for Apache's server or namesrv.
 
-    Every registration is a full one: an increment carries the newest DataVersion, and if one before it was lost,
-    Apache's server takes all later full registrations for old news.
+    Every registration is a full one: an increment carries the newest DataVersion, and if an earlier increment was
+    lost, Apache's server would ignore all later full registrations as unchanged.
     """
 
     name = "rocketmq"
     _serialize_type = SerializeType.JSON
-    # when the DataVersion was asked for
+    # time of the last request for the DataVersion
     _queried_at = float("-inf")
 
     async def heartbeat(self, client: RemotingClient, now: float) -> str | None:
-        """322, which refreshes the entry and says whether there is one; between two of them 904, which only refreshes.
+        """Send a 322, which refreshes the live entry and reports whether it exists; or a 904, which only refreshes it.
 
-        Apache's server answers 904 with success even if it has never heard of the broker.
+        Apache's server responds to a 904 with success even if the broker is unknown.
         """
         fields = self._identity.address_fields()
         if now - self._queried_at < QUERY_SECONDS:
-            await self._ask(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
+            await self._request(client, RequestCode.BROKER_HEARTBEAT, fields, b"", self._timeout)
             return None
         body = JSON.encode(self._identity.table.data_version)
-        answer = await self._ask(client, RequestCode.QUERY_DATA_VERSION, fields, body, self._timeout)
+        response = await self._request(client, RequestCode.QUERY_DATA_VERSION, fields, body, self._timeout)
         self._queried_at = now
-        if (answer.ext_fields or {}).get("changed") != "false":
+        if (response.ext_fields or {}).get("changed") != "false":
             raise QueryNotFoundError("the server has another DataVersion, or none")
         return None
 
     async def _registration(self, change: TopicChange | None) -> tuple[dict[str, str], bytes]:  # noqa: ARG002
         topics, version = self._identity.topics()
         if len(topics) == 1:
-            # Apache's server takes a first registration with exactly one topic for a part of one; real brokers always
-            # have a topic of their own name, and this one
+            # Apache's server treats a first registration with exactly one topic as an increment. Real brokers always
+            # have a topic with their own name, and `_SECOND_TOPIC`.
             name = self._identity.settings.broker_name
             second = name if name != topics[0].topic_name else _SECOND_TOPIC
             topics = (*topics, TopicConfig(second, 1, 1, PERM_READ, 0))

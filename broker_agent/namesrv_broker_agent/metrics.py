@@ -31,17 +31,17 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
             lambda status: {server.address: server.status == "registered" for server in status.servers},
             ("server",),
         ),
-        Metric("settled", "gauge", "Whether the server knows all that it should.", _of_each("is_settled"), ("server",)),
+        Metric("settled", "gauge", "Whether the server has accepted all topics.", _of_each("is_settled"), ("server",)),
         Metric(
             "heartbeat_lateness",
             "gauge",
-            "How much longer than heartbeat_seconds ago the server last took a heartbeat or a registration.",
+            "By how much the last accepted heartbeat or registration is older than heartbeat_seconds.",
             _of_each("lateness_seconds"),
             ("server",),
             "seconds",
         ),
-        Metric("heartbeats", "counter", "Heartbeats that were taken.", _of_each("heartbeats"), ("server",)),
-        Metric("registrations", "counter", "Registrations that were taken.", _of_each("registrations"), ("server",)),
+        Metric("heartbeats", "counter", "Heartbeats that were accepted.", _of_each("heartbeats"), ("server",)),
+        Metric("registrations", "counter", "Registrations that were accepted.", _of_each("registrations"), ("server",)),
         Metric(
             "refusals", "counter", "Heartbeats and registrations that were refused.", _of_each("refusals"), ("server",)
         ),
@@ -55,7 +55,7 @@ TABLE: Final[MetricTable[AgentStatus]] = MetricTable(
         Metric(
             "reconnects",
             "counter",
-            "Connections with a registration after the first one.",
+            "Connections with an accepted registration, after the first one.",
             _of_each("reconnects"),
             ("server",),
         ),

@@ -49,41 +49,41 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class AgentSettings(SigningSettings, TlsClientSettings):
-    """One broker, and how its agent behaves. Checked when made: a wrong value is a ValueError that names it."""
+    """The settings of one broker and its agent. The constructor raises a ValueError that names each wrong value."""
 
     cluster_name: Name
     broker_name: Name
-    # where producers and consumers reach the broker
+    # the address at which producers and consumers reach the broker
     broker_addr: Address
-    # 0: the master; a NameServer keeps ids as Java's long
+    # 0 is the master; a NameServer keeps ids as Java's long
     broker_id: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = 0
-    # where slaves replicate from
+    # the address from which slaves replicate
     ha_server_addr: Address | None = None
-    # where the broker is, for clients that want the brokers of their zone
+    # the broker's zone, for clients that ask only for the brokers of their own zone
     zone_name: Name | None = None
     # lets the slave with the smallest id stand in for a dead master
     enable_acting_master: bool = False
     # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
-    # "auto" asks each server; "native" is quicker and says more
+    # "auto" finds out what each server speaks; "native" needs no such request
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
-    # Heartbeats come every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
+    # The agent sends a heartbeat every 0.9 to 1 times this, so that four always fit into the servers' 120 s.
     heartbeat_seconds: Seconds = 30.0
-    # how long a server waits for a heartbeat before it evicts; None leaves that to the server
+    # the time without a heartbeat after which a server evicts the broker; None leaves that to the server
     expiry_seconds: Seconds | None = None
-    # an answer that takes longer means that the connection is dead
+    # the connection counts as dead when a response takes longer
     answer_timeout_seconds: Seconds = 5.0
-    # one attempt to connect
+    # the limit for one attempt to connect
     connect_timeout_seconds: Seconds = 3.0
-    # The longest pause between attempts. Below a second, because a server that is back is to know us within one.
+    # The longest pause between attempts; below a second, so that a restarted server knows the broker within a second.
     max_backoff_seconds: Annotated[float, Field(gt=0, le=60)] = 0.8
-    # how often clients poll their routes: what a drain waits for
+    # the interval at which clients poll routes; a drain waits for one interval
     client_poll_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
-    # how long stop() may take
+    # the limit for stop()
     stop_seconds: Seconds = 3.0
-    # how often the list of NameServers is read again
+    # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
-    # topics and their DataVersion, over restarts of the broker
+    # the file that keeps topics and their DataVersion over restarts of the broker
     state_file: PathArgument | None = None
 
     @field_validator("expiry_seconds")
@@ -96,19 +96,19 @@ class AgentSettings(SigningSettings, TlsClientSettings):
 
 
 class ConfigFileError(ValueError):
-    """The file cannot be used; the message says which file and what is wrong with it."""
+    """The configuration file cannot be used; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """A whole file: the broker, and its topics."""
+    """The content of a configuration file: the broker and its topics."""
 
     settings: AgentSettings
     topics: tuple[TopicConfig, ...]
 
 
 def read_config(path: Path) -> AgentConfig:
-    """The file's content, checked. Raises ConfigFileError if it cannot be read, is no TOML, or says what cannot be."""
+    """Read and check a file. Raises ConfigFileError if the file is unreadable, not TOML, or has an invalid value."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What a broker agent says of itself: the broker, and each server. `dataclasses.asdict` makes it JSON."""
+"""The status of a broker agent: the broker, and the link to each server; `dataclasses.asdict` makes it JSON."""
 
 from dataclasses import dataclass
 
@@ -8,22 +8,22 @@ from namesrv_broker_agent.link import ServerState
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
-    """A broker agent at one moment."""
+    """The state of a broker agent at one moment."""
 
     cluster_name: str
     broker_name: str
     # 0 is the master
     broker_id: int
     broker_addr: str
-    # entered, and not stopped yet
+    # True between entering the agent's context and stopping
     is_started: bool
-    # registered with all servers
+    # True while the broker is registered with all servers
     is_ready: bool
-    # how many, and how often they changed
+    # number of topics, and the counter of their DataVersion
     topics: int
     data_version: int
-    # of a slave: where its master is
+    # the master of a slave
     master: MasterInfo | None = None
-    # why the list of NameServers could not be read the last time
+    # why the last read of the list of NameServers failed
     name_servers_error: str | None = None
     servers: tuple[ServerState, ...] = ()

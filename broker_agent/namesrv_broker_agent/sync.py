@@ -19,56 +19,56 @@ __all__ = ["StoppedError", "SyncBrokerAgent"]
 
 class _ThreadAgent(BrokerAgent):
     def socket_descriptors(self) -> list[int]:
-        """The file descriptors of all connections, for the child of a fork to close."""
+        """The file descriptors of all connections, which a forked child closes."""
         return [
             descriptor for link in (*self._links.values(), *self._leaving) for descriptor in link.socket_descriptors()
         ]
 
     def reconnect_except(self, descriptors: Collection[int]) -> None:
-        """Replace all connections but these, also those that are being made: a child of a fork could not close them."""
+        """Replace all connections except these, because a forked child has not closed its copies of the others."""
         for link in self._links.values():
             if not link.has_one_of(descriptors):
                 link.reconnect()
 
 
 class SyncBrokerAgent(Threaded[_ThreadAgent]):
-    """A BrokerAgent behind a thread of its own; the same arguments, the same verbs, blocking.
+    """A BrokerAgent in a thread of its own, with the same arguments and methods, which block.
 
-    Stopping unregisters from all servers. Stopped and started again, it has the topics that it had. Callbacks run in
-    its thread and must not call it.
+    Stopping unregisters from all servers; topics are kept until the next start. Callbacks run in the agent's thread
+    and must not call the agent.
 
-    Fork-safe: the thread belongs to the process that called `start`. A child that was forked afterwards has an agent
-    that is not started, with none of the parent's connections; it may start its own.
+    The class is fork-safe: the thread belongs to the process that called `start`. A child that is forked later has an
+    agent that is not started and has none of the parent's connections; the child may start the agent.
     """
 
     def __init__(self, settings: AgentSettings, topics: Iterable[TopicConfig] = (), **options: Any) -> None:
         """Nothing is started yet. Raises ValueError as BrokerAgent does."""
         self.settings = settings
-        # as they were at first, or when it was last stopped
+        # the topics of the constructor, or of the last stop
         self._topics = list(topics)
         self._options = options
         seconds = settings.answer_timeout_seconds + settings.connect_timeout_seconds
         super().__init__("namesrv-broker-agent", "the agent", seconds, settings.stop_seconds)
-        # errors now rather than in start()
+        # An agent without a state file is made and dropped, so that wrong arguments raise here and not in start().
         BrokerAgent(settings.model_copy(update={"state_file": None}), self._topics, **options)
 
     def _made(self) -> _ThreadAgent:
         return _ThreadAgent(self.settings, self._topics, **self._options)
 
     def drain(self) -> None:
-        """Take the write permission away, wait one poll period of all clients, and stop. Blocks that long."""
+        """Remove the write permission, wait one poll interval of the clients, and stop. Blocks that long."""
         agent = self._started()
         try:
             self._call(agent.drain(), self.settings.client_poll_seconds + self.settings.stop_seconds)
         except StoppedError:
-            # another thread was not that patient
+            # Another thread has stopped the agent.
             return
         with self._lock:
             if self._inner is agent:
                 self._end()
 
     def registered(self, *, count: int | None = None, timeout_seconds: float = 30.0) -> int:
-        """Wait until that many servers know everything; how many do. Raises as BrokerAgent does."""
+        """Wait until `count` servers have accepted all topics; return their number. Raises as BrokerAgent does."""
         waiting = self._started().registered(count=count, timeout_seconds=timeout_seconds)
         return self._call(waiting, timeout_seconds)
 
@@ -82,12 +82,12 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
 
     @property
     def servers(self) -> Mapping[str, ServerState]:
-        """What is known of each NameServer, by address; empty while not started."""
+        """The state of the link to each NameServer, by address; empty while not started."""
         self._check_other_thread()
         return {} if self._inner is None else self._read(lambda agent: agent.servers)
 
     def status(self) -> AgentStatus:
-        """What BrokerAgent.status says, also in callbacks; of one that is not started, that it is not."""
+        """The result of BrokerAgent.status, which callbacks may ask for, too; also for an agent that is not started."""
         agent, settings = self._inner, self.settings
         if agent is not None:
             return agent.status()
@@ -104,7 +104,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
 
     @property
     def master(self) -> MasterInfo | None:
-        """Of a slave: where its master is."""
+        """The master of a slave; None for a master."""
         agent = self._inner
         return None if agent is None else agent.master
 
@@ -114,7 +114,7 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         return self._started().topics
 
     def _started(self) -> _ThreadAgent:
-        # also what would not wait: none of it works in callbacks
+        # Refused in callbacks for all methods, including those that would not block.
         self._check_other_thread()
         return super()._started()
 
@@ -124,6 +124,6 @@ class SyncBrokerAgent(Threaded[_ThreadAgent]):
         super()._forget()
 
     def _forked_child(self, given_up: frozenset[int]) -> None:
-        # the child has copies of all other connections, and would hide our death from their servers
+        # The child holds copies of all other connections; if this process died, their servers would not notice.
         if self._inner is not None:
             self._inner.reconnect_except(given_up)

@@ -1,4 +1,4 @@
-"""The topics of a broker and their DataVersion, with the file that keeps them over restarts."""
+"""The topics of a broker and their DataVersion, with the state file that keeps both over restarts."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import Permission
 from namesrv_runtime.durable_file import enveloped, remove_leftovers, unseal, write_sealed
 
-# In UTF-8: RocketMQ's compressed registration counts bytes.
+# Bytes in UTF-8, because RocketMQ's compressed registration counts bytes.
 MAX_TOPIC_BYTES: Final = 255
 STATE_VERSIONS: Final = range(1 << 63)
 _NUMBERS: Final = (
@@ -26,26 +26,26 @@ _NUMBERS: Final = (
 )
 
 _FILE_VERSION: Final = 1
-# of state files until 0.1.0: the content is a text
+# The form of state files before 0.1.0, whose content is a JSON string.
 _OLD_ENVELOPE: Final = re.compile(rb'\{"sha256": "([0-9a-f]{64})", "content": (".*")\}', re.DOTALL)
 
 
 class TopicStateError(ValueError):
-    """The state file is not one; the message says what is wrong with it."""
+    """The state file is damaged or unreadable; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What one change did: topics created or updated, names deleted."""
+    """The difference that one change made: topics created or updated, names of deleted topics."""
 
     changed: tuple[TopicConfig, ...] = ()
     deleted: tuple[str, ...] = ()
 
 
 def checked_topic(topic: TopicConfig) -> TopicConfig:
-    """The topic, if a broker can have it; else a ValueError that names what cannot be."""
+    """Return the topic unchanged. Raises a ValueError that names an invalid field."""
     name: object = topic.topic_name
-    # a lone surrogate is not printable, so that every name has its UTF-8
+    # A lone surrogate is not printable, so every accepted name can be encoded in UTF-8.
     if (
         not isinstance(name, str)
         or not name.isprintable()
@@ -55,22 +55,22 @@ def checked_topic(topic: TopicConfig) -> TopicConfig:
         raise ValueError(
             f"invalid topic name {name!r}: must be 1 to {MAX_TOPIC_BYTES} bytes of printable characters without blanks"
         )
-    for member, allowed, said in _NUMBERS:
+    for member, allowed, description in _NUMBERS:
         number = getattr(topic, member)
         if not _is_one_of(allowed, number):
-            raise ValueError(f"topic {name}: {member} {number!r} is not {said}")
+            raise ValueError(f"topic {name}: {member} {number!r} is not {description}")
     return topic
 
 
 def _is_one_of(allowed: range, number: object) -> bool:
-    # True and 6.0 are in a range, too, and no server reads them as numbers of a topic
+    # True and 6.0 are members of a range, too, but servers do not accept them as numbers.
     return isinstance(number, int) and not isinstance(number, bool) and number in allowed
 
 
 class TopicTable:
     """The topics of one broker and their DataVersion, kept in a file if one is given.
 
-    Every change counts the DataVersion up; nothing is ever sent under a version that stands for something else.
+    Every change counts up the DataVersion, so that one version never stands for two different sets of topics.
     """
 
     def __init__(
@@ -81,68 +81,68 @@ class TopicTable:
     ) -> None:
         self._wall = wall
         self._file = state_file
-        # Topics by name and their version: one value, because a change may be made in another thread than the one that
+        # Topics by name and their version, in one value, because one thread may make a change while another one
         # registers. Old topics under a new version would hide the change from Apache's server for ever.
-        self._held = (by_name(topics), DataVersion(0, 0, self._now_ms()))
+        self._current = (by_name(topics), DataVersion(0, 0, self._now_ms()))
         self._restore()
 
     @property
     def _topics(self) -> dict[str, TopicConfig]:
-        return self._held[0]
+        return self._current[0]
 
     @property
     def data_version(self) -> DataVersion:
-        """The version of the topics as they are now."""
-        return self._held[1]
+        """The version of the current topics."""
+        return self._current[1]
 
     def __repr__(self) -> str:
         return f"<TopicTable [{len(self._topics)} topics | version {self.data_version.counter}]>"
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:
-        """The topics as they are now."""
+        """The current topics by name."""
         return dict(self._topics)
 
     def snapshot(self) -> tuple[Sequence[TopicConfig], DataVersion]:
-        """The topics as they are now, in the order of their creation, and the version that stands for just these."""
-        topics, version = self._held
+        """The current topics, in the order of their creation, and the version of exactly these topics."""
+        topics, version = self._current
         return tuple(topics.values()), version
 
     def create(self, topic: TopicConfig) -> TopicChange:
-        """Add a topic. Raises ValueError if it exists or cannot be."""
+        """Add a topic. Raises ValueError if the topic exists or is invalid."""
         if topic.topic_name in self._topics:
             raise ValueError(f"topic {topic.topic_name} exists already")
         return self._change((checked_topic(topic),))
 
     def update(self, topic: TopicConfig) -> TopicChange:
-        """Replace a topic. Raises ValueError if it does not exist or cannot be."""
+        """Replace a topic. Raises ValueError if the topic does not exist or is invalid."""
         self._known(topic.topic_name)
         return self._change((checked_topic(topic),))
 
     def delete(self, name: str) -> TopicChange:
-        """Remove a topic. Raises ValueError if it does not exist."""
+        """Remove a topic. Raises ValueError if the topic does not exist."""
         return self._change(deleted=(self._known(name).topic_name,))
 
     def set_perm(self, name: str, perm: Permission) -> TopicChange:
-        """Change who may read (4) and write (2). Raises ValueError for an unknown topic or a permission outside 0-7."""
+        """Change the permission (4 read, 2 write). Raises ValueError for an unknown topic or an invalid permission."""
         return self.update(msgspec.structs.replace(self._known(name), perm=int(perm)))
 
     def replace_all(self, topics: Iterable[TopicConfig]) -> TopicChange:
-        """Make the table this one; what differs, nothing if nothing does. Raises ValueError."""
+        """Replace all topics; return the difference, which may be empty. Raises ValueError."""
         wanted = by_name(topics)
         changed = tuple(topic for name, topic in wanted.items() if self._topics.get(name) != topic)
         deleted = tuple(name for name in self._topics if name not in wanted)
         return self._change(changed, deleted) if changed or deleted else TopicChange()
 
     def bump(self, state_version: int | None = None) -> None:
-        """Count the version up although no topic changed: the broker's role did. Raises ValueError."""
+        """Count up the version without a change of topics, after a change of the broker's role. Raises ValueError."""
         if state_version is not None and not _is_one_of(STATE_VERSIONS, state_version):
             raise ValueError(f"state_version {state_version!r} is not a non-negative 64-bit integer")
         self._keep(self._topics, state_version)
 
-    def bump_for_this_life(self) -> None:
-        """The same for what no restart survives, and so without the file: it may be full when a broker is to go."""
-        self._held = (self._topics, self._next_version())
+    def bump_in_memory(self) -> None:
+        """Count up the version without writing the file, for a state that no restart keeps: the disk may be full."""
+        self._current = (self._topics, self._next_version())
 
     def _known(self, name: str) -> TopicConfig:
         try:
@@ -159,9 +159,9 @@ class TopicTable:
 
     def _keep(self, topics: dict[str, TopicConfig], state_version: int | None = None) -> None:
         version = self._next_version(state_version)
-        # the file first: what is told to the world must survive a restart
+        # The file is written first: a version that servers have received must survive a restart.
         self._save(topics, version)
-        self._held = (topics, version)
+        self._current = (topics, version)
 
     def _next_version(self, state_version: int | None = None) -> DataVersion:
         known = self.data_version
@@ -181,7 +181,7 @@ class TopicTable:
             write_sealed(self._file, document)
 
     def _restore(self) -> None:
-        """Take over what the broker's last life left; topics given by the caller are added to it, and win."""
+        """Load the state file of an earlier process; topics given by the caller are added, and take precedence."""
         if self._file is None:
             return
         remove_leftovers(self._file)
@@ -191,14 +191,14 @@ class TopicTable:
             self._save(self._topics, self.data_version)
             return
         topics, version = _decoded(data, self._file)
-        given, self._held = self._topics, (topics, version)
+        given, self._current = self._topics, (topics, version)
         differing = tuple(topic for name, topic in given.items() if topics.get(name) != topic)
         if differing:
             self._change(differing)
 
 
 def by_name(topics: Iterable[TopicConfig]) -> dict[str, TopicConfig]:
-    """The topics, checked. Raises ValueError, also if one is listed twice."""
+    """The topics by name, checked. Raises ValueError for an invalid topic or a topic that is listed twice."""
     found: dict[str, TopicConfig] = {}
     for topic in topics:
         if checked_topic(topic).topic_name in found:
