@@ -116,7 +116,7 @@ demo: setup ## a cluster on this machine: brokers die, hang and leave; who notic
 	@$(PY) -m demo $(ARGS)
 
 .PHONY: docker-check
-docker-check: setup ## check docker/: lint, build, run as four hosts, systemd units (needs root on Debian 12, and Go)
+docker-check: setup ## check docker/: lint, build, run as four hosts, systemd units (needs root on Debian 12, and Go for compose)
 	@sh docker/check/all.sh
 
 .PHONY: pin-bases

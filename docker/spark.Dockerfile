@@ -27,6 +27,8 @@ LABEL org.opencontainers.image.title="namesrv-staleness" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}" \
     namesrv.sbom="/opt/namesrv/sbom.cdx.json"
+# Debian's mirrors drop a version when the next one comes, so that a pinned one stops building
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*

@@ -32,6 +32,8 @@ compile locks/spark.txt --extra spark --group build --constraints locks/dev.txt 
 compile locks/mutation.txt --group mutation --constraints locks/dev.txt "$@"
 # and what `make dist` and `make release-check` add
 compile locks/dist.txt --group dist --constraints locks/dev.txt "$@"
+# and what `make docker-check` adds
+compile locks/docker.txt --group docker --constraints locks/dev.txt "$@"
 # and what `make fuzz-coverage` adds
 compile locks/fuzz.txt --group fuzz --constraints locks/dev.txt "$@"
 # and what `make docs` adds
