@@ -1,7 +1,7 @@
 """Write what an image is made of, as a CycloneDX bill of materials: `python sbom.py FILE`, when the image is built.
 
 It lists what is installed and not what a lock would install: this environment's Python packages, its Python, and the
-packages of the Debian below.
+packages of the Debian below. cyclonedx-py 7.5 lists Python packages only, and would be 30 packages more to install.
 """
 
 import json

@@ -2,8 +2,10 @@
 
     python -m tools.man_pages DIRECTORY
 
-help2man reads no sub-commands and no headings but its own, and argparse-manpage knows no typer; all of our help texts
-have one shape, which is read here.
+No generator does all five. click-man 0.6 leaves out every option of namesrvctl, because typer 0.29 has a copy of click
+of its own, and cuts summaries at 45 characters. argparse-manpage 4.8 does the other four, without their commands that
+are parsers of their own (passwd, compare, compact), and would only be a second way beside this one. help2man reads no
+commands. All of our help texts have one shape, which is read here.
 """
 
 import argparse

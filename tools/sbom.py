@@ -1,6 +1,8 @@
 """Writes beside each wheel what it is made of, as a CycloneDX bill of materials.
 
-Versions and what needs what are those of the lock; licences are those that the installed packages name.
+Versions and dependencies are those of the lock; licences are those that the installed packages name. cyclonedx-py 7.5
+does not do this: its `requirements` lists neither dependencies nor licences, and its `environment` would need each of
+the eight wheels installed by itself.
 """
 
 import argparse

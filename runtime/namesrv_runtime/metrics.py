@@ -2,6 +2,9 @@
 
 A table says what a status is worth in numbers. The libraries are the application's: neither is imported before it is
 asked for, and nothing is counted for their sake.
+
+OpenTelemetry's exporter for Prometheus (0.66b2) does not replace `to_prometheus`: it is a beta that needs the whole
+SDK, and gives each series three more labels (otel_scope_name, _version, _schema_url).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,8 @@
-"""How often somebody may try to sign in: by address and by name, so that neither one guesser nor many get far."""
+"""How often a peer may try to sign in: by address and by name, so that neither one guesser nor many get far.
+
+The package limits (5.8) does not fit: its memory store counts on the wall clock, keeps any number of keys, wakes a
+thread after each attempt, and cannot take one attempt of a moving window back.
+"""
 
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
