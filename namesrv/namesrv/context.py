@@ -106,8 +106,11 @@ class Namesrv:
     def writes(self) -> dict[str, WriteState]:
         """How writing each file goes; serving depends on none of them."""
         writes = {"snapshot": self.counters.snapshot_writes, "kv": self.kv.writes}
-        logs = {"heartbeat_log": self.heartbeat_log, "audit": self.audit}
-        return writes | {name: log.writes for name, log in logs.items() if log is not None}
+        if self.heartbeat_log is not None:
+            writes["heartbeat_log"] = self.heartbeat_log.writes
+        if self.audit is not None:
+            writes["audit"], writes["audit_registrations"] = (log.writes for log in self.audit.logs)
+        return writes
 
     def effective_settings(self) -> dict[str, Any]:
         """All settings as they are now: some may have been changed over the wire."""

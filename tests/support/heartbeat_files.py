@@ -8,10 +8,12 @@ from typing import Any
 Line = dict[str, Any]
 
 
-def read_log(root: Path) -> list[Line]:
+def read_log(root: Path, *, without: str = "/") -> list[Line]:
     """All whole lines below a folder, by boot and number; a torn last line is left out."""
     lines: list[Line] = []
     for path in root.rglob("[!.]*.jsonl*"):
+        if without in path.name:
+            continue
         text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         lines += [json.loads(line) for line in text.split(b"\n")[:-1]]
     return sorted(lines, key=lambda line: (line["boot_id"], line["seq"]))

@@ -175,21 +175,30 @@ def sentence(line: Line) -> str:
     """What a line says, in one sentence."""
     match line:
         case {"event": "change", "changes": [*changes]}:
-            return "; ".join(filter(None, map(_change, changes)))
+            return "; ".join(filter(None, map(_change, changes))) + _times(line)
         case {"event": "refusal"}:
             about = " ".join(f"{name}={value}" for name, value in (line.get("about") or {}).items())
             words = [f"{line.get('reason')}: {line.get('remark')}", f"[{about}]" if about else ""]
             words.append("(observed only)" if line.get("observed") else "")
             words.append(f"({line['repeated']} more)" if line.get("repeated") else "")
             return " ".join(filter(None, words))
-        case {"event": "refusals"}:
-            addresses = ", ".join(f"{address} ({count})" for address, count in (line.get("by_address") or {}).items())
-            return f"{line.get('count')} more refused{f': {addresses}' if addresses else ''}"
+        case {"event": "refusals" | "changes" as event}:
+            what, by = ("refused", "by_address") if event == "refusals" else ("changes of brokers", "by_source")
+            counts = ", ".join(f"{name} ({count})" for name, count in (line.get(by) or {}).items())
+            return f"{line.get('count')} more {what}{f': {counts}' if counts else ''}"
         case {"event": "sign_in"}:
             return f"signed in to the console ({line.get('source')})"
         case {"event": "dropped"}:
             return f"lines lost: {line.get('count')}"
     return ""
+
+
+def _times(line: Line) -> str:
+    """How many changes a line stands for, and within how many seconds; empty for a single one."""
+    if not line.get("repeated"):
+        return ""
+    seconds = (int(line.get("last_ms", 0)) - int(line.get("first_ms", 0))) / 1000
+    return f" (the last of {line['repeated']} changes within {seconds:.1f} s)"
 
 
 def _change(change: Any) -> str:

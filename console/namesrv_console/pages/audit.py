@@ -15,7 +15,7 @@ from namesrv_console.views.overview import last_events
 
 _SHOWN: Final = 200
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168, "quarter": 2160}
-KINDS: Final = ("all", "change", "refusal", "refusals", "dropped", "start", "stop")
+KINDS: Final = ("all", "change", "changes", "refusal", "refusals", "dropped", "start", "stop")
 # what can be looked for, `*` for any; by the fields of a filter
 _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 

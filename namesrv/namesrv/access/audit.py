@@ -1,12 +1,13 @@
 """The audit trail: a line for each change and each refusal, with who asked for it.
 
 The loop only takes note, of values that are frozen; a thread makes lines of them (audit_lines.py) and has them on disk
-shortly after. A request collects what it changed, and that is one line. What is refused again and again is counted and
-written every few seconds, so that nobody can fill the trail with it.
+shortly after. A request collects what it changed, and that is one line. What comes again and again is counted and
+written every few seconds (audit_windows.py). What brokers change has files of its own with half of the room, so that no
+number of registrations pushes out a line about an operator or a refusal.
 """
 
+import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,10 +23,12 @@ from namesrv.access.audit_lines import (
     Change,
     KVChanged,
     Refusal,
+    RepeatedChange,
     SettingChanged,
     cut,
     plain,
 )
+from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
 from namesrv.access.revocation import Revoked
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -58,13 +61,6 @@ _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _MAX_QUEUED: Final = 20_000
 _TOPICS_PER_WEIGHT: Final = 8
 _CHARACTERS_PER_WEIGHT: Final = 500
-# Equal refusals within this time are one line that counts them.
-WINDOW_SECONDS: Final = 10.0
-# Different ones within that time, of one address (of IPv6, one /64 network) and of all: one peer's noise must not hide
-# what another one tries. Those beyond are counted together, by reason and, for some addresses, by address.
-MAX_DIFFERENT_PER_ADDRESS: Final = 20
-MAX_DIFFERENT: Final = 100
-MAX_COUNTED_ADDRESSES: Final = 50
 # At the end of the process, for what is queued.
 CLOSE_SECONDS: Final = 3.0
 
@@ -89,7 +85,7 @@ class _AuditedRequest:
     is_over: bool = False
 
 
-class AuditLog(LineLog):
+class AuditLog:
     """The audit trail of one run of the server."""
 
     def __init__(self, settings: Settings, retention: Retention, boot_id: str, clock: Clock) -> None:
@@ -102,44 +98,48 @@ class AuditLog(LineLog):
         self._is_closed = False
         # routes that changed without a request: why comes next
         self._unexplained: list[RouteChanged] = []
-        # refusals of this window, and how many more there were of each
-        self._refusals: dict[tuple[object, ...], tuple[Refusal, int]] = {}
-        # how many different ones of each address
-        self._different: Counter[str] = Counter()
-        # those beyond
-        self._others: Counter[str] = Counter()
-        self._others_by_address: Counter[str] = Counter()
+        self._refusals = RefusalWindow()
+        self._registrations = RegistrationWindow()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
-        super().__init__(
-            LineFiles(
-                settings.audit_log_path or Path(),
-                settings.nameserver_name,
-                boot_id,
-                max_file_bytes=min(_MAX_FILE_BYTES, settings.audit_log_max_bytes // 8),
-                syncs=True,
-            ),
-            AuditLines(settings.nameserver_name, boot_id),
-            retention,
-            report=lambda level, name, fields: event(logger, level, name, **fields),
-            name="audit_log",
-            max_queued=_MAX_QUEUED,
-            max_uncompressed=1,
-        )
+        # what operators changed and what was refused; what brokers changed
+        self._operators_log = _line_log(settings, retention, boot_id, "")
+        self._brokers_log = _line_log(settings, retention, boot_id, "-registrations")
 
     def __repr__(self) -> str:
-        return f"<AuditLog [{super().__repr__()} | {len(self._refusals)} kinds of refusals]>"
+        counted = f"{len(self._refusals)} kinds of refusals | {len(self._registrations)} brokers"
+        return f"<AuditLog [{self.queued} queued | {self.dropped} dropped | {counted}]>"
+
+    @property
+    def logs(self) -> tuple[LineLog, LineLog]:
+        """The line log of operators and refusals, and that of brokers."""
+        return self._operators_log, self._brokers_log
+
+    @property
+    def queued(self) -> int:
+        """The weight of what waits to be written."""
+        return sum(each.queued for each in self.logs)
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost, since the start."""
+        return sum(each.dropped for each in self.logs)
 
     def start(self) -> None:
         """Begin to write."""
-        super().start()
+        for each in self.logs:
+            each.start()
         self._record({"event": "start", "version": self._version, "settings": self._settings})
+
+    async def run(self) -> None:
+        """Return when the trail is closed, or raise the bug that ended a thread."""
+        await asyncio.gather(*(each.run() for each in self.logs))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write what is left, as far as the disk allows it in a few seconds."""
         self._end_window()
         self._record({"event": "stop", "version": self._version, "dropped": self.dropped})
         self._is_closed = True
-        is_complete = await super().close(seconds)
+        is_complete = all(await asyncio.gather(*(each.close(seconds) for each in self.logs)))
         if not is_complete:
             event(logger, logging.WARNING, "audit_log_incomplete", lost=self.queued, seconds=seconds)
         return is_complete
@@ -163,8 +163,7 @@ class AuditLog(LineLog):
                 _request.reset(before)
                 audited.is_over = True
                 if audited.changes:
-                    name = _REQUESTS.get(request.command.code, "UNKNOWN")
-                    self._record(Change(name, who(request.connection, request.account), audited.changes))
+                    self._record_change(_change_of(request, audited.changes))
 
         return handle
 
@@ -216,7 +215,9 @@ class AuditLog(LineLog):
     def _changed(self, *what: Any, cause: str | None = None) -> None:
         audited = _current()
         if audited is None:
-            self._record(Change(cause, _NOBODY, what))
+            # a broker that fell silent or is gone counts as its account's
+            owners = [each.live.account for each in what if isinstance(each, Evicted)]
+            self._record_change(Change(cause, _NOBODY, what, *owners[-1:]))
         else:
             audited.changes.extend(what)
 
@@ -243,46 +244,54 @@ class AuditLog(LineLog):
             self._end_window()
 
     def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
-        # One reason has many causes, and a peer may claim many identities: the remark tells them apart.
-        key = (
-            connection.ip,
-            refusal.who["account"],
-            refusal.request,
-            refusal.reason,
-            refusal.remark,
-            refusal.is_observed,
-        )
-        address, others = connection.network, self._others_by_address
-        if (counted := self._refusals.get(key)) is not None:
-            first, more = counted
-            self._refusals[key] = (first, more + 1)
-        elif len(self._refusals) < MAX_DIFFERENT and self._different[address] < MAX_DIFFERENT_PER_ADDRESS:
-            self._refusals[key] = (refusal, 0)
-            self._different[address] += 1
+        if self._refusals.admit(refusal, connection.ip, connection.network):
             self._record(refusal)
-        else:
-            self._others[refusal.reason] += 1
-            if address in others or len(others) < MAX_COUNTED_ADDRESSES:
-                others[address] += 1
 
     def _end_window(self) -> None:
         self._window_ends = self._clock.monotonic() + WINDOW_SECONDS
-        for refusal, more in self._refusals.values():
-            if more:
-                self._record(refusal._replace(times=more, is_repeated=True))
-        if self._others:
-            counts = {"by_reason": dict(self._others), "by_address": dict(self._others_by_address)}
-            self._record({"event": "refusals", "count": self._others.total(), **counts})
-        for window in (self._refusals, self._different, self._others, self._others_by_address):
-            window.clear()
+        for line in self._refusals.end():
+            self._record(line)
+        for counted in self._registrations.end():
+            self._record(counted, self._brokers_log)
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def _record(self, what: Change | Refusal | dict[str, Any]) -> None:
+    def _record_change(self, change: Change) -> None:
+        if not is_registration(change):
+            self._record(change)
+        elif self._registrations.admit(change, self._clock.wall()):
+            self._record(change, self._brokers_log)
+
+    def _record(self, what: Change | RepeatedChange | Refusal | dict[str, Any], log: LineLog | None = None) -> None:
         if self._is_closed:
             return
-        weight = 1 + (sum(map(_weight, what.changes)) if isinstance(what, Change) else 0)
-        self.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
+        change = what.last if isinstance(what, RepeatedChange) else what
+        weight = 1 + (sum(map(_weight, change.changes)) if isinstance(change, Change) else 0)
+        log = log or self._operators_log
+        log.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
+
+
+def _line_log(settings: Settings, retention: Retention, boot_id: str, suffix: str) -> LineLog:
+    return LineLog(
+        LineFiles(
+            settings.audit_log_path or Path(),
+            f"{settings.nameserver_name}{suffix}",
+            boot_id,
+            max_file_bytes=min(_MAX_FILE_BYTES, settings.audit_log_max_bytes // 16),
+            syncs=True,
+        ),
+        AuditLines(settings.nameserver_name, boot_id),
+        retention,
+        report=lambda level, name, fields: event(logger, level, name, **fields),
+        name="audit_log",
+        max_queued=_MAX_QUEUED,
+        max_uncompressed=1,
+    )
+
+
+def _change_of(request: Request, changes: Sequence[Any]) -> Change:
+    name, connection = _REQUESTS.get(request.command.code, "UNKNOWN"), request.connection
+    return Change(name, who(connection, request.account), changes, request.account or connection.network)
 
 
 def _weight(change: Any) -> int:

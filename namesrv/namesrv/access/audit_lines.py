@@ -40,6 +40,17 @@ class Change(NamedTuple):
     request: str | None
     who: Mapping[str, Any]
     changes: Sequence[Any]
+    # the account of the request, or without one the network of its peer; "" for changes of the server itself
+    source: str = ""
+
+
+class RepeatedChange(NamedTuple):
+    """Further changes of one source to one broker: how many, their times (wall clock), and the last of them."""
+
+    last: Change
+    times: int
+    first_at: float
+    last_at: float
 
 
 class Refusal(NamedTuple):
@@ -98,7 +109,9 @@ class AuditLines(Encoder):
             changes = [change for each in what.changes for change in _described(each)]
             if not changes:
                 return b""
-            return self._line(item, {"event": "change", "request": what.request, **what.who, "changes": changes})
+            return self._line(item, {**_changed(what), "changes": changes})
+        if isinstance(what, RepeatedChange):
+            return self._line(item, _repeated(what))
         if isinstance(what, Refusal):
             return self._line(item, _refused(what))
         return self._line(item, what)
@@ -114,8 +127,22 @@ class AuditLines(Encoder):
 
     def _line(self, item: Item, fields: Mapping[str, Any]) -> bytes:
         self.seq += 1
-        about = {"v": 1, "seq": self.seq, "ts_ms": round(item.wall * 1000)}
+        about = {"v": 1, "seq": self.seq, "ts_ms": _ms(item.wall)}
         return encoded({**about, "nameserver": self.nameserver, "boot_id": self.boot_id, **fields}) + b"\n"
+
+
+def _changed(change: Change) -> dict[str, Any]:
+    return {"event": "change", "request": change.request, **change.who}
+
+
+def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
+    changes = [change for each in repeated.last.changes for change in _described(each)]
+    times = {"repeated": repeated.times, "first_ms": _ms(repeated.first_at), "last_ms": _ms(repeated.last_at)}
+    return {**_changed(repeated.last), "changes": changes, **times}
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _refused(refusal: Refusal) -> dict[str, Any]:

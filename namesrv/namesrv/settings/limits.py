@@ -37,7 +37,7 @@ class Limits:
     # requests, and what clusters and accounts may hold
     requests: RequestQuotas
     quotas: TableQuotas
-    # the audit trail's
+    # of each half of the audit trail: what operators changed and what was refused, and what brokers changed
     audit_retention: Retention
 
     @classmethod
@@ -81,7 +81,7 @@ class Limits:
                 settings.quota_brokers_per_account,
                 settings.quota_topics_per_account,
             ),
-            Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes),
+            Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes // 2),
         )
 
     def follow(self, settings: Settings) -> None:

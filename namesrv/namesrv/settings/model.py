@@ -382,8 +382,8 @@ class Settings(BaseModel):
     """Days for which files of the audit trail are kept."""
 
     audit_log_max_bytes: int = Field(default=256 * MIB, ge=64 * KIB, le=1 << 50)
-    """Total size of the audit trail's files; the oldest are deleted first. A change takes about 500 bytes, and a tenth
-    of that once it is compressed. Lower: whoever makes many changes can push older ones out."""
+    """Total size of the audit trail's files; the oldest are deleted first. Half of it is for what brokers change, the
+    other half for operators and refusals. A change takes about 500 bytes, and a tenth of that once it is compressed."""
 
     admin_enabled: bool = False
     """Allow UPDATE_NAMESRV_CONFIG (318) to change settings of the running server without an access file: anyone who

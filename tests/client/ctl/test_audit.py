@@ -101,6 +101,22 @@ def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
     assert [WIPED] == run("audit", str(data_dir / "audit"), "--limit=1", "-o", "json").json["lines"]
 
 
+def test_summaries_say_how_many_and_how_long(tmp_path: Path) -> None:
+    """Of changes of one broker, and of one source; brokers' lines are in files of their own, between the others."""
+    repeated = {**REGISTERED, "repeated": 5, "first_ms": EIGHT - 2500, "last_ms": EIGHT}
+    changes = line(EIGHT + 2, "changes", count=7, by_source={"orders": 7})
+    write(tmp_path / "audit", "08", "ns-0a-1.jsonl.open", line(EIGHT, "start"), line(EIGHT + 9, "stop"))
+    write(tmp_path / "audit", "08", "ns-registrations-0a-1.jsonl.open", repeated, changes)
+
+    done = run("audit", str(tmp_path))
+
+    assert [cells[1] for cells in done.cells[1:]] == ["start", "change", "changes", "stop"]
+    assert [cells[-1] for cells in done.cells[2:4]] == [
+        "routes of orders and 21 more; registered c/broker-a/0 at m:1 (the last of 5 changes within 2.5 s)",
+        "7 more changes of brokers: orders (7)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

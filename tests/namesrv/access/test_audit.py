@@ -2,15 +2,23 @@
 
 import asyncio
 import gc
+import os
 from pathlib import Path
 
 import pytest
 
-from namesrv.access.audit import MAX_COUNTED_ADDRESSES, MAX_DIFFERENT, MAX_DIFFERENT_PER_ADDRESS, WINDOW_SECONDS
 from namesrv.access.audit_lines import Refusal
+from namesrv.access.audit_windows import (
+    MAX_COUNTED_ADDRESSES,
+    MAX_DIFFERENT,
+    MAX_DIFFERENT_PER_ADDRESS,
+    WINDOW_SECONDS,
+)
+from namesrv_client.ctl.audit_trail import Trail
 from namesrv_remoting.access import CODES
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.command import RemotingCommand
+from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import HOST, InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker, NamesrvPeer, native_registration
@@ -107,6 +115,44 @@ async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) 
     assert {**first, "repeated": 499, "seq": 0, "ts_ms": 0} == {**repeated, "seq": 0, "ts_ms": 0}
     files = (server.data_dir / "audit").rglob("*.jsonl*")
     assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in files)
+
+
+@pytest.mark.settings(audit_log_max_bytes=64 * 1024)
+async def test_registrations_push_out_no_line_of_an_operator(server: InProcess, peer: NamesrvPeer) -> None:
+    """Brokers' lines have half of the room; what was refused and what operators changed stays beside them."""
+    assert 0 == (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code
+    assert NO_PERMISSION == (await peer.call(318, None, b"listenPort=1")).code
+    audit = server.namesrv.audit
+    assert audit is not None
+    for number in range(200):
+        # so that little is won by compression
+        await peer.register(Broker(os.urandom(100).hex(), addr=f"10.0.0.1:{number + 1}"))
+    await until(lambda: audit.queued == 0)
+    await server.stop()
+
+    lines = [*Trail(server.data_dir / "audit").news()]
+    kept = [line for line in lines if line.get("request") == "REGISTER_BROKER"]
+    assert 0 < len(kept) < 200
+    sizes = [path.stat().st_size for path in (server.data_dir / "audit").rglob("*-registrations-*")]
+    # five files of an eighth that may not be compressed yet come on top
+    assert sum(sizes) <= 32 * 1024 * 13 // 8
+    others = [line.get("request") for line in lines if line not in kept and line["event"] != "opened"]
+    assert [None, "PUT_KV_CONFIG", "UPDATE_NAMESRV_CONFIG", None] == others
+
+
+async def test_a_flapping_broker_is_counted(server: InProcess, peer: NamesrvPeer) -> None:
+    """Its first changes have a line each; the last of the others has one with their number and times."""
+    for number in range(8):
+        body = native_registration(f"T{number}")
+        assert 0 == (await peer.call(103, {**MASTER.ext, "haServerAddr": f"h{number}"}, body, spelling="native")).code
+        await server.clock.advance(0.5)
+    await server.stop()
+
+    *whole, repeated = of(read_log(server.data_dir / "audit"), "change")[:4]
+    assert ["h0", "h1", "h2"] == [line["changes"][-1]["after"]["ha_server_addr"] for line in whole]
+    assert "h7" == repeated["changes"][-1]["after"]["ha_server_addr"]
+    assert (5, 2000) == (repeated["repeated"], repeated["last_ms"] - repeated["first_ms"])
+    assert peer.address == repeated["peer"]
 
 
 async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:

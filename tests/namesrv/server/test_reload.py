@@ -70,7 +70,7 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("heartbeat_log_keep_days", 23.0, "log", "keep_days", None),
     ("heartbeat_log_max_bytes", 1 << 30, "log", "max_bytes", None),
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
-    ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", None),
+    ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", 1 << 28),
     ("quota_requests_per_second", 25, "requests", "all_per_second", None),
     ("quota_requests_per_second_per_ip", 26, "requests", "ip_per_second", None),
     ("quota_bytes_in_flight_per_ip", 27, "requests", "ip_bytes_in_flight", None),
@@ -88,7 +88,7 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
         assert namesrv.audit is not None
         assert namesrv.limiter is not None
-        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.retention}
+        enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}
         enforced |= {"requests": namesrv.limiter.quotas}
         for _, value, who, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[who], limit), limit

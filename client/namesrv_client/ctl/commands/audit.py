@@ -45,7 +45,10 @@ def audit(  # noqa: PLR0913 - each is an option
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--event", help="Only lines of this kind: change, refusal, dropped, start, stop."),
+        typer.Option(
+            "--event",
+            help="Only lines of this kind: change, changes, refusal, refusals, dropped, start or stop.",
+        ),
     ] = None,
     account: Annotated[str | None, typer.Option("--account", help="Only what this account asked (* for any).")] = None,
     peer: Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help="Only what came from there.")] = None,

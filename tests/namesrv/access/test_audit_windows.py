@@ -1,0 +1,71 @@
+"""What the audit trail counts instead of writing it: changes of one source to one broker, and of one source in all."""
+
+from typing import Any
+
+from namesrv.access.audit_lines import Change, RepeatedChange
+from namesrv.access.audit_windows import (
+    MAX_CHANGES_PER_BROKER,
+    MAX_COUNTED_SOURCES,
+    MAX_LINES_PER_SOURCE,
+    RegistrationWindow,
+    is_registration,
+)
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, WriteWiped
+
+WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
+
+
+def change(source: str, number: int, request: str | None = "REGISTER_BROKER") -> Change:
+    """A change of one broker; the brokers are numbered."""
+    live = BrokerLiveInfo(f"broker-{number}", 0, 0.0, 120.0, None, 1, None, 1)
+    evicted = Evicted(BrokerAddrInfo("c", f"10.0.0.1:{number}"), live, "unregistered", 0.0)
+    return Change(request, WHO, [evicted], source)
+
+
+def test_changes_of_one_broker_are_counted_by_source() -> None:
+    """The first three of an account have lines; the others are one, with the last of them, their number and times."""
+    window = RegistrationWindow()
+    changes = [change("orders", 1) for _ in range(MAX_CHANGES_PER_BROKER + 4)]
+
+    admitted = [window.admit(each, wall=100.0 + number) for number, each in enumerate(changes)]
+
+    assert admitted == [True] * 3 + [False] * 4
+    assert window.admit(change("bills", 1), wall=108.0)
+    assert window.admit(change("orders", 2), wall=108.0)
+    (repeated,) = window.end()
+    assert repeated == RepeatedChange(changes[-1], 4, 103.0, 106.0)
+    assert window.admit(change("orders", 1), wall=110.0)
+
+
+def test_one_source_has_a_bounded_number_of_lines() -> None:
+    """Changes of more brokers than that are counted by source; another source has lines of its own."""
+    window = RegistrationWindow()
+
+    admitted = [window.admit(change("noisy", number), wall=1.0) for number in range(MAX_LINES_PER_SOURCE + 5)]
+
+    assert sum(admitted) == MAX_LINES_PER_SOURCE
+    assert window.admit(change("quiet", 1), wall=1.0)
+    assert [*window.end()] == [{"event": "changes", "count": 5, "by_source": {"noisy": 5}}]
+    assert [*window.end()] == []
+
+
+def test_counted_sources_are_bounded() -> None:
+    """The number of all changes stays right when more sources are noisy than can be named."""
+    window = RegistrationWindow()
+    sources = MAX_COUNTED_SOURCES + 1
+    for source in range(sources):
+        for number in range(MAX_LINES_PER_SOURCE + 1):
+            window.admit(change(f"account-{source}", number), wall=1.0)
+
+    (counted,) = window.end()
+
+    assert isinstance(counted, dict)
+    assert (counted["count"], len(counted["by_source"])) == (sources, MAX_COUNTED_SOURCES)
+
+
+def test_what_brokers_change_is_told_from_what_operators_change() -> None:
+    """A removal without a request is the broker's end; one by an operator or by a reload is not."""
+    wiped = Change("WIPE_WRITE_PERM_OF_BROKER", WHO, [WriteWiped("broker-a", 1, is_wiped=True)])
+    changes = [change("", 1), change("", 1, None), change("", 1, "SIGHUP"), wiped]
+
+    assert [is_registration(each) for each in changes] == [True, True, False, False]
