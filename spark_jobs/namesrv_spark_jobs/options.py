@@ -6,7 +6,7 @@ from typing import Final
 DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30"
 # every policy with every scan and every poll is a replay of the whole log
 MOST_REPLAYS: Final = 200
-_AXES: Final = ("expiry", "hold", "scan", "poll")
+_AXES: Final = ("expiry", "scan", "poll")
 # a day: beyond it nobody expires, scans or polls
 _MOST_SECONDS: Final = 86_400.0
 
@@ -17,8 +17,6 @@ class WhatIf:
 
     # how long a broker may be silent, for brokers that asked for no time of their own
     expiry_ms: tuple[int, ...] = (30_000, 60_000, 120_000)
-    # how much longer when many are silent together, with each expiry; 0: as any other
-    hold_ms: tuple[int, ...] = (0,)
     scan_ms: tuple[int, ...] = (5_000, 10_000)
     poll_ms: tuple[int, ...] = (5_000, 30_000)
 
@@ -30,7 +28,7 @@ class WhatIf:
     @property
     def replays(self) -> int:
         """How many combinations there are."""
-        return len(self.expiry_ms) * len(self.hold_ms) * len(self.scan_ms) * len(self.poll_ms)
+        return len(self.expiry_ms) * len(self.scan_ms) * len(self.poll_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +78,6 @@ def _value(name: str, text: str) -> int:
         value = float(text)
     except ValueError:
         raise ValueError(f"{name}: {text!r} is not a number") from None
-    if not 0 <= value <= _MOST_SECONDS or (value == 0 and name != "hold"):
+    if not 0 < value <= _MOST_SECONDS:
         raise ValueError(f"{name}: {text} is not between 0 and {_MOST_SECONDS:g}")
-    return round(value * 1000) if name == "hold" else max(1, round(value * 1000))
+    return max(1, round(value * 1000))

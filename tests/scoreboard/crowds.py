@@ -32,7 +32,6 @@ _SPARE: Final = 20
 # All are registered within one pause between two scans, and expire before the next: the first that is long enough.
 _SCAN_SECONDS: Final = (20.0, 40.0, 80.0)
 _EXPIRY_SECONDS: Final = 3.0
-_HOLD: Final = ("--mass-silence-hold-seconds", "3600")
 _BENCH: Final = Bench(QUICK, Cores(None, None), Path(), Path())
 
 
@@ -45,7 +44,7 @@ class _TooSlowError(BenchError):
 
 
 def mass_expiry(count: int) -> list[Figure]:
-    """So many brokers are found silent by one scan; once they are evicted, once held, and half of those come back."""
+    """So many brokers are found silent by one scan and evicted."""
     for scan_seconds in _SCAN_SECONDS:
         with suppress(_TooSlowError):
             return _mass_expiry(count, scan_seconds)
@@ -53,15 +52,8 @@ def mass_expiry(count: int) -> list[Figure]:
 
 
 def _mass_expiry(count: int, scan_seconds: float) -> list[Figure]:
-    with _silent(count, scan_seconds) as (server, wire, _), _Probe(server) as probe, Repeating(probe.ask):
+    with _silent(count, scan_seconds) as (server, wire), _Probe(server) as probe, Repeating(probe.ask):
         _until(lambda: _asked(wire, RequestCode.SERVER_INFO)["brokers"] == 0, "all brokers are evicted")
-    with _silent(count, scan_seconds, *_HOLD) as (_, wire, brokers):
-        _until(lambda: _held(wire) == count, "all brokers are held")
-        back = count // 2
-        for some in parts(range(back), _AT_ONCE):
-            _register(brokers, some)
-        remaining = _asked(wire, RequestCode.SERVER_INFO)["brokers"]
-        held = _held(wire)
     return [
         Figure(
             "stall",
@@ -71,22 +63,20 @@ def _mass_expiry(count: int, scan_seconds: float) -> list[Figure]:
             Target("<=", 20),
             f"computing time; {probe.longest_ms:.0f} ms on the clock, {probe.answers:,} answers meanwhile",
         ),
-        none_of("evicted", "evicted although held", count - remaining, f"of {count:,}"),
-        none_of("wrong", "wrongly held after half of them came back", abs(held - (count - back)), f"{held:,} held"),
     ]
 
 
 @contextmanager
-def _silent(count: int, scan_seconds: float, *flags: str) -> Iterator[tuple[Server, Wire, Peer]]:
-    """A server on which so many brokers have registered that will say nothing more, an operator's wire, and theirs."""
+def _silent(count: int, scan_seconds: float) -> Iterator[tuple[Server, Wire]]:
+    """A server on which so many brokers have registered that will send nothing more, and an operator's wire."""
     began = time.monotonic()
     times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
-    with daemon(_BENCH, *times, *flags) as server, Wire(server) as wire, Peer(("127.0.0.1", server.port)) as brokers:
+    with daemon(_BENCH, *times) as server, Wire(server) as wire, Peer(("127.0.0.1", server.port)) as brokers:
         for some in parts(range(count), _AT_ONCE):
             _register(brokers, some)
         if time.monotonic() - began > scan_seconds - _EXPIRY_SECONDS:
             raise _TooSlowError
-        yield server, wire, brokers
+        yield server, wire
 
 
 def _register(peer: Peer, numbers: Sequence[int]) -> None:
@@ -101,11 +91,6 @@ def _register(peer: Peer, numbers: Sequence[int]) -> None:
 def _broker(number: int) -> Broker:
     addr = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911"
     return Broker("DefaultCluster", f"broker-{number}", 0, addr, topics(f"topic-{number}-%d", _TOPICS))
-
-
-def _held(wire: Wire) -> int:
-    brokers = _asked(wire, RequestCode.LIST_BROKERS)["brokers"]
-    return sum(broker["held_seconds"] is not None for broker in brokers)
 
 
 def _until(condition: Any, what: str) -> None:

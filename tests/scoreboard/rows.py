@@ -262,7 +262,7 @@ ROWS: Final[Mapping[str, Row]] = {
     ),
     "F12": Row(
         "Many brokers expire in one scan",
-        "no stall over 20 ms; while mass silence is held none is evicted, and those that come back are held no longer",
+        "no stall over 20 ms",
         "{size} brokers",
         crowds.mass_expiry,
         5_000,

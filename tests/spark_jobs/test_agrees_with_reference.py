@@ -28,7 +28,6 @@ from tests.support.heartbeat_log_cases import Files, log
 BOOTS = 60
 GRID = WhatIf(
     expiry_ms=(1_000, 2_000, 5_000),
-    hold_ms=(0, 1_500),
     scan_ms=(300, 1_000),
     poll_ms=(1_000, 7_000),
 )

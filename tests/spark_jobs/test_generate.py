@@ -168,19 +168,6 @@ def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path
     assert noticed <= {(x.boot.boot, x.broker.broker_addr, x.upper) for x in analysed(tmp_path).false_evictions}
 
 
-def test_racks_fail_as_a_whole(tmp_path: Path) -> None:
-    """Cut off, its brokers are back at one moment, within five minutes; without power, later and as others."""
-    settings = replace(QUIET, brokers=6, clients=0, racks=2, rack_partitions=1, rack_deaths=1)
-    generate(settings, tmp_path)
-
-    deaths = Counter((each["kind"], each["at_ms"], each["back_ms"]) for each in truth(tmp_path))
-    assert [3] * 4 == list(deaths.values())
-    kinds = Counter(kind for kind, _, _ in deaths)
-    assert {"false_silence": 2, "silence": 2} == kinds
-    for kind, at, back in deaths:
-        assert (60_000 <= back - at <= 300_000) == (kind == "false_silence")
-
-
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     """And another one others."""
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):

@@ -14,7 +14,6 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
         (DEFAULT_GRID, WhatIf()),
         # a value named twice is one, parts of a second are allowed
         ("expiry=2,2,0.5 scan=1 poll=3", WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,))),
-        ("expiry=45 hold=0,60", WhatIf(expiry_ms=(45_000,), hold_ms=(0, 60_000))),
         # an axis that is not named keeps its default
         ("expiry=45", WhatIf(expiry_ms=(45_000,))),
     ],
@@ -27,14 +26,14 @@ def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, hold, scan"),
+        ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, scan"),
         ("30,60", "'30,60' is not AXIS=VALUES"),
         ("scan=5 scan=10", "names an axis more than once"),
         ("poll=fast", "poll: 'fast' is not a number"),
         ("poll=0", "poll: 0 is not between 0 and 86400"),
         ("poll=-5", "poll: -5 is not between 0 and 86400"),
         ("poll=nan", "poll: nan is not between"),
-        ("phi=8", "'phi=8' is not AXIS=VALUES with one of expiry, hold, scan"),
+        ("phi=8", "'phi=8' is not AXIS=VALUES with one of expiry, scan"),
         ("scan=", "leaves no combination of settings to replay"),
         (f"expiry={','.join(map(str, range(1, 60)))}", "236 combinations of settings, limit 200"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
 from tests.spark_jobs.reference.lives import Life
-from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, holding, replay
+from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
 # a second in the reference's unit
@@ -234,42 +234,13 @@ def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: floa
 
 
 @pytest.mark.parametrize(
-    ("heard", "expected"),
-    [
-        # the scan at 125 s finds the first due, and two more silent for over 90 s: all leave 60 s later
-        ([0, 10, 34], [185, 195, 215]),
-        # for exactly 90 s is not over: held is only who is due at 130 s, when the third counts
-        ([0, 10, 35], [125, 195, 220]),
-        # two are no crowd
-        ([0, 10], [125, 135]),
-        # the second is heard again before its hold is over
-        ([0, 10, 34, 180], [185, 215, 305]),
-    ],
-)
-def test_hold(heard: list[float], expected: list[float]) -> None:
-    """Brokers that are each heard once, but the second, with 120 s, a hold of 60 s, and scans every 5 s."""
-    lines = HeartbeatLines().start(0)
-    for number, at in enumerate(heard):
-        lines.beat(1000 * at, broker(broker_addr=f"{number % 3 if number < 3 else 1}:1"))
-    boot = boot_of(lines.scan(400_000, 80))
-    scans = even_scans(boot, 5 * S)
-
-    evictions = replay(boot, holding(boot, fixed(120 * S), scans, 60 * S), scans)
-
-    assert expected == sorted(eviction.at / S for eviction in evictions)
-
-
-@pytest.mark.parametrize(
     ("other", "scan", "is_exact"),
-    # a finding that was given up, or a broker that was held, is left out; a server that evicts at another scan is found
+    # a finding that was given up is left out; a server that evicts at another scan is found
     [
         (None, 27, True),
         (None, 26, False),
         (None, 28, False),
         ({"event": "fenced", "reason": "silent"}, 28, True),
-        ({"event": "held", "hold_ms": 5_000}, 28, True),
-        ({"event": "held", "hold_ms": 5_000}, 27, False),
-        ({"event": "held", "hold_ms": 4_999}, 27, True),
     ],
 )
 def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:

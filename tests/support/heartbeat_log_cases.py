@@ -26,7 +26,7 @@ _KINDS: Final = (
     *("evict",) * 4,
     *("route",) * 3,
     *("served",) * 4,
-    *("late", "fenced", "held", "pulls", "client_gone", "opened", "stop", "dropped", "some_new_event"),
+    *("late", "fenced", "pulls", "client_gone", "opened", "stop", "dropped", "some_new_event"),
 )
 _REASONS: Final = ("silent", "silent", "silent", "disconnected", "unregistered", "superseded")
 
@@ -111,7 +111,6 @@ def _tell(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: int, 
         "beat": lambda: lines.beat(at, of),
         "evict": lambda: lines.evict(at, of, reason, **evicted),
         "fenced": lambda: lines.add("fenced", at, **of, reason=reason, scan=scans + rng.randint(0, 1)),
-        "held": lambda: lines.add("held", at, **of, scan=scans, hold_ms=rng.choice([700, 2_100.5, None])),
         "route": lambda: lines.route(at, revision, *members, topic=topic),
         "served": lambda: lines.served(at, revision, client=client, topic=topic),
         "pulls": lambda: lines.pulls(at, revision, rng.randint(1, 9), topic=topic),

@@ -91,7 +91,7 @@ def _interval(broker: str, number: int) -> dict[str, Any]:
 
 def _row(policy: str, poll_ms: int, *, false: int, p99: int | None, **cell: Any) -> dict[str, Any]:
     distribution = stats(40, p99 - 20_000, p99) if p99 is not None else NOTHING
-    settings = {"expiry_ms": None, "hold_ms": None if policy == "logged" else 0, "scan_ms": None, **cell}
+    settings = {"expiry_ms": None, "scan_ms": None, **cell}
     return {
         "policy": policy, "poll_ms": poll_ms, "evictions": 40 + false, "false": false,
         "registry": distribution, "client": distribution, **settings,

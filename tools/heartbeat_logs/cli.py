@@ -141,9 +141,6 @@ def _parser() -> argparse.ArgumentParser:
         faults.add_argument(
             flag, type=float, default=weight, metavar="WEIGHT", help=f"of all deaths (default {weight:g})"
         )
-    faults.add_argument("--racks", type=int, default=0, metavar="N", help="brokers fail by racks, and only so")
-    faults.add_argument("--rack-partitions", type=int, default=0, metavar="N", help="of each rack, of 1 to 5 minutes")
-    faults.add_argument("--rack-deaths", type=int, default=0, metavar="N", help="of each rack: its power is lost")
     faults.add_argument("--missed", type=float, default=0.0, metavar="PART", help="of the beats")
     faults.add_argument("--restarts", type=int, default=0, metavar="N", help="of each server")
     faults.add_argument("--lates", type=int, default=0, metavar="N", help="times each server stands still")

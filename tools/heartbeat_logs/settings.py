@@ -42,11 +42,6 @@ class Settings:
     silence: float = 3.0
     unregister: float = 2.0
     false_silence: float = 1.0
-    # of the brokers of one index modulo this many: each rack is cut off, and without power, so often; then nothing else
-    # happens to it
-    racks: int = 0
-    rack_partitions: int = 0
-    rack_deaths: int = 0
     # how long a connection of a client lasts on average; 0: for ever
     session: int = 0
     # of each server

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from tools.heartbeat_logs.settings import DAY, MINUTE, SECOND, Settings
+from tools.heartbeat_logs.settings import DAY, SECOND, Settings
 
 
 class Kind(StrEnum):
@@ -129,8 +129,7 @@ def _history(
     period = settings.chatty_heartbeat if index == 0 else settings.heartbeat
     # it ran before, so that its phase is anything
     start = settings.begin - random.randrange(period)
-    ends = _rack_ends(settings, index % settings.racks) if settings.racks else _ends(settings, random, start)
-    for kind, at, back in ends:
+    for kind, at, back in _ends(settings, random, start):
         agent_id = f"agent-{index}-{len(processes)}" if is_native else None
         number = first_death + len(partitions) + sum(process.death is not None for process in processes)
         death = Death(number, kind, at, back)
@@ -157,18 +156,6 @@ def _ends(settings: Settings, random: Random, now: int) -> Iterator[tuple[Kind, 
         kind = random.choices(kinds, weights)[0]
         now = at + round(_away(settings, random, kind))
         yield kind, at, now
-
-
-def _rack_ends(settings: Settings, rack: int) -> Iterator[tuple[Kind, int, int]]:
-    """The same of all brokers of a rack at once: partitions that heal within 1 to 5 minutes, and losses of power."""
-    random = Random(f"rack {rack} of {settings.seed}")
-    kinds = [Kind.FALSE_SILENCE] * settings.rack_partitions + [Kind.SILENCE] * settings.rack_deaths
-    random.shuffle(kinds)
-    slot = settings.duration // max(1, len(kinds))
-    for number, kind in enumerate(kinds):
-        at = settings.begin + number * slot + settings.heartbeat + random.randrange(max(1, slot // 4))
-        least, most = (1, 5) if kind is Kind.FALSE_SILENCE else (15, 30)
-        yield kind, at, min(at + random.randrange(least * MINUTE, most * MINUTE), settings.begin + (number + 1) * slot)
 
 
 def _away(settings: Settings, random: Random, kind: Kind) -> float:

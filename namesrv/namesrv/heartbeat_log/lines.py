@@ -17,7 +17,6 @@ from namesrv.routeinfo.records import (
     BrokerLiveInfo,
     Evicted,
     Fenced,
-    HeldBroker,
     HeldUp,
     QueueRow,
     Registered,
@@ -47,13 +46,6 @@ class RegisteredWith(NamedTuple):
 
     effect: Registered
     topics: int
-
-
-class HeldAt(NamedTuple):
-    """A broker is held by a scan."""
-
-    held: HeldBroker
-    scan: int
 
 
 @dataclass(slots=True)
@@ -207,8 +199,6 @@ class HeartbeatLines(Encoder):
                 return b"evict", {**broker, **fields, "last_seq": last_seq, "scan": what.scan}
             case Fenced():
                 return b"fenced", {**self._broker(what), "reason": what.reason, "scan": what.scan}
-            case HeldAt(held, scan):
-                return b"held", {**self._broker(held), "scan": scan, "hold_ms": _ms(held.seconds)}
             case Scanned():
                 return b"scan", {"scan": what.scan, "brokers": what.brokers}
             case HeldUp(seconds):
@@ -217,7 +207,7 @@ class HeartbeatLines(Encoder):
         raise TypeError(what)
 
     def _broker(
-        self, effect: Registered | Unregistered | Evicted | Fenced | HeldBroker, topics: int | None = None
+        self, effect: Registered | Unregistered | Evicted | Fenced, topics: int | None = None
     ) -> dict[str, Any]:
         if topics is None:
             beating = self._beating.get(effect.key)

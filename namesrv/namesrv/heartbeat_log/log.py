@@ -13,14 +13,13 @@ from typing import Any, Final
 from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.heartbeat_log.lines import HeartbeatLines, HeldAt, RegisteredWith, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
     Effect,
     Evicted,
-    EvictionsHeld,
     Fenced,
     HeldUp,
     Registered,
@@ -101,7 +100,6 @@ class HeartbeatLog(LineLog):
         self._shape = {
             "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
             "broker_expiry_ms": round(settings.broker_expiry_seconds * 1000),
-            "mass_silence_hold_ms": round(settings.mass_silence_hold_seconds * 1000),
             "evict_on_disconnect": settings.evict_on_disconnect,
             "version": version(),
         }
@@ -143,9 +141,6 @@ class HeartbeatLog(LineLog):
             case Scanned(now=now):
                 self._note_late_pulls()
                 self._note(now + late, effect)
-            case EvictionsHeld(now=now):
-                for held in effect.held:
-                    self._note(now + late, HeldAt(held, effect.scan))
             case Unregistered() | Fenced() | HeldUp():
                 self._note(self._clock.monotonic(), effect)
 

@@ -76,15 +76,12 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
 
 
 async def count_brokers(namesrv: Namesrv) -> Counter[str]:
-    """Live, suspect and held brokers, likewise."""
-    found: Counter[str] = Counter({"live": 0, "suspect": 0, "held": 0})
+    """Live and suspect brokers, likewise."""
+    found: Counter[str] = Counter({"live": 0, "suspect": 0})
     now, table = namesrv.manager.now(), namesrv.manager.tables.broker_live_table
     async for part in in_parts(list(table.values()), _CHUNK):
         for live in part:
             found["suspect" if live.is_suspect(now) else "live"] += 1
-    # they have missed many
-    found["held"] = min(found["suspect"], namesrv.manager.holds.current(table))
-    found["suspect"] -= found["held"]
     return found
 
 
@@ -134,7 +131,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str
     yield _gauge("snapshot_bytes", "Size of the snapshot of expected brokers.", counters.snapshot_bytes)
     yield _gauge(
         "brokers",
-        "Registered brokers; a suspect one has missed a heartbeat, and the eviction of a held one is put off.",
+        "Registered brokers; a suspect one has missed a heartbeat.",
         brokers,
         "state",
     )
@@ -171,12 +168,6 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
     evictions = {reason: counters.staleness[reason].count for reason in REASONS}
     yield _counter("evictions", "Brokers that left the routes.", evictions, "reason")
-    yield _counter(
-        "holds_ended",
-        "Brokers that fell silent with many others and were held: heard again, left by themselves, or evicted.",
-        namesrv.manager.holds.outcomes,
-        "outcome",
-    )
     yield _counter(
         "stale_unregister_fenced",
         "Late removals that found a newer registration and left it alone.",

@@ -106,7 +106,6 @@ def readiness(namesrv: Namesrv) -> list[Check]:
         Check("listening", namesrv.is_listening, "yes" if namesrv.is_listening else "not yet"),
         Check("brokers", namesrv.is_ready(), reason),
         Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
-        *_held(namesrv),
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
         *_certificate(namesrv),
         _disk(namesrv),
@@ -116,16 +115,6 @@ def readiness(namesrv: Namesrv) -> list[Check]:
 
 def _brokers(count: int) -> str:
     return f"{count} broker{'' if count == 1 else 's'}"
-
-
-def _held(namesrv: Namesrv) -> list[Check]:
-    """For people, where it is on: brokers stay in the routes though they are silent."""
-    manager = namesrv.manager
-    if not manager.holds.policy.hold_seconds:
-        return []
-    held = manager.holds.current(manager.tables.broker_live_table)
-    found = "none" if not held else f"{_brokers(held)} fell silent together: check the network to them"
-    return [Check("held evictions", True, found)]  # noqa: FBT003
 
 
 def _disk(namesrv: Namesrv) -> Check:

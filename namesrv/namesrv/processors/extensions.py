@@ -99,7 +99,7 @@ class ExtensionProcessor:
         """20005."""
         asked = ListBrokersRequest.read(request.command.body)
         manager = self._namesrv.manager
-        tables, holds, now = manager.tables, manager.holds, manager.now()
+        tables, now = manager.tables, manager.now()
         found = [
             LiveBroker(
                 cluster=key.cluster_name,
@@ -108,7 +108,7 @@ class ExtensionProcessor:
                 broker_addr=key.broker_addr,
                 ha_server_addr=live.ha_server_addr,
                 age_seconds=round(now - live.last_update, 3),
-                expires_in_seconds=round(live.expires_at() + ((held := holds.seconds_of(key, live)) or 0) - now, 3),
+                expires_in_seconds=round(live.expires_at() - now, 3),
                 expiry_seconds=live.expiry_seconds,
                 data_version=live.data_version,
                 topics=len(tables.topics_of_broker.get(live.broker_name, ())),
@@ -118,7 +118,6 @@ class ExtensionProcessor:
                 connection=live.connection_id,
                 protocol="msgpack" if live.is_native else "rocketmq",
                 state=None if live.state is None else dict(live.state),
-                held_seconds=held,
             )
             async for part in in_parts(sorted(tables.broker_live_table.items()), _SLICE)
             for key, live in part

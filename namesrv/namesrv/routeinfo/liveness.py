@@ -6,11 +6,11 @@ Two promises, and why both hold:
    meanwhile waits in the kernel, and before a broker is judged every socket is read (`Housekeeping`). What could not
    arrive (a full accept queue, a peer that has yet to dial again) is made good by moving deadlines.
 2. *A dead broker is gone at most expiry + scan interval + `MAX_CREDIT_SECONDS` after we read its last heartbeat,
-   whatever strangers do*; where mass silences are held, after the hold as well. A loop that is late because it worked
-   deserves no credit: it read its sockets in between. So only lateness beyond our own processor time counts
-   (`stopped_seconds`), which no peer can cause over the network: a signal, a debugger, a paused machine, a disk that
-   blocks, other processes. And the credit within any `window_seconds` is capped. A window is as long as a broker lives
-   after its last heartbeat, expiry, hold and scan, so that no silence is credited with more.
+   whatever strangers do.* A loop that is late because it worked deserves no credit: it read its sockets in between. So
+   only lateness beyond our own processor time counts (`stopped_seconds`), which no peer can cause over the network: a
+   signal, a debugger, a paused machine, a disk that blocks, other processes. And the credit within any `window_seconds`
+   is capped. A window is as long as a broker lives after its last heartbeat, expiry and scan, so that no silence is
+   credited with more.
 
 Processor time is that of all our threads: one that decodes holds up the loop through the interpreter's lock. It may
 exceed the time that the loop lost, which errs towards less credit.

@@ -28,7 +28,6 @@ from namesrv.routeinfo.admission import (
     over_quota,
 )
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
-from namesrv.routeinfo.holding import HoldPolicy, Holds
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
@@ -98,7 +97,6 @@ class RouteInfoManager:
         on_publish: Callable[[int, Rerouted], None] | None = None,
         policy: TakeoverPolicy | None = None,
         quotas: TableQuotas | None = None,
-        hold_policy: HoldPolicy | None = None,
     ) -> None:
         self.tables = tables
         self.lock = ReadWriteLock()
@@ -107,8 +105,6 @@ class RouteInfoManager:
         self.limits = limits
         self._policy = policy or TakeoverPolicy()
         self._quotas = quotas or TableQuotas()
-        # silent brokers that are not evicted yet, since they are many
-        self.holds = Holds(hold_policy or HoldPolicy())
         # all, those of rows that stay as they are, too
         self._forget_answers = forget_answers
         # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
@@ -462,10 +458,7 @@ class RouteInfoManager:
             now = self.now()
             self.scans += 1
             effects.append(Scanned(self.scans, now, len(self.tables.broker_live_table)))
-            due, told = self.holds.sort_out(
-                self.tables.broker_live_table, silent_brokers(self.tables, now), now, self.scans, self._is_connected
-            )
-            effects.extend(told)
+            due = silent_brokers(self.tables, now)
             evicted = await self._evict(due[:REMOVALS_AT_ONCE], effects)
         for some in parts(due[REMOVALS_AT_ONCE:], REMOVALS_AT_ONCE):
             await asyncio.sleep(0)
@@ -478,13 +471,9 @@ class RouteInfoManager:
         evicted = 0
         for key, found in due:
             live = self.tables.broker_live_table.get(key)
-            if live is None:
-                self.holds.end(key, "left")
-                continue
             # another connection alone is no sign of life
-            is_out = await self._remove(key, live, "silent", effects, last_update=found.last_update)
-            self.holds.end(key, "evicted" if is_out else "heard")
-            evicted += is_out
+            if live is not None:
+                evicted += await self._remove(key, live, "silent", effects, last_update=found.last_update)
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:

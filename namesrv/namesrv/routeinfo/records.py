@@ -233,36 +233,6 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBroker:
-    """A broker that would be evicted, were it not one of many; how much longer it may be silent."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionsHeld:
-    """A scan found so many silent, among so many brokers, that it held those that it would have evicted."""
-
-    scan: int
-    # liveness seconds
-    now: float
-    held: tuple[HeldBroker, ...]
-    silent: int
-    brokers: int
-
-
-@dataclass(frozen=True, slots=True)
-class HoldsEnded:
-    """Nobody is held any more: so many were heard again, left by themselves, or were evicted after all."""
-
-    heard: int
-    left: int
-    evicted: int
-
-
-@dataclass(frozen=True, slots=True)
 class HeldUp:
     """This process was stopped: that time does not count as silence."""
 
@@ -332,8 +302,6 @@ Effect = (
     | TakeoverAttempted
     | OverQuota
     | Scanned
-    | EvictionsHeld
-    | HoldsEnded
     | HeldUp
     | RouteChanged
     | WriteWiped

@@ -27,7 +27,6 @@ from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
-from namesrv.routeinfo.holding import HoldPolicy
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.tables import RouteTables
@@ -246,8 +245,7 @@ class NamesrvController:
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         tables, counters = RouteTables(), Counters()
-        longest_life = settings.broker_expiry_seconds + settings.mass_silence_hold_seconds
-        liveness = LivenessClock(clock.monotonic, longest_life + settings.scan_interval_seconds)
+        liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
         # A broker that does not come back within its expiry ends that.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
         tables.wiped.update((name, wipes_end) for _, name in (last.wiped if last else ()))
@@ -289,13 +287,6 @@ class NamesrvController:
             on_publish=None if log is None else log.routes_published,
             policy=limits.takeover,
             quotas=limits.quotas,
-            hold_policy=HoldPolicy(
-                settings.mass_silence_hold_seconds,
-                settings.mass_silence_percent,
-                settings.mass_silence_brokers,
-                settings.mass_silence_evictions_per_scan,
-                settings.scan_interval_seconds,
-            ),
         )
         return Namesrv(
             settings=settings,

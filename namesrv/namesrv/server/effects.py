@@ -14,9 +14,7 @@ from namesrv.context import Spawn
 from namesrv.routeinfo.records import (
     Effect,
     Evicted,
-    EvictionsHeld,
     Fenced,
-    HoldsEnded,
     MinBrokerIdChanged,
     Registered,
     RouteChanged,
@@ -41,8 +39,6 @@ logger: Final = logging.getLogger(__name__)
 
 # topics that one event names; a broker that dies may have ten thousand
 _NAMED_TOPICS: Final = 20
-# brokers that one event names
-_NAMED_BROKERS: Final = 20
 _NOTICE: Final = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
 # Java gives it 300 ms for the send alone, over connections that it keeps
 NOTICE_SECONDS: Final = 3.0
@@ -77,8 +73,6 @@ class EffectSink:
                 fields = {**_identity(effect), "reason": effect.reason}
                 event(logger, logging.INFO, "stale_removal_fenced", **fields)
                 self._remember("fenced", fields)
-            case EvictionsHeld() | HoldsEnded():
-                self._mass_silence(effect)
             case TakeoverAttempted():
                 self._takeover_attempted(effect)
             case RouteChanged():
@@ -109,22 +103,6 @@ class EffectSink:
             connection = self.connections.get(connection_id)
             if connection is not None:
                 connection.close()
-
-    def _mass_silence(self, effect: EvictionsHeld | HoldsEnded) -> None:
-        if isinstance(effect, HoldsEnded):
-            ended: dict[str, Any] = {"heard": effect.heard, "left": effect.left, "evicted": effect.evicted}
-            event(logger, logging.WARNING, "mass_silence_over", **ended)
-            self._remember("mass_silence_over", ended)
-            return
-        fields: dict[str, Any] = {
-            "held": len(effect.held),
-            "silent": effect.silent,
-            "brokers": effect.brokers,
-            "longest_ms": round(1000 * max(each.seconds for each in effect.held)),
-            "named": tuple(each.live.broker_name for each in islice(effect.held, _NAMED_BROKERS)),
-        }
-        event(logger, logging.WARNING, "evictions_held", **fields)
-        self._remember("held", fields)
 
     def _takeover_attempted(self, effect: TakeoverAttempted) -> None:
         connection = self.connections.get(effect.connection_id)

@@ -148,23 +148,6 @@ class Settings(BaseModel):
     """Longest expiry that a registration may ask for; one that asks for more is refused. Higher: a forged broker stays
     in the routes for longer; lower: brokers that need a longer expiry cannot register."""
 
-    mass_silence_hold_seconds: float = Field(default=0.0, ge=0, le=86400)
-    """How much longer than its expiry a broker may be silent when many fall silent together: it is rather their network
-    then, and who comes back in time was never out of the routes. 0 evicts each when it is due, as Apache's server does.
-    Higher: clients are sent to a dead rack for longer; docs/operating.md has figures."""
-
-    mass_silence_percent: float = Field(default=15.0, ge=1, le=100)
-    """Part of all brokers, in percent, that must be silent over an open connection for three quarters of their expiry,
-    when one is due, for evictions to be held. Lower: single racks are held; higher: only what looks like the whole
-    network."""
-
-    mass_silence_brokers: int = Field(default=3, ge=2, le=1_000_000)
-    """The least number of such brokers, where a part of all would be fewer."""
-
-    mass_silence_evictions_per_scan: int = Field(default=20, ge=1, le=1_000_000)
-    """Held brokers that may be evicted by one scan when the hold is over; more wait for the next ones. Lower: clients
-    learn of a dead rack more gently, and later."""
-
     evict_on_disconnect: bool = True
     """Evict the brokers of a connection the moment it closes. If off, a crashed broker stays in routes until it
     expires, but a broken connection alone evicts no broker."""

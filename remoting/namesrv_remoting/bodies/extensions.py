@@ -270,8 +270,6 @@ class LiveBroker(msgspec.Struct):
     connection: int | None = None
     protocol: str | None = None
     state: dict[str, Scalar] | None = None
-    # by how much its eviction is put off, because many fell silent together; `expires_in_seconds` has it
-    held_seconds: float | None = None
 
 
 class BrokersAnswer(msgspec.Struct):

@@ -81,10 +81,8 @@ def _of_replay(summary: Summary) -> Found:
     calm = [row for row in summary["what_if"] if not row["false"] and row["evictions"] and row["policy"] != "logged"]
     if calm:
         best = min(calm, key=lambda row: (row["client"]["p99"], -row["scan_ms"]))
-        what = f"expiry {best['expiry_ms'] / 1000:g} s"
-        if best["hold_ms"]:
-            what += f", hold {best['hold_ms'] / 1000:g} s"
-        setting = f"{what}, scan {best['scan_ms'] / 1000:g} s, poll {best['poll_ms'] / 1000:g} s"
+        expiry, scan, poll = (f"{best[name] / 1000:g} s" for name in ("expiry_ms", "scan_ms", "poll_ms"))
+        setting = f"expiry {expiry}, scan {scan}, poll {poll}"
         text = f"Of the settings tried, the shortest staleness without a false eviction comes from {setting}"
         yield "info", "best_setting", f"{text}: p99 {_seconds(best['client']['p99'])} at clients."
 

@@ -222,14 +222,11 @@ def _at(curve: Sequence[Sequence[float]], share: float) -> float | None:
 
 
 def _label(row: Row) -> str:
-    """A setting in the picture: expiry/scan/poll, with a hold expiry+hold/scan/poll."""
+    """A setting in the picture: expiry/scan/poll."""
     poll = f"{row['poll_ms'] / 1000:g}"
     if row["policy"] == "logged":
         return f"as logged, poll {poll}"
-    what = f"{row['expiry_ms'] / 1000:g}"
-    if row["hold_ms"]:
-        what += f"+{row['hold_ms'] / 1000:g}"
-    return f"{what}/{row['scan_ms'] / 1000:g}/{poll}"
+    return f"{row['expiry_ms'] / 1000:g}/{row['scan_ms'] / 1000:g}/{poll}"
 
 
 def _most(rows: Mapping[str, Any], by: str | None = None) -> list[tuple[str, Any]]:

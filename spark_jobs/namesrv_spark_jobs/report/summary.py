@@ -138,9 +138,9 @@ def _what_if(told: Mapping[str, Sequence[Row]], options: Options) -> list[dict[s
     """One row for each policy and poll; the logged settings come first."""
     registry = {row["policy"]: row for row in told["what_if"]}
     client = {(row["policy"], row["poll"]): row for row in told["what_if_clients"]}
-    cells: list[tuple[int, Row]] = [(LOGGED, {"policy": "logged", "expiry_ms": None, "hold_ms": None, "scan_ms": None})]
-    for number, expiry_ms, hold_ms, scan_ms in policies(options.what_if):
-        cells.append((number, {"policy": "fixed", "expiry_ms": expiry_ms, "hold_ms": hold_ms, "scan_ms": scan_ms}))
+    cells: list[tuple[int, Row]] = [(LOGGED, {"policy": "logged", "expiry_ms": None, "scan_ms": None})]
+    for number, expiry_ms, scan_ms in policies(options.what_if):
+        cells.append((number, {"policy": "fixed", "expiry_ms": expiry_ms, "scan_ms": scan_ms}))
     return [
         {
             **cell,

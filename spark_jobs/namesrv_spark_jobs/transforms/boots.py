@@ -9,7 +9,7 @@ from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.schema import BEATS, CLIENT_EVENTS
 
 # events besides beats whose liveness time is asked for
-TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "held", "stop")
+TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
 # between neighbouring anchors no clock drifts that far
 _STEP: Final = 500_000
 

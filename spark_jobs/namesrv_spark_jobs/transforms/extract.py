@@ -44,7 +44,7 @@ _TEXTS: Final = (
     *("brokers", "changes", "topics", "revisions", "counts", "client", "version", CORRUPT),
 )
 _WHOLE: Final = ("v", "broker_id", "scan", "revision", "count")
-_TIMES: Final = ("silent", "late", "hold", "scan_interval", "broker_expiry")
+_TIMES: Final = ("silent", "late", "scan_interval", "broker_expiry")
 # of `events`: in nearly all lines there is nothing in them
 SPARSE: Final = ("problem", RUN, *_TEXTS, *_WHOLE, *_TIMES)
 

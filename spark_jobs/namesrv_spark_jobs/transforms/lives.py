@@ -103,11 +103,9 @@ def intervals(lives: DataFrame, boots: DataFrame, moments: DataFrame, begun: Dat
             "is_false": is_unannounced & is_same_process(F.col("agent"), F.col("expiry"), F.col("back"), away),
         }
     )
-    late, held = (moments.filter(F.col("event") == event) for event in ("late", "held"))
+    late = moments.filter(F.col("event") == "late")
     known = measured.join(_late_times(measured, late), on=["key", "evict_seq"], how="left")
-    known = known.join(_holds(measured, held), on=["key", "evict_seq"], how="left")
-    excused = F.coalesce("late", F.lit(0)) + F.coalesce("hold", F.lit(0))
-    allowed = F.col("expiry") + F.col("scan_interval") + excused + _TOLERANCE
+    allowed = F.col("expiry") + F.col("scan_interval") + F.coalesce("late", F.lit(0)) + _TOLERANCE
     return known.withColumn("is_over_bound", F.coalesce(F.col("upper") > allowed, F.expr("false")))
 
 
@@ -123,15 +121,6 @@ def _late_times(measured: DataFrame, late: DataFrame) -> DataFrame:
     during &= F.col("late_mono") <= F.col("removed")
     pairs = measured.select("key", "evict_seq", "boot", "last_ok", "removed").join(lines, on=during, how="inner")
     return pairs.groupBy("key", "evict_seq").agg(F.sum("late").alias("late"))
-
-
-def _holds(measured: DataFrame, held: DataFrame) -> DataFrame:
-    """By how much each eviction was put off."""
-    lines = F.broadcast(held.select(F.col("key").alias("held_key"), F.col("mono").alias("held_mono"), "hold"))
-    during = (F.col("key") == F.col("held_key")) & (F.col("held_mono") > F.col("last_ok"))
-    during &= F.col("held_mono") <= F.col("removed")
-    pairs = measured.select("key", "evict_seq", "last_ok", "removed").join(lines, on=during, how="inner")
-    return pairs.groupBy("key", "evict_seq").agg(F.max("hold").alias("hold"))
 
 
 def near_misses(points: DataFrame) -> DataFrame:

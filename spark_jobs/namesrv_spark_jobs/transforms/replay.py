@@ -17,23 +17,17 @@ LOGGED: Final = -1
 _BEAT: Final = ("key", "boot", "life", "seq", "live", "who", "agent", "expiry")
 
 
-# What makes a mass silence, as the server's settings have it by default: so many of its brokers, but at least so many.
-MASS_PERCENT: Final = 15
-MASS_BROKERS: Final = 3
-
-
 class Policy(NamedTuple):
     """One cell of the grid but for the poll."""
 
     number: int
     expiry_ms: int
-    hold_ms: int
     scan_ms: int
 
 
 def policies(grid: WhatIf) -> list[Policy]:
     """All of the grid, in its order."""
-    cells = product(grid.expiry_ms, grid.hold_ms, grid.scan_ms)
+    cells = product(grid.expiry_ms, grid.scan_ms)
     return [Policy(number, *cell) for number, cell in enumerate(cells)]
 
 
@@ -84,8 +78,6 @@ def replayed(gaps: DataFrame, grid: WhatIf) -> DataFrame:
     cells = gaps.withColumn("policy", F.explode(F.array(*(_literal(policy) for policy in policies(grid)))))
     cells = cells.withColumn("deadline", _deadline(cells))
     cells = cells.withColumn("at", next_tick(F.col("deadline"), F.col("policy.scan")))
-    if any(grid.hold_ms):
-        cells = _held(cells)
     found = _evicted(cells)
     return found.filter(F.col("at") <= F.col("end_live")).select(
         F.col("policy.number").alias("policy"), "staleness", "is_false"
@@ -96,7 +88,6 @@ def _literal(policy: Policy) -> Column:
     return F.struct(
         F.lit(policy.number).alias("number"),
         F.lit(policy.expiry_ms * 1000).cast("long").alias("expiry"),
-        F.lit(policy.hold_ms * 1000).cast("long").alias("hold"),
         F.lit(policy.scan_ms * 1000).cast("long").alias("scan"),
     )
 
@@ -106,37 +97,6 @@ def _deadline(cells: DataFrame) -> Column:
     logged = F.col("live") + cells["expiry"]
     is_usual = F.coalesce(cells["expiry"] == F.col("broker_expiry"), F.expr("false"))
     return F.when(is_usual, F.col("live") + F.col("policy.expiry")).otherwise(logged)
-
-
-def _held(cells: DataFrame) -> DataFrame:
-    """Cells with another `at` where so many are silent at that scan that it would hold the broker.
-
-    A silence counts from three quarters of the expiry on, until it ends or the hold would be over. All of them are
-    counted by one sort: each begins, ends, and asks how many there are.
-    """
-    with_hold = cells.filter(F.col("policy.hold") > 0).withColumn(
-        "held_at", next_tick(F.col("deadline") + F.col("policy.hold"), F.col("policy.scan"))
-    )
-    place = ["boot", "number", "key", "seq"]
-    placed = with_hold.withColumn("number", F.col("policy.number"))
-    # least takes no notice of null
-    ends = F.least("next_live", "closed", F.col("held_at") + 1)
-    begins = F.floor(F.col("deadline") - (F.col("deadline") - F.col("live")) / 4).cast("long") + 1
-    spans = placed.select(*place, "at", begins.alias("begin"), ends.alias("end")).filter(F.col("end") > F.col("begin"))
-    steps = (("begin", 0, 1), ("end", 0, -1), ("at", 1, 0))
-    events = [
-        spans.select(*place, F.col(name).alias("moment"), F.lit(turn).alias("turn"), F.lit(step).alias("step"))
-        for name, turn, step in steps
-    ]
-    order = W.partitionBy("boot", "number").orderBy("moment", "turn", "step", "key", "seq")
-    so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
-    counted = events[0].unionByName(events[1]).unionByName(events[2])
-    counted = counted.withColumn("silent", F.sum("step").over(so_far)).filter(F.col("turn") == 1)
-    brokers = cells.groupBy("boot").agg(F.size(F.collect_set("key")).alias("brokers"))
-    known = placed.join(counted.select(*place, "silent"), on=place, how="left").join(brokers, on="boot", how="left")
-    is_mass = (F.col("silent") >= MASS_BROKERS) & (100 * F.col("silent") >= MASS_PERCENT * F.col("brokers"))
-    held = known.withColumn("at", F.when(is_mass, F.col("held_at")).otherwise(F.col("at")))
-    return cells.filter(F.col("policy.hold") == 0).unionByName(held.select(*cells.columns))
 
 
 def _evicted(scanned: DataFrame) -> DataFrame:
@@ -171,7 +131,7 @@ def replayed_as_logged(gaps: DataFrame, moments: DataFrame) -> DataFrame:
     scans = moments.filter(F.col("event") == "scan").select(
         "boot", "scan", F.col("live").alias("at"), F.row_number().over(order).alias("turn")
     )
-    asked = _asked(gaps.filter(F.col("expiry").isNotNull()), moments)
+    asked = gaps.filter(F.col("expiry").isNotNull()).withColumn("deadline", F.col("live") + F.col("expiry"))
     asked = asked.filter(F.col("next_live").isNull() | (F.col("deadline") < F.col("next_live")))
     due = _first_scan(asked, scans).join(F.broadcast(_fenced(moments, scans)), on="key", how="left")
     # the first turn that is not fenced: at most as many are skipped as there are fenced ones
@@ -180,19 +140,6 @@ def replayed_as_logged(gaps: DataFrame, moments: DataFrame) -> DataFrame:
     chosen = due.withColumn("turn", F.when(F.col("fenced").isNull(), F.col("turn")).otherwise(not_fenced))
     found = _evicted(chosen.join(scans, on=["boot", "turn"], how="inner"))
     return found.select("boot", "key", "who", "life", "seq", "scan", "at", "staleness", "is_false")
-
-
-def _asked(gaps: DataFrame, moments: DataFrame) -> DataFrame:
-    """Each beat with its `deadline`: its expiry, and the hold of a line that was logged in the silence after it."""
-    held = moments.filter((F.col("event") == "held") & F.col("hold").isNotNull()).select(
-        F.col("key").alias("held_key"), F.col("live").alias("held_live"), "hold"
-    )
-    during = (F.col("key") == F.col("held_key")) & (F.col("held_live") >= F.col("live"))
-    during &= F.col("next_live").isNull() | (F.col("held_live") < F.col("next_live"))
-    silences = gaps.select("key", "seq", "live", "next_live").join(F.broadcast(held), on=during, how="inner")
-    holds = silences.groupBy("key", "seq").agg(F.max("hold").alias("hold"))
-    asked = gaps.join(holds, on=["key", "seq"], how="left")
-    return asked.withColumn("deadline", F.col("live") + F.col("expiry") + F.coalesce("hold", F.lit(0)))
 
 
 def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ ANCHORS: Final = ("start", "opened", "scan", "stop")
 CLIENT_EVENTS: Final = ("refreshed", "send_failed", "isolated")
 EVENTS: Final = (
     *(*BEATS, *ANCHORS, *CLIENT_EVENTS),
-    *("unregister", "evict", "fenced", "held", "late", "route", "served", "client_gone", "pulls", "dropped"),
+    *("unregister", "evict", "fenced", "late", "route", "served", "client_gone", "pulls", "dropped"),
 )
 # of a removal that the broker did not announce
 UNANNOUNCED: Final = ("silent", "disconnected")
@@ -27,7 +27,7 @@ CORRUPT: Final = "corrupt_line"
 # the fields of a line, and their types as PySpark spells them
 LINE: Final[dict[str, str]] = {
     **dict.fromkeys(("v", "seq", "ts_ms"), "bigint"),
-    **dict.fromkeys(("mono_ms", "expiry_ms", "silent_ms", "late_ms", "hold_ms"), "double"),
+    **dict.fromkeys(("mono_ms", "expiry_ms", "silent_ms", "late_ms"), "double"),
     **dict.fromkeys(("scan_interval_ms", "broker_expiry_ms"), "double"),
     **dict.fromkeys(("broker_id", "scan", "revision", "count"), "bigint"),
     **dict.fromkeys(("nameserver", "boot_id", "event", "version"), "string"),

@@ -176,8 +176,6 @@ def _might_have_dead(grid: WhatIf) -> Column:
     is_usual = F.col("expiry") == F.col("broker_expiry")
     for expiry in grid.expiry_ms:
         over = longest - expiry * 1000
-        if any(grid.hold_ms):
-            found |= is_usual & (4 * longest > 3 * expiry * 1000)
         since = F.lit(expiry * 1000) - F.col("start_live")
         for scan in grid.scan_ms:
             # how far from the deadline of a beat the next scan is, at most, for it to come before the next beat
@@ -202,9 +200,6 @@ def _might_be_dead(grid: WhatIf) -> Column:
     is_usual = F.col("expiry") == F.col("broker_expiry")
     for expiry in grid.expiry_ms:
         deadline = F.col("live") + expiry * 1000
-        if any(grid.hold_ms):
-            # it may be one of many
-            found |= is_usual & (4 * _live_gap() > 3 * expiry * 1000)
         # what a scan finds is over its deadline: nearly all gaps need no look at any scan
         is_over = is_usual & (deadline < F.col("next_live"))
         for scan in grid.scan_ms:

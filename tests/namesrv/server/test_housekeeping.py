@@ -7,12 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from msgpack import unpackb
 
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.server.housekeeping import RECONNECTION_SECONDS, Housekeeping
 from tests.support.fake_clock import FakeClock, settle, until
-from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import Broker, NamesrvPeer, registration
@@ -319,55 +317,3 @@ async def test_scans_are_counted(server: InProcess) -> None:
     # a timer may be a hair early
     await housekeeping.tick(0.0)
     assert 1 == server.namesrv.counters.scans.count
-
-
-HOLDS = {"mass_silence_hold_seconds": 60, "mass_silence_percent": 50, "mass_silence_evictions_per_scan": 1}
-
-
-@pytest.mark.settings(heartbeat_log_dir="heartbeats", http_listen="127.0.0.1:0", **HOLDS)
-async def test_mass_silence_is_held_and_shown(server: InProcess) -> None:
-    """In the list of brokers, on the pages, among the events and in the log; a closed connection is an answer."""
-    brokers = [Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911") for number in range(6)]
-    peers = [await server.connect() for _ in brokers]
-    for one, broker in zip(peers, brokers, strict=True):
-        await one.register(broker)
-    for _ in range(2):
-        await server.clock.advance(60)
-        await peers[5].call(904, brokers[5].ext)
-    assert 6 == len(alive(server))
-    await server.clock.advance(10)
-    assert 6 == len(alive(server))
-
-    asked = await peers[5].call(20005, spelling="native")
-    listed = {each["broker_addr"]: each for each in unpackb(asked.body)["brokers"]}
-    # held by the scan at 130 s, one after the other: until 180, 190, 200, 210 and 220 s after they were heard
-    left = {each.addr: 60 + 10 * number - 10 for number, each in enumerate(brokers[:5])}
-    assert left == {addr: each["expires_in_seconds"] for addr, each in listed.items() if each["held_seconds"]}
-    (address,) = server.controller.http_addresses
-    page = (await asyncio.to_thread(ask, address, "/readyz?verbose")).text
-    assert "[+] held evictions: 5 brokers fell silent together: check the network to them\n" in page
-    scrape = Scrape((await asyncio.to_thread(ask, address, "/metrics")).text)
-    assert (5, 1) == (scrape("nameserver_brokers", state="held"), scrape("nameserver_brokers", state="live"))
-    (held,) = server.events("held")
-    assert (5, 5, 6) == (held["held"], held["silent"], held["brokers"])
-
-    await peers[0].call(904, brokers[0].ext)
-    await server.hang_up(peers[1])
-    await until(lambda: "broker-1" not in alive(server))
-    await server.clock.advance(60)
-    await peers[0].call(904, brokers[0].ext)
-    await peers[5].call(904, brokers[5].ext)
-    await server.clock.advance(40)
-    assert ["broker-0", "broker-5"] == alive(server)
-    reasons = [(each["broker_name"], each["reason"], each["silent_ms"]) for each in server.events("evict")]
-    assert [
-        ("broker-1", "disconnected", 130_000), ("broker-2", "silent", 210_000), ("broker-3", "silent", 220_000),
-        ("broker-4", "silent", 230_000),
-    ] == reasons  # fmt: skip
-    await server.clock.advance(10)
-    (over,) = server.events("mass_silence_over")
-    assert (1, 1, 3) == (over["heard"], over["left"], over["evicted"])
-    lines = await server.lines("held")
-    assert [(each.addr, 13, 60_000 + 10_000 * number) for number, each in enumerate(brokers[:5])] == [
-        (line["broker_addr"], line["scan"], line["hold_ms"]) for line in lines
-    ]

@@ -15,11 +15,11 @@ MICROSECONDS = 1000
 VERSION = 2
 BEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
-OTHERS = "start opened stop unregister evict fenced held scan late route served client_gone pulls dropped"
+OTHERS = "start opened stop unregister evict fenced scan late route served client_gone pulls dropped"
 KNOWN = BEATS | OF_CLIENTS | set(OTHERS.split())
 # what is of this type when it is there; `v` and the like have to be
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
-TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "hold_ms", "scan_interval_ms", "broker_expiry_ms"})
+TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
 # what is counted of each file
 NUMBERS = (
     *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),

@@ -72,9 +72,7 @@ class Life:
             return False
         during = (line for line in self.boot.of("late") if self.last_ok < line.at <= self.said.at)
         late = sum(line.time("late_ms") or 0 for line in during)
-        holds = [line for line in held_lines(self.boot, self.said) if self.last_ok < line.at <= self.said.at]
-        held = max((line.time("hold_ms") or 0 for line in holds), default=0)
-        return self.upper > self.expiry + self.boot.scan_interval + late + held + OVER_BOUND_TOLERANCE
+        return self.upper > self.expiry + self.boot.scan_interval + late + OVER_BOUND_TOLERANCE
 
     @property
     def is_false_eviction(self) -> bool:
@@ -102,13 +100,6 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
         if line.event in BEATS or line.event == "evict":
             found[line.get("cluster"), line.get("broker_addr")].append(line)
     return found
-
-
-def held_lines(boot: Boot, of: Line) -> list[Line]:
-    """The lines that say that the address of a line was held, and for how long."""
-    where = of.get("cluster"), of.get("broker_addr")
-    lines = (line for line in boot.of("held") if (line.get("cluster"), line.get("broker_addr")) == where)
-    return [line for line in lines if line.get("hold_ms") is not None]
 
 
 def next_of_same(lines: Sequence[Line], here: int) -> Line | None:

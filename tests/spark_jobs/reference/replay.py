@@ -5,16 +5,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, pairwise
 from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
 from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Boot, Line
-from tests.spark_jobs.reference.lives import held_lines, is_same_process, lines_of_brokers, next_of_same
+from tests.spark_jobs.reference.lives import is_same_process, lines_of_brokers, next_of_same
 
-# what makes a mass silence: so many of a server's brokers, but at least so many
-MASS_PERCENT = 15
-MASS_BROKERS = 3
 # of the next poll, over its period
 PHASES = 10
 
@@ -34,24 +31,6 @@ def fixed(expiry: int | None = None) -> Policy:
         if said is None:
             return None
         return boot.live[beat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
-
-    return deadline
-
-
-def as_told(boot: Boot) -> Policy:
-    """So long after each beat as it says, and longer by what a line says that holds the broker in the silence."""
-    silences = {
-        line.seq: None if after is None else boot.live[after.seq]
-        for lines in lines_of_brokers(boot).values()
-        for beats in [[line for line in lines if line.event in BEATS]]
-        for line, after in zip_longest(beats, beats[1:])
-    }
-
-    def deadline(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
-        said, end = fixed()(boot, beat, gaps), silences[beat.seq]
-        times = ((boot.live[line.seq], line.time("hold_ms") or 0) for line in held_lines(boot, beat))
-        holds = (hold for at, hold in times if boot.live[beat.seq] <= at and (end is None or at < end))
-        return None if said is None else said + max(holds, default=0)
 
     return deadline
 
@@ -144,58 +123,22 @@ def client_staleness(eviction: Eviction, poll: int) -> list[float]:
 
 def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
     """The evictions under the logged settings."""
-    return [eviction for boot in boots for eviction in replay(boot, as_told(boot), logged_scans(boot))]
+    return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
 
 
 def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
     """The logged settings, then every policy with every scan interval; and what each would have evicted."""
-    nothing = {"expiry_ms": None, "hold_ms": None, "scan_ms": None}
+    nothing = {"expiry_ms": None, "scan_ms": None}
     yield {"policy": "logged", **nothing}, replay_as_logged(boots)
     policies: list[tuple[Policy, dict[str, Any]]] = [
-        (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms, "hold_ms": hold_ms})
-        for ms in grid.expiry_ms
-        for hold_ms in grid.hold_ms
+        (fixed(ms * MICROSECONDS), {"policy": "fixed", "expiry_ms": ms}) for ms in grid.expiry_ms
     ]
     for policy, cell in policies:
         for scan_ms in grid.scan_ms:
             evictions = []
             for boot in boots:
-                scans, hold = even_scans(boot, scan_ms * MICROSECONDS), cell["hold_ms"] * MICROSECONDS
-                evictions += replay(boot, holding(boot, policy, scans, hold) if hold else policy, scans)
+                evictions += replay(boot, policy, even_scans(boot, scan_ms * MICROSECONDS))
             yield {**cell, "scan_ms": scan_ms}, evictions
-
-
-def holding(boot: Boot, policy: Policy, scans: Scans, hold: int) -> Policy:
-    """So much longer, if the first scan after the deadline finds many silent."""
-    # of each silence: from when on it counts, and when it is over
-    spans: list[tuple[int, float]] = []
-    brokers = 0
-    for key, lines in lines_of_brokers(boot).items():
-        beats = [number for number, line in enumerate(lines) if line.event in BEATS]
-        brokers += bool(beats)
-        for here, there in pairwise([*beats, len(lines)]):
-            deadline = policy(boot, lines[here], ())
-            if deadline is None:
-                continue
-            begin = boot.live[lines[here].seq]
-            last = scans(deadline + hold, key)
-            ends = _ends_of_silence(boot, lines, here, there)
-            spans.append(
-                (
-                    begin + math.floor(3 * (deadline - begin) / 4),
-                    min([*ends, math.inf if last is None else last[0] + 1]),
-                )
-            )
-
-    def deadline_of(boot: Boot, beat: Line, gaps: Sequence[int]) -> float | None:
-        deadline = policy(boot, beat, gaps)
-        scan = None if deadline is None else scans(deadline, ("", ""))
-        if deadline is None or scan is None:
-            return deadline
-        silent = sum(begin < scan[0] < end for begin, end in spans)
-        return deadline + hold if silent >= MASS_BROKERS and 100 * silent >= MASS_PERCENT * brokers else deadline
-
-    return deadline_of
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:

@@ -37,18 +37,13 @@ BrokerName = Annotated[
 Role = Literal["broker", "client", "admin"]
 
 
-def _expires_in(broker: LiveBroker) -> str | None:
-    left = lasting(broker.expires_in_seconds)
-    return left if broker.held_seconds is None else f"{left} (held)"
-
-
 _LIVE: Final[Columns[LiveBroker]] = {
     "cluster": lambda broker: broker.cluster,
     "broker": lambda broker: broker.broker_name,
     "id": lambda broker: broker.broker_id,
     "address": lambda broker: broker.broker_addr,
     "last seen": lambda broker: ago(broker.age_seconds),
-    "expires in": _expires_in,
+    "expires in": lambda broker: lasting(broker.expires_in_seconds),
     "topics": lambda broker: broker.topics,
     "wiped": lambda broker: broker.write_wiped,
     "version": lambda broker: broker.data_version and broker.data_version.counter,
@@ -67,7 +62,7 @@ def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]
     def remaining(broker: LiveBroker | None) -> str | None:
         if broker is None:
             return "missing"
-        return "present" if broker.expires_in_seconds is None else _expires_in(broker)
+        return "present" if broker.expires_in_seconds is None else lasting(broker.expires_in_seconds)
 
     def on_all(column: str, known: Mapping[str, LiveBroker]) -> object:
         """The value of a column, or the values of all servers where they differ."""

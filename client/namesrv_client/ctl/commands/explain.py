@@ -28,15 +28,12 @@ _UNTOLD: Final = LiveBroker("", "", 0, "")
 
 
 def liveness(live: LiveBroker) -> str:
-    """How alive a broker is by what a server says of it: fine, late, held, overdue; unknown from Apache's."""
+    """How alive a broker is by what a server says of it: fine, late, overdue; unknown from Apache's."""
     age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
     if age is None or left is None or expiry is None:
         return "unknown"
     if left < 0:
         return "overdue"
-    if live.held_seconds is not None:
-        # silent for longer than it may be, like many others
-        return "held"
     return "late" if age > expiry * SILENT_SHARE else "fine"
 
 

@@ -229,8 +229,6 @@ def _broker_cells(row: BrokerRow, silent: Container[str], said: Callable[[LiveBr
 def _style(verdict: str, live: LiveBroker | None) -> str:
     if live is None or live.expires_in_seconds is None or not live.expiry_seconds:
         return _STYLES.get(verdict, "")
-    if live.held_seconds is not None:
-        return "red"
     share = live.expires_in_seconds / live.expiry_seconds
     return "red" if share < _RED else "yellow" if share < _YELLOW else "green"
 
@@ -246,7 +244,7 @@ def _sentence(live: LiveBroker) -> str:
     age, left = live.age_seconds, live.expires_in_seconds
     if age is None or left is None or not live.expiry_seconds:
         return _age(live)
-    fate = "overdue" if left < 0 else f"expires in {lasting(left)}{'' if live.held_seconds is None else ' (held)'}"
+    fate = "overdue" if left < 0 else f"expires in {lasting(left)}"
     return f"{bar(left / live.expiry_seconds)} seen {lasting(age)} ago, {fate}"
 
 
