@@ -41,7 +41,7 @@ __all__ = [
     "allocate",
 ]
 
-# The module of each. They are imported when they are asked for: namesrvctl, which is below, needs none of them.
+# The module of each exported name. Modules are imported at the first access, because namesrvctl needs none of them.
 _MODULES: Final = {
     "BrokerAddress": "client",
     "ClientSettings": "settings",
@@ -63,11 +63,11 @@ _MODULES: Final = {
     "allocate": "queues.allocation",
 }
 
-# of a module that has one, type checkers believe everything
+# Hidden from type checkers, which would accept any name of a module with `__getattr__`.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import what is asked for the first time."""
+        """Import an exported name at its first access."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module = import_module(f"{__name__}.{_MODULES[name]}")

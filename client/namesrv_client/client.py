@@ -1,4 +1,4 @@
-"""The route client for asyncio: finds routes for producers and consumers, and keeps them fresh."""
+"""The route client for asyncio: gets routes for producers and consumers, and keeps the routes fresh."""
 
 import asyncio
 import logging
@@ -37,18 +37,18 @@ class BrokerAddress:
 
     @property
     def is_slave(self) -> bool:
-        """Whether it only replicates."""
+        """True for a slave, which only replicates."""
         return self.broker_id != MASTER_ID
 
 
 class RouteClient:
-    """Finds routes and keeps them fresh, as an async context manager; of settings, or of NameServers and defaults.
+    """Gets routes and keeps them fresh, as an async context manager; made of settings, or of a list of NameServers.
 
-    What is known is served from memory, whatever happens to the servers. All methods belong to the loop that entered
-    it; see SyncRouteClient for threads.
+    Known routes are served from memory, even while all servers are down. All methods belong to the loop that entered
+    the context; see SyncRouteClient for threads.
     """
 
-    def __init__(  # noqa: PLR0913 - by keyword, and optional
+    def __init__(  # noqa: PLR0913 - optional keyword arguments
         self,
         settings: ClientSettings | str | Iterable[str],
         *,
@@ -89,14 +89,14 @@ class RouteClient:
             self._snapshot = RouteSnapshot(Path(path), clock, cache)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_started = self._is_closed = False
-        # route changes so far
+        # number of route changes so far
         self._changes = 0
 
     def __repr__(self) -> str:
         return f"<RouteClient [{self.chosen_server or 'no server'} | {self._cache!r} | {self._keeper!r}]>"
 
     async def __aenter__(self) -> Self:
-        """Start: read the snapshot and the list of servers; no server is waited for."""
+        """Read the snapshot and the list of servers, and start without waiting for any server."""
         self._is_started = True
         self._events.open()
         if self._snapshot is not None:
@@ -116,7 +116,7 @@ class RouteClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop: save the snapshot, close all connections."""
+        """Save the snapshot and close all connections."""
         self._is_closed = True
         self._events.close()
         for task in self._tasks:
@@ -145,11 +145,11 @@ class RouteClient:
         self._listeners.notify(change)
 
     async def route(self, topic: str, *, max_stale: float | None = None) -> Route:
-        """The route of a topic: from memory, or from a server when it is not known or older than `max_stale` seconds.
+        """The route of a topic: from memory, or from a server if it is unknown or older than `max_stale` seconds.
 
         Raises:
-            TopicNotFoundError: a server positively knows no such topic, and this client never knew one.
-            RouteUnavailableError: nobody could tell, and nothing (young enough) is known.
+            TopicNotFoundError: a server reports that the topic does not exist, and this client never had its route.
+            RouteUnavailableError: no server could answer, and no (young enough) route is in memory.
             RuntimeError: the client is not started.
         """
         self._check_started()
@@ -161,7 +161,7 @@ class RouteClient:
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
         began = self._clock.monotonic()
         found = await self._keeper.fetch(topic)
-        # what was confirmed for this call is as fresh as it gets, however short the limit
+        # A route that was confirmed during this call is accepted even if `max_stale` is shorter than the call.
         if found.confirmed_at < began and self._known(topic, max_stale) is None:
             raise RouteUnavailableError(
                 f"topic {topic}: the cached route is {found.age:.0f} s old, and no NameServer has confirmed it"
@@ -169,31 +169,31 @@ class RouteClient:
         return found
 
     def _known(self, topic: str, max_stale: float | None) -> Route | None:
-        """What is known of a topic, if it is young enough."""
+        """The cached route of a topic, if the route is young enough."""
         known, limit = self._cache.get(topic), self.settings.cache_ttl_seconds if max_stale is None else max_stale
         return known if known is None or limit is None or known.age <= limit else None
 
     def cached(self, topic: str) -> Route | None:
-        """What is known of a topic, without asking anybody."""
+        """The cached route of a topic, without a request to a server."""
         return self._cache.get(topic)
 
     def is_in_use(self, topic: str) -> bool:
-        """Whether the topic is kept fresh."""
+        """True if the client keeps the route of the topic fresh."""
         return topic in self._keeper.in_use
 
     def forget(self, topic: str) -> None:
-        """Do not poll a topic any more, and drop what is known of it."""
+        """Stop polling a topic, and drop its route."""
         self._keeper.forget(topic)
         self._selector.forget(topic)
 
     async def refresh(self) -> bool:
-        """Ask for what changed of all topics in use, now; whether a server answered."""
+        """Request all changes of the topics in use now; True if a server has answered."""
         self._check_started()
         return await self._keeper.refresh()
 
     @property
     def chosen_server(self) -> str | None:
-        """The NameServer that is asked first."""
+        """The NameServer that gets requests first."""
         return self._session.chosen
 
     @property
@@ -207,7 +207,7 @@ class RouteClient:
         return self._name_servers.last_error
 
     def status(self) -> ClientStatus:
-        """All that is known of servers and routes at this moment, without asking anybody; from any thread."""
+        """The state of servers and routes, without a request to a server; any thread may call this."""
         session = self._session
         return ClientStatus(
             client_name=self.settings.client_name,
@@ -223,32 +223,32 @@ class RouteClient:
         )
 
     def on_change(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Call back with every change, on the loop; the callback must not block. Call what is returned to end that."""
+        """Call `callback` on the loop with every change; it must not block. The returned function ends that."""
         return self._listeners.add(callback)
 
     def changes(self) -> RouteChanges:
-        """Every change from now on, to iterate over; a reader that falls behind by 10,000 loses the oldest."""
+        """An iterator over all changes from now on; a reader that falls behind by 10,000 changes loses the oldest."""
         return self._listeners.iterator()
 
     async def publish_info(self, topic: str) -> PublishInfo:
-        """The queues to write to, of a new topic those of the default topic. Raises RouteError."""
+        """The queues to write to; for a new topic, queues on the brokers of the default topic. Raises RouteError."""
         return await self._selector.find(topic)
 
     def known_publish_info(self, topic: str) -> PublishInfo | None:
-        """The queues to write to, if they are known and young enough, without asking anybody."""
+        """The queues to write to if they are cached and young enough, without a request to a server."""
         return self._selector.ready(topic)
 
     async def select_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
-        """The next queue for this task, not of the broker that its last attempt failed on. Raises RouteError."""
+        """The next queue for this task, avoiding the broker of its last failed attempt. Raises RouteError."""
         info = self._selector.ready(topic) or await self.publish_info(topic)
         return self.next_queue(info, id(asyncio.current_task()), last_broker)
 
     def next_queue(self, info: PublishInfo, sender: int, last_broker: str | None = None) -> MessageQueue:
-        """The sender's next queue: of an available broker, or else a reachable one, or else any."""
+        """The sender's next queue, preferably on an available broker, then on a reachable one, then on any broker."""
         return self._faults.next_queue(info, sender, last_broker)
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool = False) -> None:
-        """Say how a send went. After a failure the broker's topics are asked about, once a second at most."""
+        """Report the result of a send. After a failure the routes of the broker's topics are refreshed."""
         pause = self._faults.report(broker, latency_seconds, failed=failed)
         if self._log is not None:
             self._log.reported(broker, pause, failed=failed)
@@ -256,25 +256,25 @@ class RouteClient:
             self._suspect(broker)
 
     def _suspect(self, broker: str) -> None:
-        """Ask for the routes of the broker's topics soon."""
+        """Refresh the routes of the broker's topics soon, at most once a second."""
         if not self._is_closed:
             self._keeper.suspect(broker)
 
     def reached(self, broker: str) -> None:
-        """A probe of the application's own got through to the broker."""
+        """Report that the application's own probe has reached the broker."""
         self._faults.reached(broker)
 
     @property
     def unreachable_brokers(self) -> list[str]:
-        """Brokers that a probe should look at."""
+        """Brokers that a probe should try to reach."""
         return self._faults.unreachable()
 
     async def subscribe_queues(self, topic: str) -> list[MessageQueue]:
-        """The queues to read. Raises RouteError."""
+        """The queues to read from. Raises RouteError."""
         return subscribe_queues(topic, (await self.route(topic)).data)
 
     def broker_of(self, queue: MessageQueue) -> str:
-        """The broker group that has a queue now: its own, or, of a static topic, the one it is mapped to."""
+        """The broker group of a queue; for a static topic, the group to which the logical queue is mapped now."""
         known = self._cache.get(queue.topic)
         mappings = None if known is None else known.data.topic_queue_mapping_by_broker
         if mappings and queue.broker_name.startswith(LOGICAL_PREFIX):
@@ -282,12 +282,15 @@ class RouteClient:
         return queue.broker_name
 
     def master_of(self, broker_name: str) -> str | None:
-        """Where to write: the master's address, never a slave's."""
+        """The address of the group's master, to write to; None without a master."""
         found = self.find_broker(broker_name, MASTER_ID, only_this=True)
         return None if found is None else found.address
 
     def find_broker(self, broker_name: str, broker_id: int, *, only_this: bool) -> BrokerAddress | None:
-        """Where to read: that id, or the next one (ids shift by one after an election), or, unless `only_this`, any."""
+        """A broker to read from: the one with this id, or the next id (ids shift by one after an election).
+
+        Unless `only_this` is set, any other broker of the group will do.
+        """
         data = self._cache.broker(broker_name)
         addresses = {} if data is None else data.broker_addrs
         wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]

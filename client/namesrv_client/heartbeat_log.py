@@ -1,4 +1,4 @@
-"""The client's half of the heartbeat log (docs/heartbeat-log.md): which routes it learned, and which sends failed."""
+"""The client's part of the heartbeat log (docs/heartbeat-log.md): route changes that it received, and failed sends."""
 
 import logging
 import secrets
@@ -16,21 +16,21 @@ from namesrv_runtime.line_log import Encoder, Item, LineLog, encoded
 logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 
 SCHEMA_VERSION: Final = 2
-# An application should not have to think of it.
+# Limits with which an application need not care about the log.
 KEEP_DAYS: Final = 7.0
 MAX_BYTES: Final = 256 * 1024 * 1024
 CLOSE_SECONDS: Final = 2.0
 
 
 class ClientLines(Encoder):
-    """Makes the lines of one client."""
+    """Encodes the lines of one client."""
 
     def __init__(self, boot_id: str) -> None:
         self._boot_id = boot_id
         self._seq = 0
 
     def line(self, item: Item) -> bytes:
-        """The line of an item, whose fields are ready."""
+        """The line of an item."""
         self._seq += 1
         event, nameserver, fields = item.what
         line = {
@@ -46,17 +46,17 @@ class ClientLines(Encoder):
         return encoded(line) + b"\n"
 
     def opened(self, item: Item) -> bytes:  # noqa: ARG002 - a client has nothing to repeat
-        """Nothing: what a client writes is not shaped by settings."""
+        """Nothing, because a client's log does not depend on settings."""
         return b""
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The line that says how many are missing."""
+        """The line that reports the number of missing lines."""
         self._seq += count
         return self.line(Item(item.wall, item.monotonic, ("dropped", None, {"count": count})))
 
 
 class ClientLog(LineLog):
-    """The log of one client. Events may be told from any thread."""
+    """The log of one client. Any thread may report events."""
 
     def __init__(
         self, directory: Path, client: str, clock: Clock, point: SyncPoint, chosen: Callable[[], str | None]
@@ -68,22 +68,22 @@ class ClientLog(LineLog):
         self._client = client
         self._point = point
         self._chosen = chosen
-        # senders report from threads of their own
+        # guards `put`, because senders report from threads of their own
         self._lock = threading.Lock()
 
     def changed(self, change: RouteChange) -> None:
-        """A route is another one than before."""
+        """Log a changed route."""
         groups = () if change.new is None else sorted(change.new.data.broker_datas, key=lambda group: group.broker_name)
         self._note(
             "refreshed",
             topic=change.topic,
             revision=self._point.revision,
-            server_boot_id=self._point.run,
+            server_boot_id=self._point.boot_id,
             brokers=[group.logged() for group in groups],
         )
 
     def reported(self, broker_name: str, for_ms: int, *, failed: bool) -> None:
-        """A send was reported: it failed, or the broker is left alone for a while."""
+        """Log a failed send, and a broker that gets no messages for `for_ms`."""
         if failed:
             self._note("send_failed", broker_name=broker_name, topic=None)
         if for_ms:

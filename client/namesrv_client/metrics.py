@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from prometheus_client import CollectorRegistry
 
-# what does not say whether there are more of them
+# the label value of an application's only client
 DEFAULT_NAME: Final = "default"
 
 TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
@@ -23,13 +23,13 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "ready",
             "gauge",
-            "Whether a server answered the last question about routes.",
+            "Whether a server answered the last route request.",
             lambda status: status.is_ready,
         ),
         Metric(
             "connected",
             "gauge",
-            "Whether there is a connection on which the server has answered.",
+            "Whether the current connection has had a response of the server.",
             lambda status: {server.address: server.state == "connected" for server in status.servers},
             ("server",),
         ),
@@ -43,7 +43,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "pulls",
             "counter",
-            "Questions about routes, each for any number of topics, by how they ended.",
+            "Route requests, each for any number of topics, by result.",
             lambda status: {
                 (server.address, result): count for server in status.servers for result, count in server.pulls.items()
             },
@@ -52,7 +52,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "unanswered",
             "counter",
-            "Questions about routes that no server answered.",
+            "Route requests that no server answered.",
             lambda status: status.unanswered,
         ),
         Metric(
@@ -70,7 +70,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "routes",
             "gauge",
-            "Known routes, by where they come from.",
+            "Known routes, by source.",
             lambda status: {
                 "pull": 0,
                 "watch": 0,
@@ -82,13 +82,13 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "routes_absent",
             "gauge",
-            "Routes that are still served although a server says that the topic is gone.",
+            "Routes that are still served although a server reports that the topic does not exist any more.",
             lambda status: sum(route.absent_seconds is not None for route in status.routes),
         ),
         Metric(
             "oldest_route_age",
             "gauge",
-            "Time since a server last confirmed the route that was confirmed longest ago, of those in use.",
+            "Age of the oldest route in use: the time since a server last confirmed it.",
             lambda status: max((route.age_seconds for route in status.routes if route.is_in_use), default=0.0),
             unit="seconds",
         ),
@@ -101,7 +101,7 @@ TABLE: Final[MetricTable[ClientStatus]] = MetricTable(
         Metric(
             "watches",
             "gauge",
-            "Questions that a server holds until something changes.",
+            "Watches that a server holds until a topic changes.",
             lambda status: len(status.watches),
         ),
     ),

@@ -22,47 +22,48 @@ def _default_client_name() -> str:
 
 
 class ClientSettings(SigningSettings, TlsClientSettings):
-    """How routes are found and kept. Checked when made: a wrong value is a ValueError that names it."""
+    """The settings of a route client. The constructor raises a ValueError that names each wrong value."""
 
     # "a:9876;b:9876", "env:NAME", "file:PATH", "dns:HOST:PORT" or an http(s) URL; empty is "env:NAMESRV_ADDR"
     name_servers: Annotated[str, AfterValidator(check_source)] = ""
-    # "auto" asks each server; "rocketmq" is for Apache's
+    # "auto" finds out what each server speaks; "rocketmq" is for Apache's server
     protocol: Literal["native", "rocketmq", "auto"] = "auto"
-    # how long a server may be silent before the next one is asked as well; sooner when there are many
+    # the time without a response after which the next server gets the request, too; shorter with many servers
     attempt_timeout_seconds: Seconds = 1.0
-    # how long a whole call may take, over all servers
+    # the limit for a whole call, over all servers
     call_timeout_seconds: Seconds = 3.0
-    # one attempt to connect
+    # the limit for one attempt to connect
     connect_timeout_seconds: Seconds = 1.0
-    # how often the routes of the topics in use are asked for; the first time after a random part of it
+    # the interval at which the routes of the topics in use are polled; the first poll comes after a random part of it
     poll_seconds: Seconds = 30.0
-    # be told of changes at once, with the poll kept as the net under it; native servers only
+    # True: native servers report changes at once; polls continue
     watch: bool = False
-    # how long a route is served without a server confirming it; None: for ever
+    # how long a route is served without being confirmed by a server; None is for ever
     cache_ttl_seconds: Seconds | None = None
-    # a server that has run for less than this does not make a known route smaller: its brokers may not be back yet
+    # Responses of a server that has been up for a shorter time remove nothing from a known route, because its brokers
+    # may not all have registered again.
     warm_up_seconds: Annotated[float, Field(ge=0, le=3600)] = 45.0
-    # routes on disk, for a process that starts while all servers are down
+    # a file that keeps routes for a process that starts while all servers are down
     snapshot_file: PathArgument | None = None
-    # what this client learns of routes, and sends that fail, for namesrv-staleness; None: nothing is written
+    # directory of a log of route changes and failed sends, for namesrv-staleness; None writes no log
     heartbeat_log_dir: PathArgument | None = None
-    # who writes that log: part of its files' names, so that two clients must not share one
+    # the name of this client in that log and in its file names; two clients must not share a name
     client_name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = Field(
         default_factory=_default_client_name
     )
-    # its brokers take messages for topics that do not exist yet
+    # messages for topics that do not exist yet go to the brokers of this topic
     default_topic: str = "TBW102"
-    # how many of its queues such a topic has at most
+    # the largest number of queues of such a topic
     default_topic_queue_nums: Annotated[int, Field(ge=1, le=65_535)] = 4
-    # a broker whose sends were slow or failed is left out for a while
+    # True: a broker gets no messages for a while after slow or failed sends
     fault_tolerance: bool = False
-    # the table of latencies and pauses: that of RocketMQ from 5.1.4 on, or the one before
+    # the table of latencies and pauses: that of RocketMQ 5.1.4 and later, or that of earlier versions
     fault_table: Literal["5", "4"] = "5"
-    # who finds out whether a broker can be reached again: nobody, this client, or the application, by calling `reached`
+    # how a broker is found to be reachable again: not at all, by connecting, or by the application calling `reached`
     probe: Literal["off", "connect", "own"] = "off"
-    # how often the list of NameServers is read again
+    # the interval at which the list of NameServers is read again
     refresh_seconds: Seconds = REFRESH_SECONDS
-    # routes have the brokers of this zone, and those without a master; None: all
+    # routes contain only brokers of this zone and groups without a master; None: all brokers
     zone_name: str | None = None
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The route client for threads: a RouteClient on a loop and thread of its own."""
+"""The route client for threads: a RouteClient on an event loop in a background thread."""
 
 import contextlib
 import threading
@@ -14,28 +14,28 @@ from namesrv_runtime.background_loop import StoppedError, Threaded, direct, wait
 
 
 class _ThreadClient(RouteClient):
-    def __init__(self, settings: ClientSettings, tell: Callable[..., None], **options: Any) -> None:
+    def __init__(self, settings: ClientSettings, call_soon: Callable[..., None], **options: Any) -> None:
         super().__init__(settings, **options)
-        self._tell = tell
+        self._call_soon = call_soon
 
     def socket_descriptors(self) -> list[int]:
-        """The file descriptors of all connections, for the child of a fork to give up."""
+        """The file descriptors of all connections, which a forked child closes."""
         return self._session.socket_descriptors()
 
     def known_in_use(self, topic: str, max_stale: float | None) -> Route | None:
-        """What `route` gives without asking anybody or changing anything."""
+        """The result of `route` if that needs no request and no change of state."""
         return self._known(topic, max_stale) if self.is_in_use(topic) else None
 
     def _suspect(self, broker: str) -> None:
-        # reports come from any thread
-        self._tell(super()._suspect, broker)
+        # Reports come from any thread.
+        self._call_soon(super()._suspect, broker)
 
 
 class SyncRouteClient(Threaded[_ThreadClient]):
-    """A RouteClient behind a thread of its own: the same verbs, blocking, from any thread.
+    """A RouteClient in a background thread: the same methods, blocking, for any thread.
 
-    What is in memory is answered without crossing over to that thread. A child that was forked after `start` has a
-    client that is not started, and none of the parent's connections. Stopping saves the snapshot.
+    Cached routes are returned without a switch to the background thread. A child process that is forked after `start`
+    has a client that is not started and has none of the parent's connections. Stopping saves the snapshot.
     """
 
     def __init__(self, settings: ClientSettings | str | Iterable[str], **options: Any) -> None:
@@ -52,7 +52,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return client.known_in_use(topic, max_stale) or self._call(client.route(topic, max_stale=max_stale))
 
     def forget(self, topic: str) -> None:
-        """Do not poll a topic any more, and drop what is known of it."""
+        """Stop polling a topic, and drop its route."""
         self._read(lambda client: client.forget(topic))
 
     def select_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
@@ -62,7 +62,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return client.next_queue(info, threading.get_ident(), last_broker)
 
     def changes(self) -> Iterator[RouteChange]:
-        """Every change from now until the client stops, each waited for; beyond 10,000 the oldest are lost."""
+        """Wait for and yield every change until the client stops; a reader 10,000 changes behind loses the oldest."""
         changes = self._read(RouteClient.changes)
         return iter(lambda: self._next(changes), None)
 
@@ -72,7 +72,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
         return changes.take()
 
     def status(self) -> ClientStatus:
-        """What RouteClient.status says; of one that is not started, that it is not."""
+        """The result of RouteClient.status, also for a client that is not started."""
         client = self._inner
         if client is None:
             return ClientStatus(self.settings.client_name, is_started=False, is_ready=False)
@@ -92,7 +92,7 @@ class SyncRouteClient(Threaded[_ThreadClient]):
 
     @property
     def chosen_server(self) -> str | None:
-        """The NameServer that is asked first."""
+        """The NameServer that gets requests first."""
         return self._started().chosen_server
 
     @property
@@ -107,5 +107,5 @@ class SyncRouteClient(Threaded[_ThreadClient]):
 
     @property
     def unreachable_brokers(self) -> list[str]:
-        """Brokers that a probe should look at."""
+        """Brokers that a probe should try to reach."""
         return self._started().unreachable_brokers

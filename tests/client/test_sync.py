@@ -129,7 +129,7 @@ def test_stopping_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
         daemon.send_signal(signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(client.route, "orders")
-            until(lambda: client._inner is not None and client._inner._keeper._asking)
+            until(lambda: client._inner is not None and client._inner._keeper._fetches)
             client.stop()
 
             with pytest.raises((RouteUnavailableError, StoppedError), match=r"closed|stopped"):

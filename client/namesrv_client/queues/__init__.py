@@ -1,1 +1,1 @@
-"""Queues: which there are, which is next, and which consumer has which."""
+"""The queues of topics: listing them, selecting the next one to send to, dividing them among consumers."""

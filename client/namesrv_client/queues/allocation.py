@@ -1,7 +1,7 @@
 """RocketMQ's six strategies that divide a topic's queues among the members of a consumer group.
 
-Queues and client ids come sorted, the same at every member (section 3.4 of the client reference). A client that is not
-in the group gets nothing; empty arguments are a ValueError.
+Every member passes the same sorted queues and client ids (section 3.4 of the client reference). A client that is not a
+member gets no queues; empty arguments raise a ValueError.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def _for_members(strategy: Strategy) -> Strategy:
 
 @_for_members
 def averagely(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-    """AVG: a run of neighbouring queues each."""
+    """AVG: each client gets a block of neighbouring queues."""
     index, (each, rest) = client_ids.index(client_id), divmod(len(queues), len(client_ids))
     start = each * index + min(index, rest)
     return list(queues[start : start + each + (index < rest)])
@@ -43,7 +43,7 @@ def averagely_by_circle(client_id: str, queues: Queues, client_ids: Sequence[str
 
 
 def by_config(configured: Sequence[MessageQueue]) -> Strategy:
-    """CONFIG: what was configured, whoever asks."""
+    """CONFIG: every client gets the configured queues."""
 
     def allocate(_client_id: str, _queues: Queues, _client_ids: Sequence[str]) -> list[MessageQueue]:
         return list(configured)
@@ -52,7 +52,7 @@ def by_config(configured: Sequence[MessageQueue]) -> Strategy:
 
 
 def by_machine_room(rooms: Sequence[str]) -> Strategy:
-    """MACHINE_ROOM: the queues of brokers named `room@broker` in one of the rooms, shared out evenly."""
+    """MACHINE_ROOM: the queues of brokers named `room@broker` in one of the rooms, divided evenly."""
 
     @_for_members
     def allocate(client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
@@ -71,9 +71,9 @@ def by_machine_room(rooms: Sequence[str]) -> Strategy:
 def by_machine_room_nearby(
     strategy: Strategy, room_of_queue: Callable[[MessageQueue], str], room_of_client: Callable[[str], str]
 ) -> Strategy:
-    """MACHINE_ROOM_NEARBY: queues stay in their room as long as it has clients; those of other rooms are for all.
+    """MACHINE_ROOM_NEARBY: queues stay in their room if it has clients; queues of rooms without clients are for all.
 
-    When allocating, a queue or client without a room is a ValueError.
+    The strategy raises a ValueError for a queue or client without a room.
     """
 
     @_for_members
@@ -103,7 +103,7 @@ def _grouped(items: Sequence[T], room_of: Callable[[T], str]) -> dict[str, list[
 
 
 def consistent_hash(virtual_nodes: int = 10) -> Strategy:
-    """CONSISTENT_HASH: a ring of virtual nodes per client, so that one that comes or goes moves only its own queues."""
+    """CONSISTENT_HASH: a ring of virtual nodes, so that a client that joins or leaves moves only its own queues."""
     if virtual_nodes < 1:
         raise ValueError(f"virtual_nodes must be at least 1, not {virtual_nodes}")
 
@@ -113,7 +113,7 @@ def consistent_hash(virtual_nodes: int = 10) -> Strategy:
         points = [point for point, _ in ring]
         mine: list[MessageQueue] = []
         for queue in queues:
-            # as Java prints it
+            # the text of MessageQueue.toString() in Java
             key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
             if ring[bisect_left(points, _hash(key)) % len(ring)][1] == client_id:
                 mine.append(queue)

@@ -1,4 +1,4 @@
-"""The queues for messages, and the brokers that are left alone after slow and failed sends."""
+"""Selection of queues to send to, and isolation of brokers after slow and failed sends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,9 +15,9 @@ from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_runtime.address import parse_address
 from namesrv_runtime.clock import Clock, timeout_on
 
-# How long the default topic's queues stand in before the topic itself is asked for again.
+# How long queues of the default topic's brokers are used before the topic itself is requested again.
 _DEFAULT_SECONDS: Final = 1.0
-# RocketMQ's tables from 5.1.4 on, and before: (latency from, left alone for), in milliseconds, largest first
+# RocketMQ's tables since 5.1.4, and before: (minimum latency, isolation), in milliseconds, largest first
 _TABLES: Final = {
     "5": ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000)),
     "4": ((15_000, 600_000), (3_000, 180_000), (2_000, 120_000), (1_000, 60_000), (550, 30_000)),
@@ -30,24 +30,24 @@ _PROBE_TIMEOUT_SECONDS: Final = 0.2
 
 @dataclass(eq=False, repr=False)
 class QueueSelector:
-    """The queues that can be written to, by topic."""
+    """Finds the queues that can be written to, by topic."""
 
     settings: ClientSettings
     clock: Clock
     cache: RouteCache
     _: KW_ONLY
-    # finds a topic's route, and keeps a topic fresh
+    # gets a topic's route, and marks a topic as used
     route: Callable[[str], Awaitable[Route]]
     use: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        # by topic, until its route changes
+        # topic -> its queues, until its route changes
         self._infos: dict[str, PublishInfo] = {}
-        # topics that do not exist yet: the default topic's queues, and until when they stand in
+        # topic that does not exist yet -> queues on the default topic's brokers, and the time until which they are used
         self._defaults: dict[str, tuple[PublishInfo, float]] = {}
 
     def ready(self, topic: str) -> PublishInfo | None:
-        """The queues to write to, if they are known and young enough, without asking anybody."""
+        """The queues to write to if they are cached and young enough, without a request to a server."""
         info, ttl = self._infos.get(topic), self.settings.cache_ttl_seconds
         if info is not None and ttl is not None:
             known = self.cache.get(topic)
@@ -58,7 +58,7 @@ class QueueSelector:
         return info
 
     async def find(self, topic: str) -> PublishInfo:
-        """The queues to write to, those of the default topic if it does not exist yet. Raises RouteError."""
+        """The queues to write to; for a missing topic, queues on the default topic's brokers. Raises RouteError."""
         ready = self.ready(topic)
         if ready is not None:
             return ready
@@ -67,19 +67,19 @@ class QueueSelector:
         except TopicNotFoundError:
             if topic == self.settings.default_topic:
                 raise
-            return await self._stand_in(topic)
+            return await self._on_default_brokers(topic)
         except RouteUnavailableError:
             if topic not in self._defaults:
                 raise
-            # it did not exist a moment ago, and nobody can tell whether it does now
+            # The topic did not exist a moment ago, and no server can answer whether it exists now.
             return self._defaults[topic][0]
         if not found.count:
             raise NoQueueError(f"topic {topic} has no queue that can be written to")
         self._defaults.pop(topic, None)
         return self._infos.setdefault(topic, found)
 
-    async def _stand_in(self, topic: str) -> PublishInfo:
-        """A few queues on each of the default topic's brokers, as a broker will create them."""
+    async def _on_default_brokers(self, topic: str) -> PublishInfo:
+        """Queues on each broker of the default topic, as the broker will create them for the first message."""
         default, most = await self.route(self.settings.default_topic), self.settings.default_topic_queue_nums
         queues = [
             msgspec.structs.replace(row, write_queue_nums=min(most, row.read_queue_nums))
@@ -88,50 +88,51 @@ class QueueSelector:
         found = publish_info(topic, TopicRouteData(default.data.broker_datas, queues))
         if not found.count:
             raise NoQueueError(f"topic {topic} does not exist, and {default.topic} has no queue that can be written to")
-        # the poll asks about it as well, until a broker has created it
+        # The topic is polled from now on, to notice when a broker creates it.
         self.use(topic)
         known, _ = self._defaults.get(topic, (None, 0.0))
-        if known is not None and known.runs == found.runs:
-            # goes on with the turns that were taken
+        if known is not None and known.ranges == found.ranges:
+            # The old object is kept, because it knows the next queue of each sender.
             found = known
         self._defaults[topic] = (found, self.clock.monotonic() + _DEFAULT_SECONDS)
         return found
 
     def forget(self, topic: str) -> None:
-        """Its route has changed, or nobody uses it any more."""
+        """Drop the queues of a topic, after its route has changed or the topic is not used any more."""
         self._infos.pop(topic, None)
         self._defaults.pop(topic, None)
 
 
 class BrokerFaults:
-    """Which brokers are left alone after slow and failed sends. Any thread may report."""
+    """Isolates brokers after slow and failed sends. Any thread may report."""
 
     def __init__(self, settings: ClientSettings, clock: Clock) -> None:
         self.clock = clock
         self._is_tolerant = settings.fault_tolerance
-        # without anybody who would find out that a broker is back, its pause has to be enough
+        # False if no probe would notice that a broker is reachable again: then only its isolation time counts
         self._is_probed = settings.probe != "off"
         self._table = _TABLES[settings.fault_table]
         self._isolation_ms = _ISOLATION_MS[settings.fault_table]
-        # broker -> until when (monotonic) it is left alone
+        # broker -> end of its isolation (monotonic)
         self._isolated: dict[str, float] = {}
-        # brokers that nobody has reached since a send failed, in that order
+        # brokers that no probe or send has reached since a send failed, in the order of the failures
         self._unreachable: dict[str, None] = {}
 
     def __repr__(self) -> str:
         return f"<BrokerFaults [{len(self._isolated)} isolated | {len(self._unreachable)} unreachable]>"
 
     def report(self, broker: str, latency_seconds: float, *, failed: bool) -> int:
-        """Take in how a send went; for how many milliseconds the broker is left alone for it.
+        """Note the result of a send; return for how many milliseconds the broker is isolated.
 
-        A failure isolates, slowness does by the table, a quick success ends both. Nothing does without fault tolerance.
+        A failure isolates the broker, a slow send isolates it as the table says, a quick success ends the isolation.
+        Without fault tolerance no broker is isolated.
         """
         if not self._is_tolerant:
             return 0
         latency_ms = self._isolation_ms if failed else latency_seconds * 1000
         pause = next((pause for threshold, pause in self._table if latency_ms >= threshold), 0)
         if pause:
-            # an isolation that runs is not made shorter by a slow answer, only by a good one
+            # A slow send never shortens an isolation; only a quick one ends it.
             until = self.clock.monotonic() + pause / 1000
             self._isolated[broker] = max(self._isolated.get(broker, until), until)
         else:
@@ -143,15 +144,15 @@ class BrokerFaults:
         return pause
 
     def is_available(self, broker: str) -> bool:
-        """Whether it is to be used."""
+        """True if the broker is reachable and not isolated."""
         return self.is_reachable(broker) and self.clock.monotonic() >= self._isolated.get(broker, 0.0)
 
     def is_reachable(self, broker: str) -> bool:
-        """Whether it could be reached the last time somebody tried."""
+        """True if the last probe or send reached the broker."""
         return broker not in self._unreachable
 
     def next_queue(self, info: PublishInfo, sender: int, last_broker: str | None = None) -> MessageQueue:
-        """The sender's next queue: of an available broker, or else a reachable one, or else any."""
+        """The sender's next queue, preferably on an available broker, then on a reachable one, then on any broker."""
         if not self._is_tolerant:
             return info.select(sender, last_broker)
         return (
@@ -161,22 +162,22 @@ class BrokerFaults:
         )
 
     def unreachable(self) -> list[str]:
-        """Brokers that a probe should look at."""
+        """Brokers that a probe should try to reach."""
         return list(self._unreachable)
 
     def reached(self, broker: str) -> None:
-        """A probe got through."""
+        """Note that a probe has reached the broker."""
         self._unreachable.pop(broker, None)
 
     async def probe(self, master_of: Callable[[str], str | None]) -> None:
-        """Try every 3 s to reach the brokers that could not be reached, until cancelled."""
+        """Try to reach the unreachable brokers every 3 s, until cancelled."""
         while True:
             await self.clock.sleep(_PROBE_SECONDS)
             await asyncio.gather(*(self._probe(broker, master_of(broker)) for broker in self.unreachable()))
 
     async def _probe(self, broker: str, address: str | None) -> None:
         if address is None:
-            # nothing can be sent to it anyway
+            # Without a master, no message can be sent to the group anyway.
             self._isolated.pop(broker, None)
             self.reached(broker)
         elif await connects(address, self.clock):
@@ -184,13 +185,13 @@ class BrokerFaults:
 
 
 async def connects(address: str, clock: Clock) -> bool:
-    """Whether somebody takes a connection there in time."""
+    """True if a connection to the address succeeds in time."""
     try:
         host, port = parse_address(address)
         async with timeout_on(clock, _PROBE_TIMEOUT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, ValueError):
-        # a timeout is an OSError; a name that is none a UnicodeError, which is a ValueError
+        # A timeout is an OSError; an invalid host name is a UnicodeError, which is a ValueError.
         return False
     writer.transport.abort()
     return True

@@ -1,4 +1,4 @@
-"""The cache of routes: what is known of each topic, and what an answer changes. No I/O, no loop."""
+"""The cache of routes, and the changes that a server's response makes in it. No I/O, no event loop."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,93 +13,94 @@ from namesrv_runtime.clock import Clock
 T = TypeVar("T")
 Part = TypeVar("Part", BrokerData, QueueData)
 
-# So many parts of routes may be remembered before those that no route has any more are looked for.
+# With fewer shared parts than this, parts that no route has any more are not looked for.
 _MIN_SWEEP: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of one server to one question."""
+class RouteResponse:
+    """The response of one server to a request for the routes of some topics."""
 
-    # which run of which server: a native one's boot id, or a connection to one that has none
-    run: str
-    # the server has run for long enough that what it does not know does not exist
-    is_warm: bool
-    # for long enough, too, that a topic that it does not know and nobody else either does not exist
-    can_deny: bool = True
-    # all that were asked about
+    # the server's boot id; for Apache's server, which has no boot id, a name of the connection
+    boot_id: str
+    # True if all brokers have had time to register, so that brokers missing in a route are gone
+    is_complete: bool
+    # True if a topic that this server and this client do not know does not exist
+    knows_all_topics: bool = True
+    # all requested topics
     topics: Sequence[str]
-    # what was said of them, None: does not exist; of a conditional question only what changed
+    # topic -> route, None if the topic does not exist; for a conditional request only the changed topics
     routes: Mapping[str, TopicRouteData | None]
-    # as of which of the run's changes; None from a server that does not count them
+    # the server's revision of the routes; None from Apache's server
     revision: int | None = None
-    # asked for changes after some revision
+    # True for a response to a request for the changes after a revision
     is_conditional: bool = False
 
 
 class SyncPoint:
-    """The run and revision of a server up to which every change of some topics is known.
+    """The boot id and revision of a server up to which every change of some topics is known.
 
-    A conditional question says "what changed after revision 17 of run b00t?" for all topics at once. A topic that was
-    not known at 17 (it came from the disk, from another server, or while the question was under way) has to be asked
-    about fully first, or a change of it would be missed for ever.
+    A conditional request asks for the changes after revision 17 of boot id b00t, for all topics at once. A topic whose
+    route is not of revision 17 (it came from disk, from another server, or while the request was under way) has to be
+    requested in full first; otherwise a change of that topic would be missed for ever.
     """
 
     def __init__(self) -> None:
-        # None: nothing is known of any run
-        self.run: str | None = None
-        # changes up to this one are known of all topics
+        # None while no server has sent a revision
+        self.boot_id: str | None = None
+        # all changes of `topics` up to this revision are known
         self.revision = 0
         self.topics: set[str] = set()
-        # monotonic: when the run last confirmed all of them at once
+        # monotonic time at which the server last confirmed all topics at once
         self.confirmed_at = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<SyncPoint [{self.run} | {self.revision} | {len(self.topics)} topics]>"
+        return f"<SyncPoint [{self.boot_id} | {self.revision} | {len(self.topics)} topics]>"
 
-    def known(self, run: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Those of the topics that a conditional question to this run may name, and those that it may not."""
-        found: tuple[list[str], list[str]] = ([], [])
+    def known(self, boot_id: str | None, topics: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Divide topics into those that a conditional request to a server may name, and the others."""
+        known: list[str] = []
+        others: list[str] = []
         for topic in topics:
-            found[run != self.run or topic not in self.topics].append(topic)
-        return found
+            (known if boot_id == self.boot_id and topic in self.topics else others).append(topic)
+        return known, others
 
-    def advance(self, answer: Answer, now: float) -> bool:
-        """Take in an answer; whether it is about all topics at once. One of another run says nothing here."""
-        if answer.revision is None or answer.run != self.run:
+    def advance(self, response: RouteResponse, now: float) -> bool:
+        """Move the sync point; True if the response covers all topics. A response of another boot id is ignored."""
+        if response.revision is None or response.boot_id != self.boot_id:
             return False
-        covers_all = self.topics.issubset(answer.topics)
-        # what else is known is known only up to where it was
-        self.revision = answer.revision if covers_all else min(self.revision, answer.revision)
-        if not answer.is_conditional:
-            self.topics.update(answer.topics)
+        covers_all = self.topics.issubset(response.topics)
+        # The other topics are still known only up to the old revision.
+        self.revision = response.revision if covers_all else min(self.revision, response.revision)
+        if not response.is_conditional:
+            self.topics.update(response.topics)
         elif covers_all:
             self.confirmed_at = now
         return covers_all
 
     def retain(self, topics: Collection[str]) -> None:
-        """Ask fully about all topics but these the next time."""
+        """Drop all topics except these, so that the next request asks for them in full."""
         self.topics.intersection_update(topics)
 
 
 class RouteInterner:
-    """Equal parts of routes become the same object: a cluster has few brokers and thousands of topics, most alike.
+    """Makes equal parts of routes the same object, because a cluster has few brokers and thousands of similar topics.
 
-    Servers list brokers as they like: sorted by name, two routes that say the same are equal. What no live route has
-    any more is forgotten whenever the table has doubled: what comes and goes for years leaves nothing behind.
+    Servers list brokers in any order; sorting them by name makes routes with equal content equal. Parts that no live
+    route has any more are removed whenever the table has doubled, so that the table stays small over years.
     """
 
     def __init__(self, live: Callable[[], Iterable[TopicRouteData]]) -> None:
         self._live = live
         self._sweep_at = _MIN_SWEEP
-        # Brokers and queues by what they say; rows of them, and routes, by the identities of their parts, which this
-        # keeps alive.
+        # Brokers and queues by their content; tuples of them, and routes, by the identities of their parts, which the
+        # table keeps alive.
         self._parts: dict[object, Any] = {}
-        # what was asked last: topics that were pulled together often have the very same route
+        # argument and result of the last call: topics of one response often have the same route
         self._last: tuple[TopicRouteData, TopicRouteData] | None = None
 
     def shared(self, data: TopicRouteData) -> TopicRouteData:
-        """An equal route, in order, made of shared parts."""
+        """An equal route, with sorted brokers, made of shared parts."""
         if self._last is not None and self._last[0] is data:
             return self._last[1]
         if len(self._parts) > self._sweep_at:
@@ -112,14 +113,14 @@ class RouteInterner:
         return found
 
     def _interned(self, data: TopicRouteData) -> TopicRouteData:
-        """The data itself if it is the first to say so, in order: a live route goes on sharing with those to come."""
+        """The shared route with this content; `data` itself if it is sorted and the first with this content."""
         brokers, queues = self._row(data.broker_datas, _broker_key), self._row(data.queue_datas, lambda part: part)
         found = data
         if data.broker_datas is not brokers or data.queue_datas is not queues:
             mappings = data.topic_queue_mapping_by_broker or None
             found = TopicRouteData(brokers, queues, data.filter_server_table, data.order_topic_conf, mappings)
         if found.filter_server_table or found.topic_queue_mapping_by_broker or found.order_topic_conf is not None:
-            # this topic's alone
+            # Such a route belongs to one topic only.
             return found
         return self._share((TopicRouteData, id(brokers), id(queues)), found)
 
@@ -138,44 +139,44 @@ def _broker_key(data: BrokerData) -> object:
 
 
 class RouteCache:
-    """Topic to route. Nothing is ever dropped because a server failed, and nothing shrinks on a young server's word.
+    """The known routes by topic. A failing server drops no route, and a server that has just started shortens none.
 
-    A server whose brokers may not all be back yet can add to a known route. It can take something out of it only if it
-    had told of that itself: then it is gone, and not still on its way.
+    A server whose brokers may not all have registered yet can add brokers to a known route. The server can remove a
+    broker only if the server itself had sent that broker before: then the broker is gone, and not about to register.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # confirmed when they say so, or by the sync point since
+        # topic -> route; `confirmed_at` may be older than that of the sync point, which then counts
         self._routes: dict[str, Route] = {}
-        # broker name -> its group as the last route told it that had it, and how many routes have it
+        # broker name -> the group in the newest route that has it, and the number of routes that have it
         self._brokers: dict[str, BrokerData] = {}
         self._uses: Counter[str] = Counter()
         self._interner = RouteInterner(lambda: (route.data for route in self._routes.values()))
         self.point = SyncPoint()
-        # topics of which the last answer was not believed: they have to be asked about again
-        self.doubted: set[str] = set()
+        # topics whose last response was not accepted, and that have to be requested again
+        self.unconfirmed: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<RouteCache [{len(self._routes)} topics | {len(self.doubted)} doubted | {self.point!r}]>"
+        return f"<RouteCache [{len(self._routes)} topics | {len(self.unconfirmed)} unconfirmed | {self.point!r}]>"
 
     def __len__(self) -> int:
         return len(self._routes)
 
     def get(self, topic: str) -> Route | None:
-        """What is known of a topic."""
+        """The known route of a topic."""
         route, at = self._routes.get(topic), self.point.confirmed_at
         if route is None or at <= route.confirmed_at or topic not in self.point.topics:
             return route
-        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.run)
+        return Route(topic, route.data, route.source, at, route.confirmed_absent_since, route.clock, route.boot_id)
 
     def existing(self) -> list[Route]:
-        """All routes that exist, as far as anybody knows."""
+        """All known routes, without topics that a server reports as absent."""
         routes = (self.get(topic) for topic in self._routes)
         return [route for route in routes if route is not None and route.confirmed_absent_since is None]
 
     def statuses(self, in_use: Collection[str]) -> tuple[RouteStatus, ...]:
-        """Each route, in the order in which they became known, for any thread."""
+        """The status of each route, in the order in which they became known; any thread may call this."""
         point, now = self.point, self._clock.monotonic()
         found = []
         for topic in tuple(self._routes):
@@ -194,49 +195,53 @@ class RouteCache:
         return tuple(found)
 
     def broker(self, name: str) -> BrokerData | None:
-        """A broker group, as the last answer told it that had it."""
+        """A broker group, as in the newest route that has it."""
         return self._brokers.get(name)
 
     def topics_of(self, brokers: Collection[str]) -> set[str]:
-        """Topics whose route has one of the brokers. Looks through everything."""
+        """Topics whose route has one of the brokers. Searches all routes."""
         return {topic for topic, route in self._routes.items() if not route.brokers.keys().isdisjoint(brokers)}
 
     def restore(self, routes: Iterable[Route]) -> None:
-        """Take routes from disk for topics that are not known."""
+        """Add routes from disk for unknown topics."""
         for route in routes:
             if route.topic not in self._routes:
                 self._put(replace(route, data=self._interner.shared(route.data)))
 
     def forget(self, topic: str) -> None:
-        """Drop a topic that nobody uses any more."""
+        """Drop a topic that is not used any more."""
         self.point.topics.discard(topic)
-        self.doubted.discard(topic)
+        self.unconfirmed.discard(topic)
         route = self._routes.pop(topic, None)
         if route is not None:
             self._uncount(route.data)
 
-    def apply(self, answer: Answer, source: Source, *, is_sync: bool) -> list[RouteChange]:
-        """Take in what a server said, when all topics in use were to be fresh (`is_sync`) or not; how routes differ."""
+    def apply(self, response: RouteResponse, source: Source, *, is_sync: bool) -> list[RouteChange]:
+        """Apply a server's response, and return the changes of routes.
+
+        `is_sync` says that the request was meant to refresh all topics in use, so that the sync point may move to
+        another server.
+        """
         point, now = self.point, self._clock.monotonic()
-        if answer.run != point.run:
-            if answer.is_conditional:
-                # changes of another run say nothing about what is known here
+        if response.boot_id != point.boot_id:
+            if response.is_conditional:
+                # Changes since a revision of another server cannot be applied to these routes.
                 return []
-            if answer.revision is not None and (is_sync or point.run is None):
-                # the run to keep up with from now on
+            if response.revision is not None and (is_sync or point.boot_id is None):
+                # From now on the sync point follows this server.
                 self._leave_point(tuple(point.topics))
-                point.run = answer.run
-        changes, doubts = [], []
-        for topic, data in answer.routes.items():
+                point.boot_id = response.boot_id
+        changes, rejected = [], []
+        for topic, data in response.routes.items():
             old = self.get(topic)
-            if old is not None and not _is_believed(old, data, answer):
-                doubts.append(topic)
+            if old is not None and not _is_accepted(old, data, response):
+                rejected.append(topic)
                 continue
-            self.doubted.discard(topic)
+            self.unconfirmed.discard(topic)
             if data is not None:
-                new = Route(topic, self._interner.shared(data), source, now, None, self._clock, answer.run)
+                new = Route(topic, self._interner.shared(data), source, now, None, self._clock, response.boot_id)
             elif old is not None:
-                # the last route stays, with a word to it
+                # The last route stays, marked as absent.
                 since = now if old.confirmed_absent_since is None else old.confirmed_absent_since
                 new = replace(old, confirmed_at=now, confirmed_absent_since=since)
             else:
@@ -245,21 +250,22 @@ class RouteCache:
             change = difference(topic, old, new)
             if change is not None:
                 changes.append(change)
-        self._count_in(answer, doubts, now)
+        self._move_point(response, rejected, now)
         return changes
 
-    def _count_in(self, answer: Answer, doubts: Collection[str], now: float) -> None:
-        """Move the sync point; what was not believed has to be asked about fully, until it is."""
-        self._leave_point(doubts if answer.run == self.point.run else answer.routes)
-        covers_all = self.point.advance(answer, now)
-        self.point.topics.difference_update(doubts)
-        self.doubted.update(doubts)
+    def _move_point(self, response: RouteResponse, rejected: Collection[str], now: float) -> None:
+        """Move the sync point; rejected topics have to be requested in full until a response is accepted."""
+        self._leave_point(rejected if response.boot_id == self.point.boot_id else response.routes)
+        covers_all = self.point.advance(response, now)
+        self.point.topics.difference_update(rejected)
+        self.unconfirmed.update(rejected)
         if not covers_all:
-            for topic in self.point.topics.intersection(answer.topics):
+            for topic in self.point.topics.intersection(response.topics):
                 if topic in self._routes:
                     self._routes[topic] = replace(self._routes[topic], confirmed_at=now)
 
     def _leave_point(self, topics: Iterable[str]) -> None:
+        """Remove topics from the sync point, and keep their time of confirmation with their routes."""
         for topic in topics:
             route = self.get(topic)
             if route is not None:
@@ -283,9 +289,13 @@ class RouteCache:
                 del self._uses[broker.broker_name], self._brokers[broker.broker_name]
 
 
-def _is_believed(old: Route, data: TopicRouteData | None, answer: Answer) -> bool:
-    """Whether the server may say so: it is warm, had told the old route in this very run, or takes no instance away."""
-    if answer.is_warm or old.run == answer.run:
+def _is_accepted(old: Route, data: TopicRouteData | None, response: RouteResponse) -> bool:
+    """True if a response may replace the old route.
+
+    The response must be of a server that knows all its brokers, or of the same boot id as the old route, or remove no
+    broker from the old route.
+    """
+    if response.is_complete or old.boot_id == response.boot_id:
         return True
     return data is not None and _instances(old.data) <= _instances(data)
 

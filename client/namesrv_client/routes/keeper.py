@@ -1,7 +1,7 @@
-"""The keeper: polls, watches and asks, so that the routes in use stay fresh.
+"""The keeper: polls, watches and requests routes, so that the routes in use stay fresh.
 
-A poll about every 30 s is one conditional question for all topics. With `watch`, the server holds such a question until
-something changes, and the poll is the net under it.
+A poll about every 30 s is one conditional request for all topics. With `watch`, the server also holds such a request
+until a topic changes.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
-from namesrv_client.routes.cache import Answer, RouteCache
+from namesrv_client.routes.cache import RouteCache, RouteResponse
 from namesrv_client.routes.route import (
     Route,
     RouteChange,
@@ -28,24 +28,24 @@ from namesrv_runtime.clock import Clock
 logger: Final = logging.getLogger("namesrv_client.pull")
 _watch_logger: Final = logging.getLogger("namesrv_client.watch")
 
-# Polls come this much earlier or later, so that clients that started together part.
+# Polls come up to this part earlier or later, so that clients that started together do not stay together.
 _JITTER: Final = 0.1
 _WATCH_SECONDS: Final = 25.0
-# A watch says nothing while nothing changes: this is how a dead connection under it is noticed. With the second that an
-# answer may take, well within 5 s.
+# A watch is silent while nothing changes, so pings find a dead connection: with a second for the response, well within
+# 5 s.
 _PING_SECONDS: Final = 3.0
-# The pause after a watch that failed, or that a server did not hold (one that drains answers at once).
+# The pause after a watch that failed, or that a server did not hold (a draining server answers at once).
 _WATCH_RETRY_SECONDS: Final = 1.0
-# Topics that come into use within it join the watch together. Each time, the server is left with a question that it
-# goes on holding for 25 s, and it reads no more from a client that has 256 of them.
+# Topics that come into use within this time join the watch together. Each new watch leaves the server with an old one,
+# held for up to 25 s, and the server reads nothing more from a client with 256 watches.
 _JOIN_SECONDS: Final = 0.2
-# after failed sends, the routes concerned are asked for at most this often
+# after failed sends, the routes concerned are requested at most this often
 _REFRESH_SECONDS: Final = 1.0
 
 
 @dataclass(eq=False, repr=False)
 class RouteKeeper:
-    """Asks about topics, once for all who want to know, and keeps what is in use up to date in the cache."""
+    """Requests routes, once for all concurrent callers, and keeps the topics in use up to date in the cache."""
 
     settings: ClientSettings
     clock: Clock
@@ -56,117 +56,118 @@ class RouteKeeper:
     random_unit: Callable[[], float]
 
     def __post_init__(self) -> None:
-        # topics that are polled: all that anybody ever asked for
+        # topics that are polled: all that the application has ever requested
         self.in_use: set[str] = set()
-        # topic -> what those await who have asked for it
-        self._asking: dict[str, asyncio.Future[Route]] = {}
-        # those of them that are in no question yet
-        self._wanted: dict[str, asyncio.Future[Route]] = {}
-        self._questions: set[asyncio.Task[None]] = set()
-        # set when the watch has to be asked anew: of other topics, or of another run
+        # topic -> the future that callers of `fetch` wait for
+        self._fetches: dict[str, asyncio.Future[Route]] = {}
+        # fetches that are in no request yet
+        self._unsent: dict[str, asyncio.Future[Route]] = {}
+        self._requests: set[asyncio.Task[None]] = set()
+        # set when a new watch is needed: for other topics, or after a restart of the server
         self._watch_again = asyncio.Event()
-        # brokers that sends failed on, whose topics are to be asked about
+        # brokers of failed sends, whose topics are to be refreshed
         self._suspects: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<RouteKeeper [{len(self.in_use)} in use | {len(self._asking)} asked]>"
+        return f"<RouteKeeper [{len(self.in_use)} in use | {len(self._fetches)} requested]>"
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
-        """What has to run as long as the client does."""
+        """The coroutines that have to run as long as the client runs."""
         is_watching = self.settings.watch and self.settings.protocol != "rocketmq"
         return [self._poll(), self._watch(), self._ping()] if is_watching else [self._poll()]
 
     async def close(self) -> None:
-        """End all questions that are under way; who waits for them gets a RouteUnavailableError."""
-        for asking in self._asking.values():
-            asking.cancel()
-        self._asking.clear()
-        for task in self._questions:
+        """End all requests under way; callers that wait for them get a RouteUnavailableError."""
+        for fetch in self._fetches.values():
+            fetch.cancel()
+        self._fetches.clear()
+        for task in self._requests:
             task.cancel()
-        if self._questions:
-            await asyncio.wait(self._questions)
+        if self._requests:
+            await asyncio.wait(self._requests)
 
     def use(self, topic: str) -> None:
-        """Keep a topic up to date from now on."""
+        """Begin to keep a topic up to date."""
         if topic not in self.in_use:
             self.in_use.add(topic)
             self._watch_again.set()
 
     def forget(self, topic: str) -> None:
-        """Keep it no longer."""
+        """Stop keeping a topic up to date."""
         self.in_use.discard(topic)
         self.cache.forget(topic)
 
     async def fetch(self, topic: str) -> Route:
-        """What a server says of a topic now: one question for all who ask at the same time. Raises RouteError."""
-        asking = self._asking.get(topic)
-        if asking is None:
-            if not self._wanted:
-                # begins when all who run now have said what they want
-                self._question(self._ask())
-            asking = self._asking[topic] = self._wanted[topic] = asyncio.get_running_loop().create_future()
-        # waited for, not awaited: whoever gives up must not take the answer from the others
-        await asyncio.wait([asking])
-        if asking.cancelled():
+        """The route of a topic from a server; one request serves all callers of the moment. Raises RouteError."""
+        fetch = self._fetches.get(topic)
+        if fetch is None:
+            if not self._unsent:
+                # The request is sent once all tasks that run now have added their topics.
+                self._start(self._send_fetches())
+            fetch = self._fetches[topic] = self._unsent[topic] = asyncio.get_running_loop().create_future()
+        # asyncio.wait, because awaiting the future would cancel it for all callers when one caller is cancelled.
+        await asyncio.wait([fetch])
+        if fetch.cancelled():
             raise RouteUnavailableError(f"topic {topic}: the client is closed")
-        return asking.result()
+        return fetch.result()
 
-    def _question(self, asking: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(asking)
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+    def _start(self, request: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(request)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
         return task
 
-    async def _ask(self) -> None:
-        wanted, self._wanted = self._wanted, {}
+    async def _send_fetches(self) -> None:
+        fetches, self._unsent = self._unsent, {}
         reasons: Mapping[str, str] = {}
         try:
-            reasons = await self.session.routes(list(wanted), self._take_fetched)
+            reasons = await self.session.routes(list(fetches), self._apply_fetched)
         finally:
-            for topic, asking in wanted.items():
-                # nobody is left waiting, not even by a bug
-                if not asking.done():
+            for topic, fetch in fetches.items():
+                # In `finally`, so that no caller waits for ever after an unexpected error.
+                if not fetch.done():
                     self._fail(topic, RouteUnavailableError(f"topic {topic}: {reasons.get(topic, 'no answer')}"))
 
-    def _take_fetched(self, answer: Answer) -> None:
-        for topic, route in answer.routes.items():
+    def _apply_fetched(self, response: RouteResponse) -> None:
+        for topic, route in response.routes.items():
             if route is not None:
-                # first: whoever is told of the change may ask for the topic
+                # Before the change is announced, because a listener may request the topic.
                 self.use(topic)
-        self._take("pull", answer, is_sync=False)
-        for topic, route in answer.routes.items():
+        self._apply("pull", response, is_sync=False)
+        for topic, route in response.routes.items():
             known = self.cache.get(topic)
+            is_absent = known is not None and known.confirmed_absent_since is not None
             if known is None and topic not in self.in_use:
-                # it has joined the sync point, and nobody will ask about it again
+                # The topic has joined the sync point, but no further request will name it.
                 self.cache.forget(topic)
-            if route is None and not answer.can_deny and (known is None or known.confirmed_absent_since is None):
-                # the next server may know
+            if route is None and not response.knows_all_topics and not is_absent:
+                # Another server may have the topic.
                 continue
             if known is None:
                 reason = f"topic {topic} does not exist, according to {self.session.chosen}"
                 self._fail(topic, TopicNotFoundError(reason))
-            elif (asking := self._asking.pop(topic, None)) is not None and not asking.done():
+            elif (fetch := self._fetches.pop(topic, None)) is not None and not fetch.done():
                 self.use(topic)
-                asking.set_result(known)
+                fetch.set_result(known)
 
     def _fail(self, topic: str, error: RouteError) -> None:
-        asking = self._asking.pop(topic, None)
-        if asking is not None and not asking.done():
-            asking.set_exception(error)
-            # fetched, so that asyncio does not report it when everybody has given up
-            asking.exception()
+        fetch = self._fetches.pop(topic, None)
+        if fetch is not None and not fetch.done():
+            fetch.set_exception(error)
+            # The exception is read so that asyncio does not report it when all callers have been cancelled.
+            fetch.exception()
 
-    def _take(self, source: Source, answer: Answer, *, is_sync: bool = True) -> None:
-        doubted = len(self.cache.doubted)
-        for change in self.cache.apply(answer, source, is_sync=is_sync):
+    def _apply(self, source: Source, response: RouteResponse, *, is_sync: bool = True) -> None:
+        unconfirmed = len(self.cache.unconfirmed)
+        for change in self.cache.apply(response, source, is_sync=is_sync):
             self.changed(change)
-        if len(self.cache.doubted) < doubted:
-            # believed again: the watch may have it back
+        if len(self.cache.unconfirmed) < unconfirmed:
+            # A topic is confirmed again and can return to the watch.
             self._watch_again.set()
 
     async def refresh(self) -> bool:
-        """Ask for what changed of all topics in use, now; whether a server answered."""
+        """Request all changes of the topics in use now; True if a server has answered."""
         self.cache.point.retain(self.in_use)
         return await self._refresh(sorted(self.in_use))
 
@@ -174,15 +175,15 @@ class RouteKeeper:
         if not topics:
             return True
         try:
-            await self.session.changes(topics, partial(self._take, "pull"))
+            await self.session.changes(topics, partial(self._apply, "pull"))
         except RemotingError as error:
-            # the session logs an outage, once a minute
+            # The session logs the outage, once a minute.
             logger.debug("routes not refreshed: %s", error)
             return False
         return True
 
     async def _poll(self) -> None:
-        # full jitter on the first: a thousand clients that start together do not ask together
+        # Full jitter on the first poll, so that a thousand clients that start together do not poll together.
         await self.clock.sleep(self.settings.poll_seconds * self.random_unit())
         while True:
             await self.refresh()
@@ -190,10 +191,10 @@ class RouteKeeper:
             await self.clock.sleep(self.settings.poll_seconds * spread)
 
     def suspect(self, broker: str) -> None:
-        """A send to the broker failed: ask about its topics, once a second at most."""
+        """Refresh the topics of a broker after a failed send, once a second at most."""
         self._suspects.add(broker)
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = self._question(self._refresh_suspects())
+            self._refreshing = self._start(self._refresh_suspects())
 
     async def _refresh_suspects(self) -> None:
         while self._suspects:
@@ -204,8 +205,8 @@ class RouteKeeper:
     async def _watch(self) -> None:
         while True:
             self._watch_again.clear()
-            # what a young server said and nobody believed is the poll's business: a watch would be told it at once
-            topics = sorted(self.in_use - self.cache.doubted)
+            # Unconfirmed topics are left to the poll: the server would answer a watch of them at once, again and again.
+            topics = sorted(self.in_use - self.cache.unconfirmed)
             if not topics:
                 await self._watch_again.wait()
                 continue
@@ -219,8 +220,8 @@ class RouteKeeper:
                 await self.clock.sleep(_WATCH_RETRY_SECONDS * (1 + self.random_unit()) / 2)
 
     async def _watch_once(self, topics: list[str]) -> bool:
-        """Ask once; whether something has changed, in the routes or in what is to be watched."""
-        held = asyncio.create_task(self.session.watch(topics, _WATCH_SECONDS, partial(self._take, "watch")))
+        """Send one watch and wait for its end; True if a route or the set of watched topics has changed."""
+        held = asyncio.create_task(self.session.watch(topics, _WATCH_SECONDS, partial(self._apply, "watch")))
         again = asyncio.create_task(self._watch_again.wait())
         try:
             await asyncio.wait((held, again), return_when=asyncio.FIRST_COMPLETED)
@@ -231,7 +232,7 @@ class RouteKeeper:
             again.cancel()
             await asyncio.wait((held, again))
             if not held.cancelled():
-                # looked at, so that asyncio does not report it if this is the end
+                # The exception is read so that asyncio does not report it if this task is cancelled.
                 held.exception()
         return held.cancelled() or held.result()
 
@@ -240,7 +241,7 @@ class RouteKeeper:
             await self.clock.sleep(_PING_SECONDS)
             try:
                 if self.in_use and await self.session.ping():
-                    # the one that holds the watch is gone, and its connection may be a proxy's
+                    # The process that held the watch is gone, although the connection, through a proxy, is open.
                     self._watch_again.set()
             except RemotingError as error:
                 _watch_logger.debug("server lost: %s", error)

@@ -1,4 +1,4 @@
-"""A route, how two routes of a topic differ, who is told of that, and the errors when there is no route."""
+"""A route, the difference between two routes of a topic, listeners for changes, and errors for missing routes."""
 
 import asyncio
 import logging
@@ -15,49 +15,49 @@ from namesrv_runtime.clock import Clock
 
 logger: Final = logging.getLogger("namesrv_client.callback")
 
-# what an iterator keeps for somebody who does not look
+# changes that an iterator keeps for a slow reader
 _KEPT: Final = 10_000
 
 Source = Literal["pull", "watch", "disk", "default"]
 
 
 class RouteError(RemotingError):
-    """There is no usable route; the subclasses say whether that is known."""
+    """There is no usable route; the subclasses tell the reasons apart."""
 
 
 class TopicNotFoundError(RouteError):
-    """A NameServer that knows its brokers says that the topic does not exist."""
+    """A NameServer that knows all its brokers reports that the topic does not exist."""
 
 
 class RouteUnavailableError(RouteError):
-    """It cannot be told: no server answered, none was ready, or the route is older than the caller accepts."""
+    """The route is unknown: no server answered, no server was ready, or the route is older than the caller accepts."""
 
 
 class NoQueueError(RouteError):
-    """The topic has a route, and no queue of it can be written to (or read from)."""
+    """The topic has a route without any queue that can be written to (or read from)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the queues of one topic are, how old that knowledge is, and where it comes from.
+    """The brokers and queues of one topic, with the age and the source of the information.
 
-    `age` is the time since a server last confirmed it. `confirmed_absent_since` (monotonic seconds) is set while a
-    server says that the topic does not exist any more; the last route is kept all the same, for the caller to decide.
+    `age` is the time since a server last confirmed the route. `confirmed_absent_since` (monotonic seconds) is set
+    while a server reports that the topic does not exist any more; the last route is kept, for the caller to decide.
     """
 
     topic: str
     data: TopicRouteData
     source: Source
-    # monotonic seconds; of the moment in which this was handed out
+    # monotonic seconds of the last confirmation before this object was handed out
     confirmed_at: float
     confirmed_absent_since: float | None = None
     clock: Clock | None = field(default=None, repr=False, compare=False)
-    # which run of which server told it; empty: none did
-    run: str = field(default="", repr=False, compare=False)
+    # boot id of the server that sent the route (see RouteResponse); empty for a route from disk
+    boot_id: str = field(default="", repr=False, compare=False)
 
     @property
     def age(self) -> float:
-        """Seconds since a server last confirmed it."""
+        """Seconds since a server last confirmed the route."""
         return 0.0 if self.clock is None else max(0.0, self.clock.monotonic() - self.confirmed_at)
 
     @property
@@ -68,23 +68,23 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """How the route of a topic changed; `new` is None when the topic is gone, `old` when it was not known before."""
+    """A change of a topic's route; `new` is None if the topic is gone, `old` if the topic was unknown before."""
 
     topic: str
     old: Route | None
     new: Route | None
     brokers_added: tuple[str, ...] = ()
     brokers_removed: tuple[str, ...] = ()
-    # other addresses, cluster or zone
+    # groups with other addresses, another cluster or zone
     brokers_changed: tuple[str, ...] = ()
-    # by broker name; changed: other numbers or permissions
+    # names of brokers whose queues were added, removed, or got other numbers or permissions
     queues_added: tuple[str, ...] = ()
     queues_removed: tuple[str, ...] = ()
     queues_changed: tuple[str, ...] = ()
 
 
 def difference(topic: str, old: Route | None, new: Route | None) -> RouteChange | None:
-    """How two routes of a topic differ; None when they say the same. One that is confirmed absent counts as none."""
+    """The difference of two routes of a topic; None if they are equal. A confirmed absent route counts as no route."""
     before, now = (
         None if route is None or route.confirmed_absent_since is not None else route.data for route in (old, new)
     )
@@ -102,7 +102,7 @@ def difference(topic: str, old: Route | None, new: Route | None) -> RouteChange 
 
 
 def _compared(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
-    """The names that came, that went, and that stand for something else."""
+    """The names that were added, that were removed, and whose values changed."""
     added = tuple(sorted(now.keys() - before.keys()))
     removed = tuple(sorted(before.keys() - now.keys()))
     changed = tuple(sorted(name for name in before.keys() & now.keys() if before[name] != now[name]))
@@ -110,9 +110,9 @@ def _compared(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[
 
 
 class RouteChanges:
-    """An async iterator of changes, from the moment it was made until the client ends.
+    """An async iterator over all changes from its creation until the client ends.
 
-    A reader that falls behind by 10,000 loses the oldest.
+    A reader that falls behind by 10,000 changes loses the oldest.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class RouteChanges:
         return f"<RouteChanges [{len(self._changes)} waiting]>"
 
     def put(self, change: RouteChange | None) -> None:
-        """One more; None: there will be no more."""
+        """Add a change; None ends the iterator."""
         if change is None:
             self._is_ended = True
         else:
@@ -142,13 +142,13 @@ class RouteChanges:
         return change
 
     async def arrival(self) -> None:
-        """Return once there is a change to take, or will be no more."""
+        """Return once there is a change to take, or the iterator has ended."""
         while not self._changes and not self._is_ended:
             self._has_news.clear()
             await self._has_news.wait()
 
     def take(self) -> RouteChange | None:
-        """The next change, if there is one; any thread may take it, also when the client is gone."""
+        """The next change, if there is one; any thread may call this, even after the client has ended."""
         return self._changes.popleft() if self._changes else None
 
 
@@ -157,14 +157,14 @@ class RouteListeners:
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[RouteChange], None]] = []
-        # those that somebody still holds
+        # iterators that the application still holds
         self._iterators: weakref.WeakSet[RouteChanges] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<RouteListeners [{len(self._callbacks)} callbacks | {len(self._iterators)} iterators]>"
 
     def add(self, callback: Callable[[RouteChange], None]) -> Callable[[], None]:
-        """Call back with every change; call what is returned to end that."""
+        """Call `callback` with every change; the returned function ends that."""
         self._callbacks.append(callback)
 
         def end() -> None:
@@ -174,13 +174,13 @@ class RouteListeners:
         return end
 
     def iterator(self) -> RouteChanges:
-        """Every change from now on."""
+        """An iterator over all changes from now on."""
         changes = RouteChanges()
         self._iterators.add(changes)
         return changes
 
     def notify(self, change: RouteChange) -> None:
-        """Pass a change to everybody; a callback that fails is logged, and keeps it from nobody else."""
+        """Pass a change to all callbacks and iterators; a callback that raises is logged and stops no other one."""
         for callback in tuple(self._callbacks):
             try:
                 callback(change)
@@ -190,6 +190,6 @@ class RouteListeners:
             changes.put(change)
 
     def end(self) -> None:
-        """No more changes: iterators end when they are empty."""
+        """End all iterators, once the reader has taken what they hold."""
         for changes in tuple(self._iterators):
             changes.put(None)

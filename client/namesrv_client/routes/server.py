@@ -1,7 +1,7 @@
-"""One NameServer: its connection, its protocol, how far its answers can be trusted, and questions about many topics.
+"""One NameServer as the client sees it: connection, protocol, completeness of responses, and route requests.
 
-A native one is asked in as few questions as fit into frames, one that speaks RocketMQ's protocol topic by topic; and
-what is wrong with one topic never touches the others.
+A native server gets as few requests as frames allow, a server that speaks RocketMQ's protocol gets one request per
+topic. An error of one topic never affects the other topics.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from namesrv_client.routes.cache import Answer, SyncPoint
+from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.status import ServerStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.client import RemotingClient
@@ -39,31 +39,31 @@ from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
 
-# gets each answer as it comes
-Take = Callable[[Answer], None]
+# called with each response as it arrives
+Receive = Callable[[RouteResponse], None]
 
-# what an answer tells of the server and not of the question
+# error responses that concern the server and not the request
 SERVER_FAILED: Final = (NotReadyError, GoAwayError, SystemBusyError)
-# what may be said of many topics for the sake of one: the answer does not fit into a frame, a topic is bad, or this
-# account may not ask for it
-PART_REFUSED: Final = (SystemError_, NoPermissionError)
-# Topics of one full question: with eight groups of brokers the answer has 0.8 MB, and the loop decodes it in one go.
-PART: Final = 500
-# Refused parts after which the server is to blame.
+# error responses to a batch that one of its topics may have caused: the response does not fit into a frame, a topic is
+# invalid, or this account may not read it
+BATCH_REFUSED: Final = (SystemError_, NoPermissionError)
+# Topics of one full request: with eight broker groups the response takes 0.8 MB, which the loop decodes at once.
+BATCH: Final = 500
+# Refused batches after which the server counts as failed.
 _REFUSALS: Final = 20
-# GET_ROUTEINFO_BY_TOPIC questions that are on their way at a time
+# concurrent GET_ROUTEINFO_BY_TOPIC requests
 _BY_TOPIC: Final = 16
-# Short: another server is asked meanwhile, and this only keeps a dead one from being dialled for every question.
+# A short back-off: requests go to other servers meanwhile, and a dead server is not dialled for every request.
 _BACKOFF: Final = Backoff(0.1, 1.0)
-# of all clients of the process
+# numbers of the connections to RocketMQ servers, of all clients of the process
 _connection_numbers: Final = itertools.count(1)
 
 
 class Server:
-    """The connection to one NameServer, and what is known of the server at its other end.
+    """The connection to one NameServer, and the state of the server.
 
-    Each connection begins by asking which run of the server is there. Its run is its boot id; of a server that has
-    none, as Apache's, it is the connection, which cannot outlive the process at its end.
+    Each connection begins with a request for the server's boot id. For Apache's server, which has no boot id, the name
+    of the connection takes its place, because a connection cannot outlive the server's process.
     """
 
     def __init__(
@@ -75,52 +75,52 @@ class Server:
         self._protocols = protocols
         self._events = events
         self._client = self._new_client()
-        # SERVER_INFO that is under way
+        # the SERVER_INFO request under way
         self._identifying: asyncio.Task[RemotingError | None] | None = None
-        # None: not known on this connection
+        # None while the protocol is unknown on this connection
         self.is_native: bool | None = None
-        self.run: str | None = None
-        # monotonic: until then its brokers may not all be back, and what it takes out of a route may still be coming
-        self._warm_at = 0.0
-        # the same for a topic that nobody knows, of which it is enough that nothing speaks for a restart
-        self._denies_at = 0.0
-        # monotonic: when it last said anything
+        self.boot_id: str | None = None
+        # monotonic time from which on all brokers have had time to register, so that missing brokers are gone
+        self._complete_at = 0.0
+        # monotonic time from which on unknown topics do not exist; earlier than the above if no sign of a restart
+        self._knows_topics_at = 0.0
+        # monotonic time of the last response
         self.answered_at = float("-inf")
-        # why it, or a question to it, failed the last time
+        # the reason of the last failure of the server or of a request to it
         self.error: str | None = None
-        # connections on which it turned out to speak RocketMQ's protocol
+        # number of connections on which the server spoke RocketMQ's protocol
         self._rocketmq_connections = 0
-        # connections on which it has answered, and whether there is one now, and since when (wall clock)
+        # number of connections with a response; True while there is such a connection; time of the last change (wall)
         self.connections = 0
         self.is_connected = False
         self._since = clock.wall()
-        # questions about routes by how they ended
+        # route requests by result
         self.pulls: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         protocol = {None: "not identified", True: "native", False: "rocketmq"}[self.is_native]
-        return f"<Server [{self.address} | {protocol} | {self.run}]>"
+        return f"<Server [{self.address} | {protocol} | {self.boot_id}]>"
 
     @property
-    def is_warm(self) -> bool:
-        """Whether what it does not know of a route does not exist."""
-        return self._clock.monotonic() >= self._warm_at
+    def is_complete(self) -> bool:
+        """True if brokers that are missing in the server's routes are gone."""
+        return self._clock.monotonic() >= self._complete_at
 
     @property
-    def can_deny(self) -> bool:
-        """Whether a topic that it does not know does not exist."""
-        return self._clock.monotonic() >= self._denies_at
+    def knows_all_topics(self) -> bool:
+        """True if topics that the server does not know do not exist."""
+        return self._clock.monotonic() >= self._knows_topics_at
 
     def status(self, *, is_chosen: bool) -> ServerStatus:
-        """What is known of it, for any thread."""
-        run, now = self.run, self._clock.monotonic()
+        """The state of the server; any thread may call this."""
+        boot_id, now = self.boot_id, self._clock.monotonic()
         return ServerStatus(
             address=self.address,
             state="connected" if self.is_connected else "disconnected" if self.connections or self.error else "unused",
             since=self._since,
             is_chosen=is_chosen,
             protocol=None if self.is_native is None else "native" if self.is_native else "rocketmq",
-            boot_id=None if run is None or run.startswith(f"{self.address}#") else run,
+            boot_id=None if boot_id is None or boot_id.startswith(f"{self.address}#") else boot_id,
             last_answer=self._clock.wall() - (now - self.answered_at) if self.answered_at > float("-inf") else None,
             last_error=self.error,
             pulls=dict(self.pulls),
@@ -128,14 +128,14 @@ class Server:
         )
 
     def note(self, failure: object) -> str:
-        """Keep what went wrong, in words."""
+        """Keep the reason of a failure, and return it in words."""
         self.error = str(failure) or type(failure).__name__
         return self.error
 
     async def identify(self, timeout_seconds: float) -> None:
-        """Find out which protocol it speaks and which run it is, once on each connection. Raises RemotingError.
+        """Find out the protocol and boot id, once on each connection. Raises RemotingError.
 
-        Of a server that is known to be native nothing is waited for: it is asked together with the first question.
+        For a server that is known to be native, this does not wait: SERVER_INFO is sent along with the first request.
         """
         if self.is_native is not None:
             return
@@ -146,7 +146,7 @@ class Server:
             return
         if self._identifying is None:
             self._identifying = asyncio.create_task(self._identify(timeout_seconds))
-            # so that it is sent first
+            # The task runs now, so that its request is sent first.
             await asyncio.sleep(0)
         if known:
             self.is_native = True
@@ -154,58 +154,59 @@ class Server:
             raise failure
 
     async def _identified(self) -> RemotingError | None:
-        """Wait for SERVER_INFO, if it is under way; why it failed."""
-        asking = self._identifying
-        if asking is None:
+        """Wait for the SERVER_INFO request under way; return the error if it failed."""
+        request = self._identifying
+        if request is None:
             return None
-        # waited for, not awaited: whoever gives up must not take the answer away from the others
-        await asyncio.wait([asking])
-        return ConnectionClosedError(f"{self.address} is no longer used") if asking.cancelled() else asking.result()
+        # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
+        await asyncio.wait([request])
+        return ConnectionClosedError(f"{self.address} is no longer used") if request.cancelled() else request.result()
 
     async def _identify(self, timeout_seconds: float) -> RemotingError | None:
-        """A failure is a value: there may be nobody left to raise it to."""
+        """Send SERVER_INFO; an error is returned, not raised, because no caller may be left to catch it."""
         try:
             if self._settings.protocol == "native":
-                await self.ask_run(timeout_seconds)
+                await self.request_boot_id(timeout_seconds)
             elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
             else:
-                self._is_native_run(NATIVE.read_answer(ServerInfo, body))
+                self._note_native(NATIVE.read_answer(ServerInfo, body))
         except RemotingError as error:
             return error
         finally:
             self._identifying = None
         return None
 
-    async def ask_run(self, timeout_seconds: float) -> None:
-        """Ask which run it is, now and natively. Raises RemotingError."""
-        answer = await self._client.invoke(
+    async def request_boot_id(self, timeout_seconds: float) -> None:
+        """Request the server's boot id natively. Raises RemotingError."""
+        response = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        self._is_native_run(NATIVE.read_answer(ServerInfo, answer.body))
+        self._note_native(NATIVE.read_answer(ServerInfo, response.body))
 
-    def _is_native_run(self, info: ServerInfo) -> None:
+    def _note_native(self, info: ServerInfo) -> None:
         self.is_native = True
-        self._is_run(info.boot_id, info.uptime_seconds)
+        self._note_boot_id(info.boot_id, info.uptime_seconds)
 
-    def _is_run(self, boot_id: str, uptime_seconds: float) -> None:
-        self._answers()
-        if boot_id != self.run:
-            self.run = boot_id
-            self._warm_at = self._denies_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
+    def _note_boot_id(self, boot_id: str, uptime_seconds: float) -> None:
+        self._answered()
+        if boot_id != self.boot_id:
+            self.boot_id = boot_id
+            self._complete_at = self.answered_at + self._settings.warm_up_seconds - uptime_seconds
+            self._knows_topics_at = self._complete_at
 
     def _is_rocketmq(self) -> None:
-        """It does not say how long it has run. A connection that was lost may have been lost to a restart."""
+        """Note a server without a boot id and uptime; a later connection may be one to a restarted server."""
         self.is_native = False
         self._rocketmq_connections += 1
-        self.run = f"{self.address}#{next(_connection_numbers)}"
+        self.boot_id = f"{self.address}#{next(_connection_numbers)}"
         now = self._clock.monotonic()
-        self._warm_at = now + self._settings.warm_up_seconds
-        self._denies_at = now if self._rocketmq_connections == 1 else self._warm_at
+        self._complete_at = now + self._settings.warm_up_seconds
+        self._knows_topics_at = now if self._rocketmq_connections == 1 else self._complete_at
 
-    def _answers(self) -> None:
+    def _answered(self) -> None:
         self.answered_at = self._clock.monotonic()
-        # an answer may be looked at after its connection has ended
+        # A response may be processed after its connection has ended.
         if not self.is_connected and self._client.connected:
             self.is_connected = True
             self.connections += 1
@@ -215,7 +216,7 @@ class Server:
             self._events.connected(self.address)
 
     def _ends(self, why: str) -> None:
-        # another one may answer next
+        # Another process may answer at this address next.
         self.is_native = None
         if self.is_connected:
             self.is_connected = False
@@ -240,123 +241,124 @@ class Server:
 
     @property
     def socket_descriptor(self) -> int | None:
-        """The file descriptor of the connection; None when there is none."""
+        """The file descriptor of the connection; None without a connection."""
         return self._client.socket_descriptor
 
     async def disconnect(self) -> None:
-        """Fail what waits for an answer and close the connection; the next question makes another."""
+        """Fail the requests under way and close the connection; the next request opens another one."""
         old, self._client = self._client, self._new_client()
         self._ends(self.error or "given up")
         await old.close()
 
     async def close(self) -> None:
         """Disconnect for good."""
-        if (asking := self._identifying) is not None:
-            asking.cancel()
-            await asyncio.wait([asking])
+        if (request := self._identifying) is not None:
+            request.cancel()
+            await asyncio.wait([request])
         self._ends("no longer used")
         await self._client.close()
 
     async def pull(
         self, topics: Sequence[str], timeout_seconds: float, *, since: int | None = None, wait_seconds: float = 0.0
-    ) -> Answer:
-        """PULL_ROUTES: all about the topics, or what changed of them since a revision of this run; natively.
+    ) -> RouteResponse:
+        """Send a native PULL_ROUTES for the topics' routes, or for their changes since a revision of this boot id.
 
-        With a wait, the server holds the answer until something has changed. Raises RemotingError.
+        With a wait, the server holds the request until a topic changes. Raises RemotingError.
         """
-        boot_id = None if since is None else self.run
-        question = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
-        answer = await self._client.invoke(
+        boot_id = None if since is None else self.boot_id
+        request = PullRoutesRequest(list(topics), boot_id, since or 0, int(wait_seconds * 1000))
+        response = await self._client.invoke(
             RequestCode.PULL_ROUTES,
-            body=NATIVE.encode(question),
+            body=NATIVE.encode(request),
             timeout_seconds=timeout_seconds + wait_seconds,
             serialize_type=SerializeType.MSGPACK,
         )
-        pulled = read_routes(answer.body)
-        if pulled.boot_id != self.run:
-            # SERVER_INFO may be under way, and says how long this run has lasted
+        pulled = read_routes(response.body)
+        if pulled.boot_id != self.boot_id:
+            # A SERVER_INFO request may be under way, whose response contains the uptime.
             await self._identified()
-        # another one now: restarted behind a connection that lived on (a proxy), as young as it can be
-        self._is_run(pulled.boot_id, 0.0)
+        # If the boot id is new, the server has restarted behind a connection that stayed open, through a proxy.
+        self._note_boot_id(pulled.boot_id, 0.0)
         routes: Mapping[str, TopicRouteData | None] = pulled.routes
         if zone := self._settings.zone_name:
-            # as RocketMQ's servers do for those who name one; PULL_ROUTES has no zones
+            # The filter of RocketMQ's servers is applied here, because PULL_ROUTES has no zones.
             routes = {topic: None if route is None else in_zone(route, zone) for topic, route in routes.items()}
-        return Answer(
-            run=pulled.boot_id,
-            is_warm=self.is_warm,
-            can_deny=self.can_deny,
+        return RouteResponse(
+            boot_id=pulled.boot_id,
+            is_complete=self.is_complete,
+            knows_all_topics=self.knows_all_topics,
             topics=topics,
             routes=routes,
             revision=pulled.revision,
             is_conditional=since is not None and not pulled.full,
         )
 
-    async def route_by_topic(self, topic: str, timeout_seconds: float) -> Answer:
-        """GET_ROUTEINFO_BY_TOPIC, as RocketMQ's clients ask it. Raises RemotingError."""
+    async def route_by_topic(self, topic: str, timeout_seconds: float) -> RouteResponse:
+        """Send a GET_ROUTEINFO_BY_TOPIC, as RocketMQ's clients do. Raises RemotingError."""
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         if self._settings.zone_name:
             fields |= {"__ZONE_NAME": self._settings.zone_name, "__ZONE_MODE": "true"}
         route: TopicRouteData | None = None
         try:
-            answer = await self._client.invoke(
+            response = await self._client.invoke(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=fields, timeout_seconds=timeout_seconds
             )
-            route = read_route(answer.body)
-            self._answers()
+            route = read_route(response.body)
+            self._answered()
         except ResponseError as error:
-            self._answers()
+            self._answered()
             if not isinstance(error, TopicNotExistError):
                 raise
-        # The connection may have been lost and made again in between: then nobody knows who answered.
-        is_met = self.is_native is not None
-        return Answer(
-            run=(self.run or "") if is_met else f"{self.address}#",
-            is_warm=is_met and self.is_warm,
-            can_deny=is_met and self.can_deny,
+        # If the connection was lost and replaced meanwhile, the sender of the response is unknown.
+        is_identified = self.is_native is not None
+        return RouteResponse(
+            boot_id=(self.boot_id or "") if is_identified else f"{self.address}#",
+            is_complete=is_identified and self.is_complete,
+            knows_all_topics=is_identified and self.knows_all_topics,
             topics=(topic,),
             routes={topic: route},
         )
 
-    async def everything(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
-        """All about the topics, so many seconds for each question; whether some was refused, which is noted.
+    async def full_routes(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
+        """Request the full routes of topics, with a timeout for each request; True if some topic was refused.
 
         Raises RemotingError.
         """
-        return await (self._pull_in_parts if self.is_native else self._ask_each)(topics, take, timeout_seconds)
+        pull = self._pull_batches if self.is_native else self._pull_each
+        return await pull(topics, receive, timeout_seconds)
 
-    async def changes(self, topics: Sequence[str], point: SyncPoint, take: Take, timeout_seconds: float) -> None:
-        """As `everything`, but of the topics that are known as of the point only what has changed."""
-        known, others = point.known(self.run, topics) if self.is_native else ([], list(topics))
+    async def changes(self, topics: Sequence[str], point: SyncPoint, receive: Receive, timeout_seconds: float) -> None:
+        """Request the changes of the topics in the sync point, and the full routes of the other topics."""
+        known, others = point.known(self.boot_id, topics) if self.is_native else ([], list(topics))
         if known:
             try:
-                take(await self.pull(known, timeout_seconds, since=point.revision))
-            except PART_REFUSED as error:
+                receive(await self.pull(known, timeout_seconds, since=point.revision))
+            except BATCH_REFUSED as error:
                 if isinstance(error, SERVER_FAILED):
                     raise
                 point.retain(())
                 others = list(topics)
-        await self.everything(others, take, timeout_seconds)
+        await self.full_routes(others, receive, timeout_seconds)
 
-    async def _pull_in_parts(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
-        """A part that is refused is halved."""
-        parts = [topics[at : at + PART] for at in range(0, len(topics), PART)]
-        refusals_left = most_refusals = _REFUSALS + 2 * len(parts)
-        while parts:
-            part = parts.pop(0)
+    async def _pull_batches(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
+        """Request topics in batches; a refused batch is halved, to find the topic that caused the refusal."""
+        batches = [topics[at : at + BATCH] for at in range(0, len(topics), BATCH)]
+        refusals_left = most_refusals = _REFUSALS + 2 * len(batches)
+        while batches:
+            batch = batches.pop(0)
             try:
-                take(await self.pull(part, timeout_seconds))
-            except PART_REFUSED as error:
+                receive(await self.pull(batch, timeout_seconds))
+            except BATCH_REFUSED as error:
                 refusals_left -= 1
                 if isinstance(error, SERVER_FAILED) or not refusals_left:
                     raise
                 self.note(error)
-                if len(part) > 1:
-                    parts[:0] = [part[: len(part) // 2], part[len(part) // 2 :]]
+                if len(batch) > 1:
+                    batches[:0] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
         return refusals_left < most_refusals
 
-    async def _ask_each(self, topics: Sequence[str], take: Take, timeout_seconds: float) -> bool:
-        """In RocketMQ's protocol: one question per topic, several on their way at a time."""
+    async def _pull_each(self, topics: Sequence[str], receive: Receive, timeout_seconds: float) -> bool:
+        """Request each topic in RocketMQ's protocol, several at a time."""
         waiting = iter(topics)
         failures: list[RemotingError] = []
         refused: list[str] = []
@@ -365,12 +367,12 @@ class Server:
             for topic in waiting:
                 if failures:
                     return
-                asked_at = self._clock.monotonic()
+                sent_at = self._clock.monotonic()
                 try:
                     await self.identify(timeout_seconds)
-                    take(await self.route_by_topic(topic, timeout_seconds))
+                    receive(await self.route_by_topic(topic, timeout_seconds))
                 except (ResponseError, RemoteProtocolError, RequestTimeoutError) as error:
-                    is_silent = isinstance(error, RequestTimeoutError) and self.answered_at < asked_at
+                    is_silent = isinstance(error, RequestTimeoutError) and self.answered_at < sent_at
                     if isinstance(error, SERVER_FAILED) or is_silent:
                         failures.append(error)
                     else:

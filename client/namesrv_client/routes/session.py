@@ -1,7 +1,7 @@
-"""The chosen NameServer, and how a call goes on to the others.
+"""The choice of a NameServer for each call, and the failover to other servers.
 
-One server, chosen at random, stays the chosen one until it fails or another one has to answer for it; each call tries
-each server once. A server that answers "not ready" or "go away" has failed as well.
+One server, chosen at random, stays the chosen one until it fails or another server answers faster. Each call tries
+each server once. A server that responds with "not ready" or "go away" counts as failed.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from contextlib import nullcontext, suppress
 from typing import Any, Final
 
-from namesrv_client.routes.cache import Answer, SyncPoint
+from namesrv_client.routes.cache import RouteResponse, SyncPoint
 from namesrv_client.routes.route import RouteUnavailableError
-from namesrv_client.routes.server import PART_REFUSED, SERVER_FAILED, Server, Take
+from namesrv_client.routes.server import BATCH_REFUSED, SERVER_FAILED, Receive, Server
 from namesrv_client.routes.status import ServerStatus, WatchStatus
 from namesrv_client.settings import ClientSettings
 from namesrv_remoting.aio.server_protocols import ServerProtocols
@@ -29,21 +29,21 @@ from namesrv_runtime.server_events import ServerEvents
 
 logger: Final = logging.getLogger("namesrv_client.connection")
 
-# how often a line says that no server answers
+# interval of the log lines that report an outage
 _OUTAGE_LINE_SECONDS: Final = 60.0
 
-# asks a server, with so many seconds for each question
-Ask = Callable[[Server, float], Awaitable[None]]
+# sends requests to a server, with this timeout for each of them
+Attempt = Callable[[Server, float], Awaitable[None]]
 
 
-class _CannotTellError(RemotingError):
-    """The server is too young to deny a topic, or does not want to be asked about it; another one may tell."""
+class _UndecidedError(RemotingError):
+    """The server started too recently to know all topics, or refused a topic; another server may have the route."""
 
 
-# how a question about routes ended, by what it was answered with; the first that fits
+# the result of a route request by its error; the first row that fits counts
 _RESULTS: Final[tuple[tuple[tuple[type[RemotingError], ...], str], ...]] = (
     (SERVER_FAILED, "not_ready"),
-    ((_CannotTellError,), "undecided"),
+    ((_UndecidedError,), "undecided"),
     ((ResponseError,), "refused"),
     ((RequestTimeoutError,), "timeout"),
     ((ConnectError,), "unreachable"),
@@ -57,19 +57,19 @@ def _result(error: RemotingError) -> str:
 
 
 class _SessionLog:
-    """The lines about which server is asked: one for each change, and one a minute while none answers."""
+    """Logs one line for each change of the chosen server, and one line a minute while no server answers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # the server that answered last as the chosen one
         self._chosen: str | None = None
-        # when the last line about the present outage was written; None: a server answered since
+        # time of the last line about the current outage; None if there is no outage
         self._outage_logged_at: float | None = None
 
     def answered(self, chosen: str) -> None:
         """The chosen server answered."""
         if self._chosen not in {None, chosen}:
-            logger.info("%s is asked first from now on, and not %s", chosen, self._chosen)
+            logger.info("chosen server: %s, before %s", chosen, self._chosen)
         self._chosen, self._outage_logged_at = chosen, None
 
     def unanswered(self, reasons: str) -> None:
@@ -81,9 +81,9 @@ class _SessionLog:
 
 
 class ServerSession:
-    """The chosen server, and the way to the next. What is asked natively depends on what is known: the sync point."""
+    """Sends route requests to the chosen server, and to the next servers when it fails."""
 
-    def __init__(  # noqa: PLR0913 - what it is made of, by keyword
+    def __init__(  # noqa: PLR0913 - keyword arguments
         self,
         settings: ClientSettings,
         clock: Clock,
@@ -102,20 +102,20 @@ class ServerSession:
         self._log = _SessionLog(clock)
         # in the order in which they are tried; the first is the chosen one
         self._servers: list[Server] = []
-        # the run that was asked to hold a question last
+        # boot id of the server that got the last watch
         self._watched: str | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        # a server answered the last question
+        # True if a server answered the last request
         self.is_ready = False
-        # times that another server became the chosen one; questions that none answered
+        # number of times that another server became the chosen one; number of requests that no server answered
         self.failovers = self.unanswered = 0
-        # the question that a server is to hold now, if there is one: who, since when (wall clock), how many topics
+        # the current watch: its server, its start (wall clock) and its number of topics
         self._held: tuple[Server, float, int] | None = None
 
     @property
     def chosen(self) -> str | None:
-        """The address that is asked first; None when no server is known."""
+        """The address of the chosen server; None if no server is known."""
         return self._servers[0].address if self._servers else None
 
     @property
@@ -124,11 +124,11 @@ class ServerSession:
         return {server.address: server.error for server in self._servers if server.error is not None}
 
     def statuses(self) -> tuple[ServerStatus, ...]:
-        """Each server, for any thread."""
+        """The status of each server; any thread may call this."""
         return tuple(server.status(is_chosen=not number) for number, server in enumerate(tuple(self._servers)))
 
     def watches(self) -> tuple[WatchStatus, ...]:
-        """The question that a server holds, if there is one, for any thread."""
+        """The watch that a server holds, if there is one; any thread may call this."""
         held = self._held
         if held is None or not held[0].is_connected:
             return ()
@@ -136,7 +136,7 @@ class ServerSession:
         return (WatchStatus(server.address, since, topics),)
 
     def use(self, addresses: tuple[str, ...]) -> None:
-        """Take another list: the chosen server stays if it is in it, the others come in random order."""
+        """Use another list of servers: the chosen server stays first if it is in the list, the others are shuffled."""
         chosen, order = self.chosen, list(addresses)
         self._shuffle(order)
         if chosen in order:
@@ -158,7 +158,7 @@ class ServerSession:
         return [found for server in self._servers if (found := server.socket_descriptor) is not None]
 
     async def close(self) -> None:
-        """Close all connections; nothing is asked any more."""
+        """Close all connections, and send no further requests."""
         self._is_closed = True
         self.use(())
         if self._closing:
@@ -169,104 +169,106 @@ class ServerSession:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def routes(self, topics: Sequence[str], take: Take) -> Mapping[str, str]:
-        """All about some topics, answer by answer; those that nobody could tell about, and why not.
+    async def routes(self, topics: Sequence[str], receive: Receive) -> Mapping[str, str]:
+        """Request the full routes of topics; return the topics that no server could answer, with the reasons.
 
-        Of what one server may not know yet, or did not want to be asked about, the others are asked as well.
+        Topics that one server may not know yet, or has refused, are requested from the other servers as well.
         """
         left = dict.fromkeys(topics)
 
-        def received(answer: Answer) -> None:
-            for topic, route in answer.routes.items():
-                if route is not None or answer.can_deny:
+        def received(response: RouteResponse) -> None:
+            for topic, route in response.routes.items():
+                if route is not None or response.knows_all_topics:
                     left.pop(topic, None)
-            take(answer)
+            receive(response)
 
-        async def ask(server: Server, timeout_seconds: float) -> None:
-            is_refused = await server.everything(list(left), received, timeout_seconds)
-            if left and (is_refused or server.can_deny):
-                raise _CannotTellError(server.error or "refused to say")
+        async def attempt(server: Server, timeout_seconds: float) -> None:
+            is_refused = await server.full_routes(list(left), received, timeout_seconds)
+            if left and (is_refused or server.knows_all_topics):
+                raise _UndecidedError(server.error or "refused without a reason")
             if left:
-                raise _CannotTellError(f"has just started and may not know topic {next(iter(left))} yet")
+                raise _UndecidedError(f"has just started and may not know topic {next(iter(left))} yet")
 
         try:
-            await self._call(ask)
+            await self._call(attempt)
         except RouteUnavailableError as error:
             return dict.fromkeys(left, str(error))
         return {}
 
-    async def changes(self, topics: Sequence[str], take: Take) -> None:
-        """Whatever is new about the topics, answer by answer. Raises RouteUnavailableError when no server answered.
+    async def changes(self, topics: Sequence[str], receive: Receive) -> None:
+        """Request the changes of topics. Raises RouteUnavailableError if no server answered.
 
-        From a native server in one question what changed since the sync point, and all about topics that were not
-        known there. From a RocketMQ server one question per topic.
+        A native server gets one request for the changes since the sync point, and one for topics that are not in the
+        sync point. A RocketMQ server gets one request per topic.
         """
-        await self._call(lambda server, seconds: server.changes(topics, self._point, take, seconds))
+        await self._call(lambda server, seconds: server.changes(topics, self._point, receive, seconds))
 
-    async def watch(self, topics: Sequence[str], wait_seconds: float, take: Take) -> bool:
-        """As `changes`, but held by the chosen server until something changes or the wait is over; whether it did."""
+    async def watch(self, topics: Sequence[str], wait_seconds: float, receive: Receive) -> bool:
+        """As `changes`, but the chosen server holds the request until a topic changes; True if one did."""
         if not self._servers:
             raise RouteUnavailableError("no NameServer is known")
         server, timeout_seconds = self._servers[0], self._settings.attempt_timeout_seconds
         try:
             await server.identify(timeout_seconds)
             if server.is_native:
-                known, others = self._point.known(server.run, topics)
+                known, others = self._point.known(server.boot_id, topics)
                 if not others:
-                    self._watched, since = server.run, self._point.revision
+                    self._watched, since = server.boot_id, self._point.revision
                     self._held = (server, self._clock.wall(), len(known))
                     try:
-                        answer = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
+                        response = await server.pull(known, timeout_seconds, since=since, wait_seconds=wait_seconds)
                     finally:
                         self._held = None
                     self._was_answered(server)
                     self._log_answer(server)
-                    take(answer)
-                    return bool(answer.routes)
+                    receive(response)
+                    return bool(response.routes)
         except RemotingError as error:
             server.pulls[_result(error)] += 1
             self._failed(server, error)
-            if not isinstance(error, PART_REFUSED) or isinstance(error, SERVER_FAILED):
+            if not isinstance(error, BATCH_REFUSED) or isinstance(error, SERVER_FAILED):
                 raise
         if server.is_native is False:
             raise RouteUnavailableError(f"{server.address} does not support watches")
-        await self.changes(topics, take)
-        # not so while a topic is refused: nothing would keep the caller from asking again at once
-        return not self._point.known(self._point.run, topics)[1]
+        await self.changes(topics, receive)
+        # False while a topic is refused, because the caller would otherwise send the next watch at once.
+        return not self._point.known(self._point.boot_id, topics)[1]
 
     async def ping(self) -> bool:
-        """Whether the chosen server is another run than the watched one. Raises RemotingError when it is silent."""
+        """True if the chosen server has another boot id than the watched one. Raises RemotingError on no response."""
         if not self._servers or not self._servers[0].is_native:
-            # a RocketMQ server holds nothing that would have to be watched over
+            # A RocketMQ server holds no watch.
             return False
         server = self._servers[0]
         try:
-            await server.ask_run(self._settings.attempt_timeout_seconds)
+            await server.request_boot_id(self._settings.attempt_timeout_seconds)
         except RemotingError as error:
             self._failed(server, error)
             raise
-        return self._watched not in (None, server.run)
+        return self._watched not in (None, server.boot_id)
 
-    async def _call(self, ask: Ask) -> None:
-        """Ask the chosen server; while it is silent, or when it fails, the next one as well. The first answer ends it.
+    async def _call(self, attempt: Attempt) -> None:
+        """Try the chosen server, and the next one after a failure or a silence; the first response ends the call.
 
-        All are asked within the first half of the call's time and have the rest of it. When this process was held up
-        itself, those that it did not get to are still asked, for a moment.
+        All servers are tried within the first half of the call's time and may use the rest of it. If this process was
+        stopped meanwhile, the remaining servers still get a short attempt.
         """
         settings, clock = self._settings, self._clock
         deadline = clock.monotonic() + settings.call_timeout_seconds
         waiting = list(self._servers)
-        patience = min(settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting))))
+        attempt_seconds = min(
+            settings.attempt_timeout_seconds, settings.call_timeout_seconds / (2 * max(1, len(waiting)))
+        )
         reasons: dict[Server, str] = {}
         has_refused = False
-        asking: dict[asyncio.Task[RemotingError | None], Server] = {}
+        attempts: dict[asyncio.Task[RemotingError | None], Server] = {}
 
-        async def attempt(server: Server) -> RemotingError | None:
-            """Ask one server; an error is returned, since nobody may wait for it any more."""
-            until = max(deadline, clock.monotonic() + patience)
+        async def try_server(server: Server) -> RemotingError | None:
+            """Make one attempt; an error is returned, not raised, because the call may have ended."""
+            until = max(deadline, clock.monotonic() + attempt_seconds)
             try:
                 await server.identify(until - clock.monotonic())
-                await ask(server, max(0.0, until - clock.monotonic()))
+                await attempt(server, max(0.0, until - clock.monotonic()))
             except RemotingError as error:
                 server.pulls[_result(error)] += 1
                 return error
@@ -275,32 +277,32 @@ class ServerSession:
 
         try:
             while True:
-                # another one may have left the list a moment ago
+                # The list of servers may have changed meanwhile.
                 waiting = [server for server in waiting if server in self._servers]
                 if waiting:
                     server = waiting.pop(0)
-                    asking[asyncio.create_task(attempt(server))] = server
-                elif not asking:
+                    attempts[asyncio.create_task(try_server(server))] = server
+                elif not attempts:
                     break
-                for task in await self._done_or_silent(asking, patience if waiting else None):
-                    server = asking.pop(task)
+                for task in await self._done_or_silent(attempts, attempt_seconds if waiting else None):
+                    server = attempts.pop(task)
                     if (error := task.result()) is None:
-                        self._overtaken(server, asking.values(), patience)
+                        self._overtaken(server, attempts.values(), attempt_seconds)
                         self._log_answer(server)
                         return
                     has_refused = has_refused or _has_only_refused(error)
                     reasons[server] = self._failed(server, error)
         finally:
-            for task in asking:
+            for task in attempts:
                 task.cancel()
-            if asking:
-                await asyncio.wait(asking)
+            if attempts:
+                await asyncio.wait(attempts)
         raise self._unanswered(reasons, has_refused=has_refused)
 
     def _unanswered(self, reasons: Mapping[Server, str], *, has_refused: bool) -> RouteUnavailableError:
         self.unanswered += 1
         self.is_ready = self.is_ready and has_refused
-        reason = self._nobody(reasons)
+        reason = self._unavailable(reasons)
         if not has_refused and not self._is_closed:
             self._log.unanswered(reason)
         return RouteUnavailableError(reason)
@@ -312,39 +314,39 @@ class ServerSession:
             self._events.ready()
 
     def _log_answer(self, server: Server) -> None:
-        # another call may have chosen another one meanwhile
+        # Another call may have changed the chosen server meanwhile.
         if server.address == self.chosen:
             self._log.answered(server.address)
 
     async def _done_or_silent(
-        self, asking: Mapping[asyncio.Task[RemotingError | None], Server], patience: float | None
+        self, attempts: Mapping[asyncio.Task[RemotingError | None], Server], silence_seconds: float | None
     ) -> set[asyncio.Task[RemotingError | None]]:
-        """The attempts that have ended; none when the newest server was silent for so long, if that matters."""
-        began, newest = self._clock.monotonic(), list(asking.values())[-1]
-        left = patience
+        """Wait for an attempt to end; return no attempt if the newest server sends nothing for `silence_seconds`."""
+        began, newest = self._clock.monotonic(), list(attempts.values())[-1]
+        left = silence_seconds
         while left is None or left > 0:
             with suppress(TimeoutError):
                 async with nullcontext() if left is None else timeout_on(self._clock, left):
-                    return (await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED))[0]
-            if patience is not None:
-                left = max(began, newest.answered_at) + patience - self._clock.monotonic()
+                    return (await asyncio.wait(attempts, return_when=asyncio.FIRST_COMPLETED))[0]
+            if silence_seconds is not None:
+                left = max(began, newest.answered_at) + silence_seconds - self._clock.monotonic()
         return set()
 
-    def _overtaken(self, winner: Server, silent: Collection[Server], patience: float) -> None:
-        """Choose a server that answered before those that were asked earlier."""
+    def _overtaken(self, winner: Server, silent: Collection[Server], seconds: float) -> None:
+        """Make the server that answered the chosen one, before the servers that are still silent."""
         for server in silent:
             server.pulls["overtaken"] += 1
-            server.note(f"no answer within {patience:g} s, and {winner.address} answered")
+            server.note(f"no answer within {seconds:g} s, and {winner.address} answered")
         if silent and winner in self._servers:
             self._move(winner, 0)
 
     def _failed(self, server: Server, error: RemotingError) -> str:
-        """Not the chosen one any more, unless it has only refused this question. Why it failed, in words."""
+        """Move a failed server to the end of the list, unless it only refused this request; return the reason."""
         reason = server.note(error)
         if not _has_only_refused(error) and server in self._servers:
             self._move(server, len(self._servers))
             if isinstance(error, RequestTimeoutError):
-                # it may hang on this connection only, and what it was asked is not wanted any more
+                # Only this connection may hang; the requests under way on it are not needed any more.
                 self._finish(server.disconnect())
         return reason
 
@@ -355,13 +357,13 @@ class ServerSession:
         if self.chosen != before:
             self.failovers += 1
 
-    def _nobody(self, reasons: Mapping[Server, str]) -> str:
+    def _unavailable(self, reasons: Mapping[Server, str]) -> str:
         if not self._servers:
             return "the client is closed" if self._is_closed else "no NameServer is known"
-        said = sorted(f"{server.address}: {reasons.get(server, 'not asked')}" for server in self._servers)
-        return f"no NameServer could answer: {'; '.join(said)}"
+        lines = sorted(f"{server.address}: {reasons.get(server, 'not tried')}" for server in self._servers)
+        return f"no NameServer could answer: {'; '.join(lines)}"
 
 
 def _has_only_refused(error: RemotingError) -> bool:
-    """Whether the server is well, and only did not want to answer, or could not yet."""
-    return isinstance(error, _CannotTellError | ResponseError) and not isinstance(error, SERVER_FAILED)
+    """True if the server works, but refused the request or does not know the topic yet."""
+    return isinstance(error, _UndecidedError | ResponseError) and not isinstance(error, SERVER_FAILED)

@@ -1,4 +1,4 @@
-"""Routes on disk: the file that a process leaves to the next, and when it is written."""
+"""The route snapshot: a file with the routes of a client, for its next start while all servers are down."""
 
 import asyncio
 import json
@@ -21,40 +21,40 @@ from namesrv_runtime.durable_file import unseal, write_sealed
 logger: Final = logging.getLogger("namesrv_client.snapshot")
 
 VERSION: Final = 1
-# after a change, together with whatever else has changed by then
+# the delay after a change, so that one write covers several changes
 _SAVE_SECONDS: Final = 5.0
-# routes that do not change are confirmed all the time, and the file says when: so old it may be
+# The file holds the times of confirmation, too; without changes it is written this often.
 _CONFIRM_SECONDS: Final = 300.0
 
 
 class RouteSnapshotError(ValueError):
-    """The file is damaged, somebody else's, or of another version; the message says what."""
+    """The file is damaged, belongs to another user, or has another version; the message says which."""
 
 
 class RouteSnapshot:
-    """The file of one client, and its routes in the cache."""
+    """Reads and writes the snapshot file of one client."""
 
     def __init__(self, path: Path, clock: Clock, cache: RouteCache) -> None:
         self._path = path
         self._clock = clock
         self._cache = cache
-        # routes differ from those in the file
+        # True if the cached routes differ from those in the file
         self._is_changed = False
         self._saved_at = clock.monotonic()
-        # Held while writing: one that was cancelled still runs in its thread, and must not overwrite the one after it.
+        # Held while writing: a cancelled write still runs in its thread, and must not overwrite a later file.
         self._writing = threading.Lock()
-        # why it could not be written the last time
+        # the error of the last write, if it failed
         self._error: str | None = None
 
     def __repr__(self) -> str:
         return f"<RouteSnapshot [{self._path} | {'changed' if self._is_changed else 'saved'}]>"
 
     def changed(self) -> None:
-        """Routes differ from those in the file."""
+        """Note that the cached routes differ from those in the file."""
         self._is_changed = True
 
     async def restore(self) -> None:
-        """Take what the last process left; whatever is wrong with it costs a warning."""
+        """Load the routes of the file into the cache; an unusable file is logged as a warning."""
         try:
             self._cache.restore(await asyncio.to_thread(self.read))
         except RouteSnapshotError as error:
@@ -68,7 +68,7 @@ class RouteSnapshot:
                 await self.save()
 
     async def save(self) -> None:
-        """Save now, unless nothing is known; a failure costs a warning, and it is tried again in 5 s."""
+        """Save now, unless the cache is empty; a failure is logged as a warning and tried again after 5 s."""
         if not len(self._cache):
             return
         self._is_changed = False
@@ -84,28 +84,28 @@ class RouteSnapshot:
             self._error = None
 
     def write(self, routes: Iterable[Route]) -> None:
-        """Write all routes, those that many topics share once; blocks until they are on disk. Raises OSError."""
+        """Write all routes, a shared route only once; blocks until the file is on disk. Raises OSError."""
         age_to_wall = self._clock.wall() - self._clock.monotonic()
         numbers: dict[int, int] = {}
-        spelt: list[Any] = []
+        encoded: list[Any] = []
         topics: dict[str, tuple[int, float]] = {}
         for route in routes:
-            number = numbers.setdefault(id(route.data), len(spelt))
-            if number == len(spelt):
-                spelt.append(json.loads(JSON.encode(route.data)))
+            number = numbers.setdefault(id(route.data), len(encoded))
+            if number == len(encoded):
+                encoded.append(json.loads(JSON.encode(route.data)))
             topics[route.topic] = (number, round(route.confirmed_at + age_to_wall, 3))
         with self._writing:
-            write_sealed(self._path, {"version": VERSION, "routes": spelt, "topics": topics})
+            write_sealed(self._path, {"version": VERSION, "routes": encoded, "topics": topics})
 
     def read(self) -> list[Route]:
-        """The routes in the file, none if there is no file. Raises RouteSnapshotError."""
+        """The routes in the file; an empty list without a file. Raises RouteSnapshotError."""
         try:
             content = unseal(self._bytes(), VERSION)
-            spelt = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
+            decoded = [read_route(json.dumps(entry).encode()) for entry in content["routes"]]
             wall, now = self._clock.wall(), self._clock.monotonic()
             return [
-                # a wall clock that was set back makes nothing younger than it is
-                Route(topic, spelt[number], "disk", now - max(0.0, wall - confirmed_wall), None, self._clock)
+                # After a wall clock was set back, no route may look younger than it is.
+                Route(topic, decoded[number], "disk", now - max(0.0, wall - confirmed_wall), None, self._clock)
                 for topic, (number, confirmed_wall) in content["topics"].items()
             ]
         except FileNotFoundError:
@@ -114,7 +114,7 @@ class RouteSnapshot:
             raise RouteSnapshotError(f"{self._path} cannot be read: {error}") from error
 
     def _bytes(self) -> bytes:
-        # not blocking: a FIFO in its place would never be opened
+        # O_NONBLOCK, because opening a FIFO at this path would block for ever.
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What a route client says of itself: its servers, its routes, its watches. `dataclasses.asdict` makes it JSON."""
+"""The status of a route client: its servers, routes and watches; `dataclasses.asdict` makes it JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from namesrv_client.routes.route import Source
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One NameServer; times are wall-clock seconds since 1970."""
+    """The state of one NameServer; times are wall-clock seconds since 1970."""
 
     address: str
-    # connected: it has answered over the connection that there is; unused: it was never asked
+    # connected: the server has answered over the current connection; unused: it never got a request
     state: Literal["unused", "connected", "disconnected"]
     # since when the state is what it is
     since: float
-    # the one that is asked first
+    # True for the server that gets requests first
     is_chosen: bool
     protocol: Literal["native", "rocketmq"] | None
-    # which run of it answered last; None of one that does not say
+    # boot id of the last response; None for Apache's server, which has no boot id
     boot_id: str | None
     last_answer: float | None
-    # why it, or a question to it, failed the last time; kept when it is well again
+    # the reason of the last failure of the server or of a request to it; kept when later requests succeed
     last_error: str | None
-    # questions about routes, for however many topics, by how they ended
+    # route requests, each for any number of topics, by result
     pulls: Mapping[str, int]
     # connections after the first one
     reconnects: int
@@ -32,23 +32,23 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class RouteStatus:
-    """What is known of one topic."""
+    """The cached route of one topic."""
 
     topic: str
     source: Source
-    # since a server last confirmed it
+    # seconds since a server last confirmed the route
     age_seconds: float
-    # all changes of the server's run up to this one are known; None: the next poll asks for the whole route
+    # the server's revision up to which all changes are known; None: the next poll requests the whole route
     revision: int | None
-    # since when a server says that the topic does not exist; the last route is served all the same
+    # seconds since a server first reported that the topic does not exist; the last route is still served
     absent_seconds: float | None
-    # kept fresh; one that was read from disk is not before somebody asks for it
+    # True if the route is kept fresh; a route from disk is not kept fresh until the application uses it
     is_in_use: bool
 
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """A question that a server holds until something changes."""
+    """A watch that a server holds until one of its topics changes."""
 
     server: str
     # wall-clock seconds
@@ -58,22 +58,22 @@ class WatchStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """A route client at one moment."""
+    """The state of a route client at one moment."""
 
     client_name: str
-    # entered, and not left yet
+    # True between entering and leaving the client's context
     is_started: bool
-    # the last question about routes was answered by a server
+    # True if a server answered the last route request
     is_ready: bool
-    # why the list of NameServers could not be read the last time
+    # why the last read of the list of NameServers failed
     name_servers_error: str | None = None
-    # in the order in which they are asked
+    # in the order in which they get requests
     servers: tuple[ServerStatus, ...] = ()
     routes: tuple[RouteStatus, ...] = ()
     watches: tuple[WatchStatus, ...] = ()
-    # times that another server became the chosen one
+    # number of times that another server became the chosen one
     failovers: int = 0
-    # questions that no server answered
+    # route requests that no server answered
     unanswered: int = 0
-    # of routes
+    # number of route changes
     changes: int = 0

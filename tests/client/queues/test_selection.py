@@ -15,7 +15,7 @@ from namesrv_client import (
     TopicNotFoundError,
 )
 from namesrv_client.queues.selection import BrokerFaults, QueueSelector, connects
-from namesrv_client.queues.topic_queues import PublishInfo, QueueRun
+from namesrv_client.queues.topic_queues import PublishInfo, QueueRange
 from namesrv_client.routes.cache import RouteCache
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from tests.support.dead_ends import full_queue, refusing_port
@@ -42,8 +42,8 @@ class Scene:
             chosen, self.clock, RouteCache(self.clock), route=self.route, use=self.used.append
         )
         # one sender has got the last of two queues each
-        self.info = PublishInfo("t", [QueueRun("broker-a", 0, 2), QueueRun("broker-b", 0, 2)])
-        self.info._turns[ME] = 3
+        self.info = PublishInfo("t", [QueueRange("broker-a", 0, 2), QueueRange("broker-b", 0, 2)])
+        self.info._positions[ME] = 3
 
     async def route(self, topic: str) -> Route:
         """As the client's."""
@@ -55,7 +55,7 @@ class Scene:
 
     async def runs(self, topic: str) -> list[tuple[object, ...]]:
         """The queues to write to: broker, first id, how many."""
-        return [tuple(run) for run in (await self.selector.find(topic)).runs]
+        return [tuple(run) for run in (await self.selector.find(topic)).ranges]
 
     def fail(self, *brokers: str) -> None:
         """A send to each has failed."""

@@ -7,10 +7,10 @@ import pytest
 from namesrv_client import MessageQueue, PublishInfo
 from namesrv_client.queues.topic_queues import (
     MAX_SENDERS,
-    QueueRun,
+    QueueRange,
     endpoint,
     logical_broker,
-    logical_runs,
+    logical_ranges,
     publish_info,
     subscribe_queues,
 )
@@ -29,9 +29,9 @@ def names(found: Any) -> list[str]:
 
 def info(*runs: tuple[str, int], at: int | None = None) -> PublishInfo:
     """Brokers and how many queues each has; I have got the queue at that position last: it is random otherwise."""
-    found = PublishInfo("t", [QueueRun(f"broker-{name}", 0, count) for name, count in runs])
+    found = PublishInfo("t", [QueueRange(f"broker-{name}", 0, count) for name, count in runs])
     if at is not None:
-        found._turns[ME] = at
+        found._positions[ME] = at
     return found
 
 
@@ -141,13 +141,13 @@ def test_each_logical_queue_is_on_a_broker(mappings: list[TopicQueueMappingInfo]
     """ClientMetadataTest: endpoints of a static topic."""
     given = {str(number): info for number, info in enumerate(mappings)}
 
-    assert [(GLOBAL, 0, len(expected))] * min(1, len(given)) == [tuple(run) for run in logical_runs(given)]
+    assert [(GLOBAL, 0, len(expected))] * min(1, len(given)) == [tuple(run) for run in logical_ranges(given)]
     assert expected == [endpoint(MessageQueue("t", GLOBAL, number), given) for number in range(len(expected))]
 
 
 def test_scopes_come_by_queue_id() -> None:
     """Sorted by id, as in Java. TopicQueueMappingUtils.getMockBrokerName: the global one loses its underscores."""
-    runs = logical_runs({"a": mapping("a", 0, total=2, scope="eu"), "b": mapping("b", 0, total=1, scope="us")})
+    runs = logical_ranges({"a": mapping("a", 0, total=2, scope="eu"), "b": mapping("b", 0, total=1, scope="us")})
 
     assert [("__syslo__eu", 0), ("__syslo__us", 0), ("__syslo__eu", 1)] == [run[:2] for run in runs]
     assert [GLOBAL, "__syslo____eu"] == [logical_broker("__global__"), logical_broker("__eu")]
@@ -162,7 +162,7 @@ def test_round_robin_as_in_go() -> None:
 def test_every_sender_takes_its_own_turns() -> None:
     """What one thread or task sends does not move another's turn."""
     found = info(("a", 2), ("b", 2), at=3)
-    found._turns[YOU] = 1
+    found._positions[YOU] = 1
 
     assert ["a0", "b0", "a1", "b1"] == names(found.select(sender) for sender in (ME, YOU, ME, YOU))
 
@@ -202,10 +202,10 @@ def test_a_filter_finds_the_only_broker_that_passes_from_anywhere(at: int) -> No
     assert ["b1" if at == 2 else "b0"] == names([picked])
 
 
-def test_logical_runs_keep_their_ids() -> None:
+def test_logical_ranges_keep_their_ids() -> None:
     """A run may begin at another id than 0."""
-    found = PublishInfo("t", [QueueRun("broker-a", 5, 2), QueueRun("broker-b", 9, 1)])
-    found._turns[ME] = 2
+    found = PublishInfo("t", [QueueRange("broker-a", 5, 2), QueueRange("broker-b", 9, 1)])
+    found._positions[ME] = 2
 
     assert ["a5", "a6", "b9", "a5"] == names(found.select(ME) for _ in range(4))
     assert ["a5", "a6", "b9"] == names(found.queues)
@@ -218,5 +218,5 @@ def test_senders_that_came_and_went_are_forgotten() -> None:
     for sender in range(MAX_SENDERS * 3):
         found.select(sender)
 
-    assert MAX_SENDERS >= len(found._turns)
+    assert MAX_SENDERS >= len(found._positions)
     assert "<PublishInfo [t | 4 queues]>" == repr(found)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from namesrv_client import Route, RouteChange
-from namesrv_client.routes.cache import Answer, RouteCache, RouteInterner
+from namesrv_client.routes.cache import RouteCache, RouteInterner, RouteResponse
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 from tests.support.fake_clock import FakeClock
 from tests.support.route_clients import group, queues, topic_route
@@ -25,20 +25,20 @@ class Scene:
         self.clock = FakeClock(monotonic=100.0)
         self.cache = RouteCache(self.clock)
 
-    def told(
+    def respond(
         self,
         routes: Mapping[str, TopicRouteData | None],
         *,
-        run: str = "run-1",
-        warm: bool = True,
+        boot_id: str = "boot-1",
+        complete: bool = True,
         revision: int | None = None,
         unchanged: tuple[str, ...] = (),
         conditional: bool = False,
     ) -> list[RouteChange]:
-        """A server says something; what changed."""
-        answer = Answer(
-            run=run,
-            is_warm=warm,
+        """Apply a server's response, and return the changes."""
+        answer = RouteResponse(
+            boot_id=boot_id,
+            is_complete=complete,
             topics=(*routes, *unchanged),
             routes=routes,
             revision=revision,
@@ -47,16 +47,16 @@ class Scene:
         return self.cache.apply(answer, "pull", is_sync=True)
 
     def on_disk(self, topic: str, data: TopicRouteData) -> None:
-        """A route of the process before, confirmed a minute ago."""
+        """Restore a route from disk that was confirmed a minute ago."""
         self.cache.restore([Route(topic, data, "disk", self.clock.monotonic() - 60.0, None, self.clock)])
 
     def brokers(self, topic: str = "t") -> list[str] | None:
-        """The brokers of a topic, None if nothing is known of it."""
+        """The brokers of a topic; None for an unknown topic."""
         known = self.cache.get(topic)
         return None if known is None else list(known.brokers)
 
     def absent_since(self, topic: str = "t") -> float | None:
-        """Since when the topic is confirmed to be gone."""
+        """The time since which the topic is confirmed to be absent."""
         known = self.cache.get(topic)
         assert known is not None
         return known.confirmed_absent_since
@@ -75,54 +75,54 @@ def scene() -> Scene:
 
 def test_a_route_is_known_from_when_it_was_told(scene: Scene) -> None:
     """With its age and its source; one that was handed out does not grow younger when it is confirmed."""
-    [change] = scene.told({"t": A}, revision=7)
+    [change] = scene.respond({"t": A}, revision=7)
     held = scene.cache.get("t")
     scene.clock.stall(5.0)
-    assert [] == scene.told({}, revision=7, unchanged=("t",), conditional=True)
+    assert [] == scene.respond({}, revision=7, unchanged=("t",), conditional=True)
 
     assert held is not None
     assert (5.0, "pull", None) == (held.age, held.source, held.confirmed_absent_since)
     assert [0.0, float("inf")] == scene.ages("t", "u")
     assert ("broker-a",) == change.brokers_added
-    assert "<RouteCache [1 topics | 0 doubted | <SyncPoint [run-1 | 7 | 1 topics]>]>" == repr(scene.cache)
+    assert "<RouteCache [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>" == repr(scene.cache)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "is_believed"),
+    ("old", "new", "is_accepted"),
     [(AB, A, False), (A, None, False), (SLAVE, A, False), (A, AB, True), (A, SLAVE, True), (A, A, True)],
 )
 def test_a_young_server_takes_nothing_away(
-    scene: Scene, old: TopicRouteData, new: TopicRouteData | None, *, is_believed: bool
+    scene: Scene, old: TopicRouteData, new: TopicRouteData | None, *, is_accepted: bool
 ) -> None:
-    """An instance less is not believed before it is warm, and the old route gets no younger; more are good news."""
+    """A server that is not complete removes no broker, and does not confirm the old route; it may add brokers."""
     for source in ("server", "disk"):
         topic = f"from {source}"
         if source == "disk":
             # after a power cut of the whole house, clients and servers start together
             scene.on_disk(topic, old)
         else:
-            scene.told({topic: old})
+            scene.respond({topic: old})
         scene.clock.stall(10.0)
         [age] = scene.ages(topic)
 
-        changes = scene.told({topic: new}, run="run-2", warm=False)
+        changes = scene.respond({topic: new}, boot_id="boot-2", complete=False)
 
-        assert is_believed == (topic not in scene.cache.doubted) == (scene.ages(topic) == [0.0])
-        assert bool(changes) == (is_believed and old is not new)
-        assert is_believed or (scene.ages(topic), scene.absent_since(topic)) == ([age], None)
-        scene.told({topic: new}, run="run-2")
-        assert (set(), [0.0]) == (scene.cache.doubted, scene.ages(topic))
+        assert is_accepted == (topic not in scene.cache.unconfirmed) == (scene.ages(topic) == [0.0])
+        assert bool(changes) == (is_accepted and old is not new)
+        assert is_accepted or (scene.ages(topic), scene.absent_since(topic)) == ([age], None)
+        scene.respond({topic: new}, boot_id="boot-2")
+        assert (set(), [0.0]) == (scene.cache.unconfirmed, scene.ages(topic))
         assert (scene.absent_since(topic) is not None) == (new is None)
 
 
 def test_a_young_server_can_take_back_what_it_said_itself(scene: Scene) -> None:
     """It knew the broker in this very run: now it is gone, not still on its way."""
-    scene.told({"t": AB}, warm=False)
+    scene.respond({"t": AB}, complete=False)
 
-    [change] = scene.told({"t": A}, warm=False)
+    [change] = scene.respond({"t": A}, complete=False)
     assert ("broker-b",) == change.brokers_removed
 
-    scene.told({"t": None}, warm=False)
+    scene.respond({"t": None}, complete=False)
     assert 100.0 == scene.absent_since()
 
 
@@ -130,77 +130,80 @@ TOPICS = st.lists(st.sampled_from("tuv"), min_size=1, unique=True)
 
 
 class Syncing(RuleBasedStateMachine):
-    """A server that changes and restarts, answers in any order: a poll corrects all, a young one takes nothing away."""
+    """A server changes and restarts, and responses arrive in any order: a poll corrects all routes.
+
+    A server that has just started removes nothing from a route of another boot id.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.scene = Scene()
         self.cache = self.scene.cache
-        self.runs = self.revision = 0
-        # topic -> its route, and as of which revision
-        self.told: dict[str, tuple[TopicRouteData | None, int]] = {}
-        self.is_warm = True
-        # with whether it was a poll
-        self.on_their_way: list[tuple[Answer, bool]] = []
+        self.boots = self.revision = 0
+        # topic -> its route, and the revision of its last change
+        self.current: dict[str, tuple[TopicRouteData | None, int]] = {}
+        self.is_complete = True
+        # responses that have not arrived yet, each with True for a poll
+        self.under_way: list[tuple[RouteResponse, bool]] = []
 
     @property
-    def run(self) -> str:
-        """Which one it is now."""
-        return f"run-{self.runs}"
+    def boot_id(self) -> str:
+        """The boot id of the server's current process."""
+        return f"boot-{self.boots}"
 
     @rule(topics=TOPICS, route=st.sampled_from([A, AB, B, None]))
     def change(self, topics: list[str], route: TopicRouteData | None) -> None:
-        """Brokers come and go."""
+        """Brokers of some topics come and go."""
         self.revision += 1
-        self.told |= dict.fromkeys(topics, (route, self.revision))
+        self.current |= dict.fromkeys(topics, (route, self.revision))
 
     @rule()
     def restart(self) -> None:
-        """It knows no broker any more, and may be another server."""
-        self.runs, self.revision, self.told, self.is_warm = self.runs + 1, 0, {}, False
+        """The server restarts without any broker, or another server takes its place."""
+        self.boots, self.revision, self.current, self.is_complete = self.boots + 1, 0, {}, False
 
     @rule()
-    def warm_up(self) -> None:
-        """All brokers have had time to come."""
-        self.is_warm = True
+    def complete(self) -> None:
+        """All brokers have had time to register."""
+        self.is_complete = True
 
     @rule(topics=TOPICS)
     def ask(self, topics: list[str]) -> None:
-        """Somebody wants to know of some topics."""
+        """The application requests some topics."""
         self.answer(topics, None, is_sync=False)
 
     @rule(topics=TOPICS)
     def poll(self, topics: list[str]) -> None:
-        """What has changed of the topics that are known there, and all about the others."""
-        known, others = self.cache.point.known(self.run, topics)
+        """A poll requests changes of the topics in the sync point, and the full routes of the others."""
+        known, others = self.cache.point.known(self.boot_id, topics)
         if known:
             self.answer(known, self.cache.point.revision, is_sync=True)
         if others:
             self.answer(others, None, is_sync=True)
 
     def answer(self, topics: list[str], since: int | None, *, is_sync: bool) -> None:
-        """It says what it knows now; that may arrive much later."""
-        found = {topic: self.told.get(topic, (None, 0)) for topic in topics}
-        answer = Answer(
-            run=self.run,
-            is_warm=self.is_warm,
+        """The server sends its current routes in a response that may arrive much later."""
+        found = {topic: self.current.get(topic, (None, 0)) for topic in topics}
+        answer = RouteResponse(
+            boot_id=self.boot_id,
+            is_complete=self.is_complete,
             topics=topics,
             routes={topic: route for topic, (route, at) in found.items() if since is None or at > since},
             revision=self.revision,
             is_conditional=since is not None,
         )
-        self.on_their_way.append((answer, is_sync))
+        self.under_way.append((answer, is_sync))
 
-    @precondition(lambda self: self.on_their_way)
+    @precondition(lambda self: self.under_way)
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
-        """Any of the answers; a young server's takes nothing away that another one told."""
-        answer, is_sync = self.on_their_way.pop(data.draw(st.integers(0, len(self.on_their_way) - 1)))
+        """One of the responses arrives; an incomplete server removes nothing from a route of another boot id."""
+        answer, is_sync = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
         before = {topic: self.cache.get(topic) for topic in "tuv"}
-        told = {change.topic for change in self.cache.apply(answer, "pull", is_sync=is_sync)}
+        changed = {change.topic for change in self.cache.apply(answer, "pull", is_sync=is_sync)}
         for topic, old in before.items():
-            assert (topic in told) == (seen(old) != seen(self.cache.get(topic)))
-            if old is not None and old.run != answer.run and not answer.is_warm:
+            assert (topic in changed) == (seen(old) != seen(self.cache.get(topic)))
+            if old is not None and old.boot_id != answer.boot_id and not answer.is_complete:
                 now = self.cache.get(topic)
                 assert now is not None
                 assert old.brokers.keys() <= now.brokers.keys()
@@ -208,30 +211,30 @@ class Syncing(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from("tuv"))
     def forget(self, topic: str) -> None:
-        """Nobody uses it any more."""
+        """The topic is not used any more."""
         self.cache.forget(topic)
-        assert (None, False) == (self.cache.get(topic), topic in self.cache.doubted)
+        assert (None, False) == (self.cache.get(topic), topic in self.cache.unconfirmed)
         assert topic not in self.cache.point.topics
 
     @rule(topics=TOPICS)
     def use_only(self, topics: list[str]) -> None:
-        """The point is held back by nothing that is not polled."""
+        """The sync point drops topics that are not polled."""
         self.cache.point.retain(topics)
         assert self.cache.point.topics <= set(topics)
 
     @rule(data=st.data())
     def catch_up(self, data: st.DataObject) -> None:
-        """A poll of a warm server after all that is on its way: everything is as it says, and confirmed just now."""
-        while self.on_their_way:
+        """A poll of a complete server, after all responses have arrived, makes every route current and confirmed."""
+        while self.under_way:
             self.arrive(data)
-        self.is_warm = True
+        self.is_complete = True
         self.scene.clock.stall(1.0)
         self.poll(["t", "u", "v"])
-        while self.on_their_way:
-            self.cache.apply(self.on_their_way.pop(0)[0], "pull", is_sync=True)
-        assert (set(), self.revision) == (self.cache.doubted, self.cache.point.revision)
+        while self.under_way:
+            self.cache.apply(self.under_way.pop(0)[0], "pull", is_sync=True)
+        assert (set(), self.revision) == (self.cache.unconfirmed, self.cache.point.revision)
         for topic in "tuv":
-            known, (route, _) = self.cache.get(topic), self.told.get(topic, (None, 0))
+            known, (route, _) = self.cache.get(topic), self.current.get(topic, (None, 0))
             if known is None or known.confirmed_absent_since is not None:
                 assert route is None
             else:
@@ -240,7 +243,7 @@ class Syncing(RuleBasedStateMachine):
 
 
 def seen(route: Route | None) -> Any:
-    """What somebody who hears of changes knows of a topic: nothing of one that is gone, as of one that never was."""
+    """The route that a listener of changes knows: an absent topic has none, like an unknown one."""
     return None if route is None or route.confirmed_absent_since is not None else route.data
 
 
@@ -250,74 +253,74 @@ TestSyncing = Syncing.TestCase
 def test_only_what_was_asked_about_is_confirmed(scene: Scene) -> None:
     """All of it at once; a question about some topics says nothing about the others, nor about one from disk."""
     scene.on_disk("d", A)
-    scene.told({"t": A, "u": AB}, revision=7)
+    scene.respond({"t": A, "u": AB}, revision=7)
     scene.clock.stall(30.0)
 
-    [change] = scene.told({"u": B}, revision=8, unchanged=("t",), conditional=True)
+    [change] = scene.respond({"u": B}, revision=8, unchanged=("t",), conditional=True)
     assert ("u", [0.0, 0.0, 90.0]) == (change.topic, scene.ages("t", "u", "d"))
-    assert (["t", "u"], ["d"]) == scene.cache.point.known("run-1", ["t", "u", "d"])
+    assert (["t", "u"], ["d"]) == scene.cache.point.known("boot-1", ["t", "u", "d"])
 
     scene.clock.stall(30.0)
-    scene.told({}, revision=9, unchanged=("t",), conditional=True)
+    scene.respond({}, revision=9, unchanged=("t",), conditional=True)
     assert [0.0, 30.0] == scene.ages("t", "u")
     # a change of u between 8 and 9 would be missed
     assert 8 == scene.cache.point.revision
 
 
 def test_ages_survive_the_change_of_the_server(scene: Scene) -> None:
-    """What the first server confirmed stays as young as it was; its changes are not used any more."""
-    scene.told({"t": A, "u": A}, revision=7)
+    """The confirmations of the first server stay as they were; its later changes are ignored."""
+    scene.respond({"t": A, "u": A}, revision=7)
     scene.clock.stall(30.0)
-    scene.told({}, revision=7, unchanged=("t", "u"), conditional=True)
+    scene.respond({}, revision=7, unchanged=("t", "u"), conditional=True)
     scene.clock.stall(10.0)
 
-    scene.told({"u": A}, run="run-2", revision=1)
+    scene.respond({"u": A}, boot_id="boot-2", revision=1)
 
     assert [10.0, 0.0] == scene.ages("t", "u")
-    assert [] == scene.told({"t": B}, revision=8, conditional=True)
+    assert [] == scene.respond({"t": B}, revision=8, conditional=True)
     assert ["broker-a"] == scene.brokers()
 
 
-@pytest.mark.parametrize(("is_sync", "run"), [(False, "run-1"), (True, "run-2")])
-def test_only_a_poll_or_a_watch_decides_whom_to_keep_up_with(scene: Scene, *, is_sync: bool, run: str) -> None:
-    """The first server that was asked at all, and then not one that was asked for a single topic."""
+@pytest.mark.parametrize(("is_sync", "boot_id"), [(False, "boot-1"), (True, "boot-2")])
+def test_only_a_poll_moves_the_sync_point_to_another_server(scene: Scene, *, is_sync: bool, boot_id: str) -> None:
+    """The sync point follows the first server, and then only a server that was polled for all topics."""
     for number in (1, 2):
-        answer = Answer(run=f"run-{number}", is_warm=True, topics=["t"], routes={"t": A}, revision=7)
+        answer = RouteResponse(boot_id=f"boot-{number}", is_complete=True, topics=["t"], routes={"t": A}, revision=7)
         scene.cache.apply(answer, "pull", is_sync=is_sync)
 
-    assert run == scene.cache.point.run
+    assert boot_id == scene.cache.point.boot_id
 
 
 def test_confirming_ten_thousand_topics_touches_none_of_them(scene: Scene) -> None:
     """One stamp for all: a poll that brings nothing costs nothing."""
     topics = [f"topic-{number}" for number in range(10_000)]
-    scene.told(dict.fromkeys(topics, A), revision=7)
+    scene.respond(dict.fromkeys(topics, A), revision=7)
     entries = dict(scene.cache._routes)
     scene.clock.stall(30.0)
 
-    scene.told({}, revision=7, unchanged=tuple(topics), conditional=True)
+    scene.respond({}, revision=7, unchanged=tuple(topics), conditional=True)
 
     assert all(entries[topic] is route for topic, route in scene.cache._routes.items())
     assert {0.0} == set(scene.ages(*topics))
 
 
 def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
-    """As the last answer told it, also of a topic that is gone. Java looks once in 30 s; here it is counted."""
-    scene.told({"t": AB, "u": AB})
+    """A group is as in the last response, also for an absent topic. Java cleans up every 30 s; we count uses."""
+    scene.respond({"t": AB, "u": AB})
     assert {"t", "u"} == scene.cache.topics_of({"broker-b", "stranger"})
     moved = TopicRouteData([msgspec.structs.replace(group("broker-a"), broker_addrs={0: "10.9.9.9:1"})], [])
-    scene.told({"t": moved})
+    scene.respond({"t": moved})
     assert {"u"} == scene.cache.topics_of({"broker-b"})
     found = scene.cache.broker("broker-a")
     assert found is not None
     assert {0: "10.9.9.9:1"} == found.broker_addrs
     assert scene.cache.broker("broker-b") is not None
 
-    scene.told({"u": A})
+    scene.respond({"u": A})
     assert scene.cache.broker("broker-b") is None
 
     scene.cache.forget("t")
-    scene.told({"u": None})
+    scene.respond({"u": None})
     assert scene.cache.broker("broker-a") is not None
     scene.cache.forget("u")
     assert scene.cache.broker("broker-a") is None
@@ -325,25 +328,25 @@ def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
 
 def test_a_group_that_is_listed_twice_is_counted_right(scene: Scene) -> None:
     """A broken server, and no reason to fail."""
-    scene.told({"t": TopicRouteData([group("broker-a"), group("broker-a")], [])})
-    scene.told({"t": B})
+    scene.respond({"t": TopicRouteData([group("broker-a"), group("broker-a")], [])})
+    scene.respond({"t": B})
 
     assert scene.cache.broker("broker-a") is None
 
 
 def test_what_the_next_process_should_know(scene: Scene) -> None:
     """All routes with the time of their last confirmation, but not those that are known to be none."""
-    scene.told({"t": A, "u": B, "v": A}, revision=7)
-    scene.told({"u": None}, revision=8, unchanged=("t",), conditional=True)
+    scene.respond({"t": A, "u": B, "v": A}, revision=7)
+    scene.respond({"u": None}, revision=8, unchanged=("t",), conditional=True)
     scene.clock.stall(30.0)
-    scene.told({}, revision=8, unchanged=("t", "u", "v"), conditional=True)
+    scene.respond({}, revision=8, unchanged=("t", "u", "v"), conditional=True)
 
     assert [("t", 130.0), ("v", 130.0)] == [(saved.topic, saved.confirmed_at) for saved in scene.cache.existing()]
 
 
 def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
     """And topics with the same route share it, wherever they come from."""
-    scene.told({"t": A})
+    scene.respond({"t": A})
 
     scene.on_disk("t", AB)
     scene.on_disk("u", topic_route("broker-a"))

@@ -146,7 +146,7 @@ async def test_whoever_gives_up_leaves_the_answer_to_the_others(
 
         assert "orders" == (await asking[1]).topic
         assert asking[0].cancelled()
-        await until(lambda: not scene.client._keeper._asking)
+        await until(lambda: not scene.client._keeper._fetches)
         asking.clear()
         gc.collect()
     assert [] == [record for record in caplog.records if record.name == "asyncio"]
@@ -285,7 +285,7 @@ async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
         await scene.client.route("orders")
         await scene.watched()
         young, peer = await scene.restarted(BROKER_A)
-        await passing(scene.clock, lambda: scene.client._cache.doubted == {"orders"})
+        await passing(scene.clock, lambda: scene.client._cache.unconfirmed == {"orders"})
         before = asked(young, PULL)
         await scene.clock.advance(10.0)
         assert before >= asked(young, PULL)
@@ -293,7 +293,7 @@ async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
 
         await register(peer, BROKER_B)
         await passing(scene.clock, lambda: len(young.namesrv.watchers) == 1, at_most=35.0)
-        assert (set(), 1) == (scene.client._cache.doubted, len(scene.client.server_errors))
+        assert (set(), 1) == (scene.client._cache.unconfirmed, len(scene.client.server_errors))
 
 
 async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCaptureFixture) -> None:

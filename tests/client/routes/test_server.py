@@ -88,37 +88,37 @@ async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.run, asked(namesrv, INFO))
-        assert (False, False) == (server.is_warm, server.can_deny)
+        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.boot_id, asked(namesrv, INFO))
+        assert (False, False) == (server.is_complete, server.knows_all_topics)
         await clock.advance(15.0)
-        assert (True, True) == (server.is_warm, server.can_deny)
+        assert (True, True) == (server.is_complete, server.knows_all_topics)
 
         proxy.cut()
         await until(lambda: server.is_native is None)
         await proxy.heal()
         await server.identify(1.0)
         await until(lambda: asked(namesrv, INFO) == 2)
-        assert (namesrv.namesrv.boot_id, True) == (server.run, server.is_warm)
+        assert (namesrv.namesrv.boot_id, True) == (server.boot_id, server.is_complete)
 
 
 @pytest.mark.parametrize(
-    ("warm_up", "uptime", "is_warm"), [(45, 44.9, False), (45, 45.0, True), (0, 0.0, True), (60, 59, False)]
+    ("warm_up", "uptime", "is_complete"), [(45, 44.9, False), (45, 45.0, True), (0, 0.0, True), (60, 59, False)]
 )
-async def test_a_server_is_warm_when_all_brokers_have_had_time_to_come(
-    warm_up: float, uptime: float, *, is_warm: bool
+async def test_a_server_is_complete_once_all_brokers_had_time_to_register(
+    warm_up: float, uptime: float, *, is_complete: bool
 ) -> None:
     """A broker registers every 30 s; 45 s leave room for one that is late."""
     async with scripted(warm_up_seconds=warm_up) as (script, server):
         await introduced(script, asyncio.create_task(server.identify(1.0)), uptime_seconds=uptime)
 
-        assert (is_warm, is_warm) == (server.is_warm, server.can_deny)
+        assert (is_complete, is_complete) == (server.is_complete, server.knows_all_topics)
 
 
 async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
     """A proxy keeps ours open; the boot id in the next answer is another one, and as young as can be."""
     async with scripted() as (script, server):
         peer = await introduced(script, asyncio.create_task(server.identify(1.0)))
-        assert server.is_warm
+        assert server.is_complete
 
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
         question = await peer.receive()
@@ -126,8 +126,8 @@ async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
         peer.send(native_answer(question, PULLED))
         answer = await pulling
 
-        assert ("b2", 3, False, False) == (answer.run, answer.revision, answer.is_warm, answer.is_conditional)
-        assert ("b2", False) == (server.run, server.is_warm)
+        assert ("b2", 3, False, False) == (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional)
+        assert ("b2", False) == (server.boot_id, server.is_complete)
 
 
 async def test_nonsense_is_the_servers_fault() -> None:
@@ -176,7 +176,7 @@ async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apache
 
         await introduced(script, meeting, "b2")
 
-        assert (True, "b2") == (server.is_native, server.run)
+        assert (True, "b2") == (server.is_native, server.boot_id)
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
@@ -220,7 +220,7 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
         await rocketmq.identify(1.0)
         await rocketmq.route_by_topic("t", 1.0)
 
-        assert (await pulling).is_warm
+        assert (await pulling).is_complete
         assert (0, 1) == (apache.refused, apache.connections)
 
 
@@ -256,9 +256,14 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
     async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)
         first = await server.route_by_topic("none", 1.0)
-        assert (False, True, False, True) == (server.is_warm, server.can_deny, first.is_warm, first.can_deny)
+        assert (False, True, False, True) == (
+            server.is_complete,
+            server.knows_all_topics,
+            first.is_complete,
+            first.knows_all_topics,
+        )
         await clock.advance(45.0)
-        assert (True, True) == (server.is_warm, server.can_deny)
+        assert (True, True) == (server.is_complete, server.knows_all_topics)
 
         apache.hang_up()
         await until(lambda: server.is_native is None)
@@ -266,10 +271,10 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         await server.identify(1.0)
         second = await server.route_by_topic("t", 1.0)
         for answer in (between, second):
-            assert (False, False) == (answer.is_warm, answer.can_deny)
-        assert 3 == len({answer.run for answer in (first, between, second)})
+            assert (False, False) == (answer.is_complete, answer.knows_all_topics)
+        assert 3 == len({answer.boot_id for answer in (first, between, second)})
         await clock.advance(45.0)
-        assert (True, True) == (server.is_warm, server.can_deny)
+        assert (True, True) == (server.is_complete, server.knows_all_topics)
         assert (0, 2) == (apache.refused, apache.connections)
 
 

@@ -12,7 +12,7 @@ import msgpack
 import pytest
 
 from namesrv_client import RouteUnavailableError
-from namesrv_client.routes.cache import Answer, RouteCache
+from namesrv_client.routes.cache import RouteCache, RouteResponse
 from namesrv_client.routes.session import ServerSession
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError
@@ -50,9 +50,9 @@ class Scene:
         self.session = ServerSession(
             chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=UNTOLD
         )
-        self.answers: list[Answer] = []
+        self.answers: list[RouteResponse] = []
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: RouteResponse) -> None:
         """Note an answer, and take it in."""
         self.answers.append(answer)
         self.cache.apply(answer, "pull", is_sync=True)
@@ -153,7 +153,7 @@ async def test_failover_is_logged_when_the_next_server_answers(
             await scene.routes("orders")
 
         (moved,) = (message for message in caplog.messages if "asked first" in message)
-        assert moved == f"{servers[1].where} is asked first from now on, and not {proxy.address}"
+        assert moved == f"chosen server: {servers[1].where}, before {proxy.address}"
 
 
 async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ async def test_another_server_is_asked_about_everything_in_its_own_protocol(tmp_
         proxy.cut()
         assert ["bills", "orders"] == await scene.changes("orders", "bills")
         assert [] == await scene.changes("orders", "bills")
-        assert [second.namesrv.boot_id] == [answer.run for answer in scene.answers]
+        assert [second.namesrv.boot_id] == [answer.boot_id for answer in scene.answers]
 
         scene.session.use((apache.address,))
         for _ in range(2):
