@@ -1,7 +1,8 @@
-"""The key-value configuration: in memory, and in its file, which always holds the same.
+"""The key-value configuration, in memory and in a file with the same content.
 
-A change is written first and shown after, one change at a time. A write that fails changes nothing. The file is
-Apache's, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that one of Apache's can be dropped in.
+Changes are made one at a time: a change is written to the file first, and is visible afterwards. A failed write
+changes nothing. The file has the form of Apache's, `{"configTable":{"NAMESPACE":{"key":"value"}}}`, so that a file of
+Apache's server can be used.
 """
 
 import asyncio
@@ -24,29 +25,29 @@ logger = logging.getLogger(__name__)
 
 # namespace -> key -> value; never changed, only replaced, so that a thread can write it while the loop reads it
 Tables = Mapping[str, Mapping[str, str]]
-# told of a change that is on disk: namespace, key, its value before and after; None is none
+# called after a change is on disk, with namespace, key, old and new value; None stands for no value
 Changed = Callable[[str, str, str | None, str | None], None]
 
-# half of a UTF-16 pair: JSON can spell it, UTF-8 cannot write it
+# half of a UTF-16 pair, which JSON can spell and UTF-8 cannot
 LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(slots=True)
 class KVLimits:
-    """How much may be put; settings/model.py says why. What the file already holds at start is kept."""
+    """Limits for new entries, with reasons in settings/model.py. Entries that the file has at the start are kept."""
 
     max_value_bytes: int
     max_keys_per_namespace: int
     max_namespaces: int
     max_name_characters: int = 255
-    # The file is rewritten by every change, and one namespace travels whole, in one frame of at most 16 MiB: to who
-    # lists it, and ORDER_TOPIC_CONFIG to every broker that registers.
+    # Every change rewrites the file, and a namespace is sent whole in one frame of at most 16 MiB: in response to a
+    # list request, and ORDER_TOPIC_CONFIG to every broker that registers.
     max_file_bytes: int = 8 * 1024 * 1024
 
 
 class KVLimitError(ValueError):
-    """A change was refused; `field` says which of its fields is to blame, `value` is what it held."""
+    """A change was refused because of the value `value` of its field `field`."""
 
     def __init__(self, field: str, value: object, message: str) -> None:
         super().__init__(message)
@@ -55,7 +56,7 @@ class KVLimitError(ValueError):
 
 
 class KVWriteError(OSError):
-    """The change could not be written, and has not happened."""
+    """A change could not be written to the file, and was not made."""
 
 
 class KVConfig:
@@ -65,36 +66,36 @@ class KVConfig:
         self._path = path
         self._on_change = on_change
         self.writes = WriteState()
-        # for what is put from now on
+        # limits for new entries
         self.limits = limits
-        # what the file holds, and how large it is
+        # content and size of the file
         self._tables = tables
         self._file_bytes = file_bytes
-        # held by the change that is being written
+        # held while a change is written
         self._writing = asyncio.Lock()
 
     @classmethod
     def load(cls, path: Path, limits: KVLimits, on_change: Changed = lambda *_: None) -> Self:
-        """What the file holds, as `read_file` says."""
+        """Load the file. Raises OSError as `read_file` does."""
         tables = read_file(path)
         return cls(path, limits, tables, len(encode(tables)), on_change)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, if there is one."""
+        """The value of a key; None without a value."""
         return self._tables.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """Keys and values; empty after the last key was deleted, None if there never was one."""
+        """Keys and values of a namespace; empty after its last key was deleted, None if it never existed."""
         return self._tables.get(namespace)
 
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set a value; return when it is on disk.
 
-        Cancelled before its write began, it has not happened; after that, it happens all the same.
+        A cancelled change is made only if its write had begun.
 
         Raises:
-            KVLimitError: refused, with the field to blame.
-            KVWriteError: it could not be written.
+            KVLimitError: the change was refused; the error names the field.
+            KVWriteError: the change could not be written.
         """
         _check_name("namespace", namespace, self.limits.max_name_characters)
         _check_name("key", key, self.limits.max_name_characters)
@@ -108,12 +109,12 @@ class KVConfig:
                 return
             self._check_room(namespace, table, key)
             if key not in table and (least := self._file_bytes + len(key) + size) > self._most_bytes:
-                # without spelling out all the others first, which takes longer than everything else
+                # Checked here, because encoding all other entries would take longer than everything else.
                 raise self._too_large(value, least)
             await self._write(namespace, {**table, key: value}, key)
 
     async def delete(self, namespace: str, key: str) -> bool:
-        """Remove a key; whether it was there, once that is on disk. The namespace stays. Raises KVWriteError."""
+        """Remove a key, once that is on disk; True if it existed. The namespace stays. Raises KVWriteError."""
         async with self._writing:
             table = dict(self._tables.get(namespace, {}))
             if table.pop(key, None) is None:
@@ -132,7 +133,7 @@ class KVConfig:
 
     @property
     def _most_bytes(self) -> int:
-        # what makes the file smaller is always welcome
+        # A file that is already too large may still be changed if it does not grow.
         return max(self.limits.max_file_bytes, self._file_bytes)
 
     def _too_large(self, value: str | None, size: int) -> KVLimitError:
@@ -145,7 +146,7 @@ class KVConfig:
         is_cancelled = False
         while not write.done():
             try:
-                # a thread cannot be stopped, and the next change has to know how this one ends
+                # A thread cannot be stopped, and the next change has to know the result of this one.
                 await asyncio.wait({write})
             except asyncio.CancelledError:
                 is_cancelled = True
@@ -155,7 +156,7 @@ class KVConfig:
             event(logger, logging.ERROR, "kv_write_failed", path=self._path, error=error)
             raise KVWriteError(error.errno, f"key-value configuration not written: {error.strerror}") from error
         finally:
-            # its exception knows this frame: megabytes in a cycle, until somebody collects garbage
+            # The future's exception refers to this frame: without `del`, megabytes would stay in a reference cycle.
             del write
         if size > most_bytes:
             raise self._too_large(value, size)
@@ -188,12 +189,12 @@ def _check_unicode(field: str, text: str) -> None:
 
 
 def encode(tables: Tables) -> bytes:
-    """The file's bytes."""
+    """The content of the file."""
     return msgspec.json.encode({"configTable": tables})
 
 
 def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
-    """Replace the file, unless it would get more bytes than that; how many they are, on disk. Raises OSError."""
+    """Replace the file, unless it would exceed `most_bytes`; return the size of the new content. Raises OSError."""
     data = encode(tables)
     if len(data) <= most_bytes:
         write_atomically(path, data)
@@ -201,9 +202,9 @@ def write_file(path: Path, tables: Tables, most_bytes: int) -> int:
 
 
 def read_file(path: Path) -> Tables:
-    """What the file holds. No file is fine; a damaged one is set aside with a warning, and the table is empty.
+    """The content of the file; empty without a file, and for a damaged file, which is set aside with a warning.
 
-    Raises OSError for one that cannot be read or set aside: to start without it would lose what operators put there.
+    Raises OSError if the file cannot be read or set aside: a start without the file would lose the operators' entries.
     """
     remove_leftovers(path)
     try:
@@ -219,8 +220,8 @@ def read_file(path: Path) -> Tables:
 
 
 def decode(data: bytes) -> tuple[Tables, list[str]]:
-    """The tables, and what was wrong with entries that are not in them. Raises ValueError or RecursionError."""
-    # like Apache's reader, takes bare numbers for the text they are written in
+    """The tables, and the problems of entries that were left out. Raises ValueError or RecursionError."""
+    # Like Apache's reader, this one keeps bare numbers as the text in which they are written.
     document = json.loads(data.decode("utf-8-sig"), parse_int=str, parse_float=str, parse_constant=str)
     tables: dict[str, dict[str, str]] = {}
     ignored: list[str] = []
@@ -231,7 +232,7 @@ def decode(data: bytes) -> tuple[Tables, list[str]]:
         tables[namespace] = {}
         for key, value in _object(table, f"namespace {namespace!r}").items():
             text = _text(value, f"value of {namespace!r} {key!r}")
-            # Apache's server keeps the null of a put without a value
+            # Apache's server writes null for a put without a value.
             if text is None or LONE_SURROGATE.search(key + text):
                 ignored.append(f"{namespace!r} {key!r} {'is null' if text is None else 'is not unicode'}")
             else:

@@ -1,4 +1,4 @@
-"""A real NameServer in a test: started in milliseconds, frozen, cut off, restarted, and moved through time.
+"""A real NameServer for tests: it starts in milliseconds, can be frozen, cut off and restarted, and follows a clock.
 
 Installing the wheel gives pytest the fixtures of `namesrv_testing.plugin`; without pytest, use the classes.
 """

@@ -1,4 +1,4 @@
-"""A broker in a thread of the test's process: the real agent, without the broker."""
+"""A broker for tests: a real agent in a thread of the test's process, without the message store."""
 
 import itertools
 import os
@@ -13,14 +13,15 @@ from namesrv_remoting.bodies.topic import TopicConfig
 from namesrv_testing.server import TestNameServer
 from namesrv_testing.thread import TestThread
 
-# each broker has an address of its own; nobody connects to it
+# Each broker has an address of its own, to which no peer connects.
 _ports: Final = itertools.cycle(range(20_000, 60_000))
 
 
 class TestBroker(TestThread[Any], SyncBrokerAgent):
-    """A registered broker of some servers; a SyncBrokerAgent with faults.
+    """A broker that is registered with some servers: a SyncBrokerAgent that a test can freeze and kill.
 
-    Topics are names or TopicConfigs; settings are AgentSettings' by name. It lives on the clock of its first server.
+    Topics are names or TopicConfigs; `settings` are fields of AgentSettings. The broker uses the clock of its first
+    server.
     """
 
     def __init__(
@@ -42,14 +43,14 @@ class TestBroker(TestThread[Any], SyncBrokerAgent):
         )
 
     def start(self) -> None:
-        """Start it, and return when all servers know it."""
+        """Start the agent, and return when all servers have registered the broker."""
         super().start()
         self.registered()
 
     def kill(self) -> None:
-        """Let it die as a process does: its connections end without an unregistration.
+        """End the connections without an unregister request, as the death of a process would.
 
-        A server that is frozen notices when it is thawed.
+        A frozen server notices when it is thawed.
         """
         self.freeze()
         for descriptor in self._sockets():

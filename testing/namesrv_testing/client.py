@@ -1,4 +1,4 @@
-"""A client in a thread of the test's process."""
+"""A client for tests: a real route client in a thread of the test's process."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,15 +10,15 @@ from namesrv_testing.thread import TestThread
 
 
 class TestClient(TestThread[Any], SyncRouteClient):
-    """A SyncRouteClient of some servers, with faults; settings are ClientSettings' by name.
+    """A SyncRouteClient of some servers that a test can freeze; `settings` are fields of ClientSettings.
 
-    It lives on the clock of its first server.
+    The client uses the clock of its first server.
     """
 
     def __init__(self, servers: Iterable[TestNameServer], **settings: Any) -> None:
         chosen = list(servers)
         self.clock = chosen[0].clock
         name_servers = ";".join(server.address for server in chosen)
-        # a test's servers know everything there is, however young they are
+        # No warm-up, because a test's servers know all brokers from the start.
         wanted = ClientSettings(**{"name_servers": name_servers, "warm_up_seconds": 0.0, **settings})
         SyncRouteClient.__init__(self, wanted, clock=self.clock)

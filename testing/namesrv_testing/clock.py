@@ -1,4 +1,4 @@
-"""A clock that runs as the machine's does, and that a test moves forward."""
+"""A clock that runs like the machine's, and that a test can move forward."""
 
 import asyncio
 import threading
@@ -6,30 +6,30 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# Everything that is timed in a NameServer, an agent and a client is longer than this, so that nobody sees a jump.
+# All timers of a NameServer, an agent and a client are longer than this step, so that no timer sees a jump.
 _STEP_SECONDS: Final = 0.25
 
 
 class TestClock:
-    """The machine's clock, plus what the test has advanced it by; for any number of threads and event loops.
+    """The machine's clock plus the time by which a test has advanced it, for any number of threads and event loops.
 
-    Servers, brokers and clients that share one live in the same time.
+    Servers, brokers and clients that share a clock have the same time.
     """
 
-    # pytest collects classes with this name otherwise
+    # keeps pytest from collecting the class, whose name begins with Test
     __test__ = False
     busy = staticmethod(time.process_time)
 
     def __init__(self) -> None:
         self._ahead = 0.0
         self._lock = threading.Lock()
-        # who sleeps: wakes it on its own loop
+        # functions that wake a sleeping task on its own loop
         self._sleepers: set[Callable[[], None]] = set()
-        # each lets the work of one loop be done that a step has made due
+        # functions that let one loop do the work that a step has made due
         self._followers: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary moment."""
         return time.monotonic() + self._ahead
 
     def wall(self) -> float:
@@ -63,14 +63,14 @@ class TestClock:
                 self._sleepers.discard(wake)
 
     def follow(self, settle: Callable[[], None]) -> Callable[[], None]:
-        """Have something called after each step of `advance`; returns what ends that."""
+        """Call `settle` after each step of `advance`; the returned function ends that."""
         self._followers.append(settle)
         return lambda: self._followers.remove(settle)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass quickly: in small steps, after each of which everybody does what has become due.
+        """Let time pass quickly, in small steps, after each of which all threads do the work that is due.
 
-        Two minutes take about a second. Raises ValueError for a negative number: time does not go back.
+        Two minutes take about a second. Raises ValueError for a negative number.
         """
         if seconds < 0:
             raise ValueError(f"cannot advance by {seconds} seconds: time does not go back")
@@ -81,7 +81,7 @@ class TestClock:
                 sleepers = list(self._sleepers)
             for wake in sleepers:
                 wake()
-            # what one says the other hears, and may answer
+            # Twice, because a request of one thread may lead to a response of another.
             for settle in (*self._followers, *self._followers):
                 settle()
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-# Imported when a fixture is used: pytest loads this file for every test run in the environment.
+# The classes are imported when a fixture is used, because pytest loads this file in every run of the environment.
 if TYPE_CHECKING:
     from namesrv_testing import TestBroker, TestClient, TestNameServer
 
 
 @pytest.fixture
 def namesrv_factory() -> "Iterator[Callable[..., TestNameServer]]":
-    """Starts NameServers, on one clock unless told otherwise: `namesrv_factory(broker_expiry_seconds=60)`."""
+    """Starts NameServers that share a clock by default: `namesrv_factory(broker_expiry_seconds=60)`."""
     from namesrv_testing import TestClock, TestNameServer  # noqa: PLC0415 - see above
 
     clock = TestClock()
@@ -29,7 +29,7 @@ def namesrv(namesrv_factory: "Callable[..., TestNameServer]") -> "TestNameServer
 
 @pytest.fixture(scope="session")
 def namesrv_session() -> "Iterator[TestNameServer]":
-    """A NameServer for the whole session; what one test registers the next one sees."""
+    """A NameServer for the whole session; registrations of one test are visible to later tests."""
     from namesrv_testing import TestNameServer  # noqa: PLC0415 - see above
 
     with TestNameServer() as server:
@@ -38,7 +38,7 @@ def namesrv_session() -> "Iterator[TestNameServer]":
 
 @pytest.fixture
 def namesrv_broker(request: pytest.FixtureRequest) -> "Iterator[Callable[..., TestBroker]]":
-    """Starts brokers: `namesrv_broker("broker-a", ["orders"])`, of the fixture `namesrv` or of given `servers`."""
+    """Starts brokers of the fixture `namesrv`, or of `servers`: `namesrv_broker("broker-a", ["orders"])`."""
     from namesrv_testing import TestBroker  # noqa: PLC0415 - see above
 
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def namesrv_broker(request: pytest.FixtureRequest) -> "Iterator[Callable[..., Te
 
 @pytest.fixture
 def namesrv_client(request: pytest.FixtureRequest) -> "Iterator[Callable[..., TestClient]]":
-    """Starts clients: `namesrv_client()`, of the fixture `namesrv` or of given `servers`."""
+    """Starts clients of the fixture `namesrv`, or of `servers`: `namesrv_client()`."""
     from namesrv_testing import TestClient  # noqa: PLC0415 - see above
 
     with ExitStack() as stack:

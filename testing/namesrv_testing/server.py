@@ -1,4 +1,4 @@
-"""A NameServer in a thread of the test's process."""
+"""A NameServer for tests: the real server in a thread of the test's process."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from namesrv_testing.clock import TestClock
 from namesrv_testing.thread import TestThread
 
 _HOST: Final = "127.0.0.1"
-# Only a guard: it listens within milliseconds.
+# Only a guard, because the server listens within milliseconds.
 _START_SECONDS: Final = 30.0
 
 
@@ -40,13 +40,13 @@ class _Serving:
 
 
 class TestNameServer(TestThread[_Serving]):
-    """A real NameServer on 127.0.0.1 and a free port; a context manager that starts and stops it.
+    """A real NameServer on 127.0.0.1 and a free port; the context manager starts and stops the server.
 
-    Settings are the daemon's, by their names in TOML. It keeps its data in a directory of its own, writes no heartbeat
-    log and no audit trail, and serves no HTTP, unless it is told to.
+    `settings` are the daemon's, by their names in TOML. By default the server keeps its data in a temporary directory,
+    writes no heartbeat log and no audit trail, and serves no HTTP.
 
     Raises:
-        pydantic.ValidationError: a setting that does not exist, or a value that cannot be.
+        pydantic.ValidationError: a setting is unknown, or its value is invalid.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class TestNameServer(TestThread[_Serving]):
 
     @property
     def port(self) -> int:
-        """The port that it serves on; the same after a restart."""
+        """The server's port, which a restart keeps."""
         return self._started().controller.addresses[0][1]
 
     @property
     def address(self) -> str:
-        """`host:port`, which agents, clients and RocketMQ's peers take as their list of NameServers."""
+        """`host:port`, the list of NameServers for agents, clients and RocketMQ's peers."""
         return f"{_HOST}:{self.port}"
 
     def close(self) -> None:
-        """Stop it, and remove its data unless the directory was given."""
+        """Stop the server, and remove its temporary directory."""
         self.stop()
         self._clean_up()
 
@@ -92,13 +92,13 @@ class TestNameServer(TestThread[_Serving]):
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Stop it in good order and start it again on the same port with the same data."""
+        """Stop the server gracefully, and start it again on the same port with the same data."""
         self._settings = self._settings.model_copy(update={"listen_port": self.port})
         self.stop()
         self.start()
 
     def disconnect(self, broker_name: str | None = None) -> int:
-        """Cut connections as a crash at the other end would: those of a broker's instances, or all; how many."""
+        """Cut the connections of a broker's instances, or all, as a crash of the peer would; return their number."""
 
         def cut(serving: _Serving) -> int:
             namesrv = serving.controller.namesrv
@@ -116,11 +116,11 @@ class TestNameServer(TestThread[_Serving]):
 
         return self._read(cut)
 
-    # -- what it knows ------------------------------------------------------------------------------------------------
+    # -- tables -------------------------------------------------------------------------------------------------------
 
     @property
     def broker_names(self) -> set[str]:
-        """The brokers that are alive, by its tables."""
+        """The names of the live brokers in the server's tables."""
         return self._read(lambda serving: set(serving.controller.namesrv.manager.tables.broker_addr_table))
 
     @property

@@ -1,4 +1,4 @@
-"""What servers and brokers have in common here: a thread that can be frozen, and that follows a clock."""
+"""The base of the test servers, brokers and clients: a thread that can be frozen, and that follows a clock."""
 
 import asyncio
 import threading
@@ -9,25 +9,25 @@ from typing import Final
 from namesrv_runtime.background_loop import Threaded, W_co
 from namesrv_testing.clock import TestClock
 
-# Passes of the loop for what a step of the clock has begun: a timer, a task, a write, a read.
+# Iterations of the loop for the work of one step of the clock: a timer, a task, a write, a read.
 _PASSES: Final = 6
 
 
 class TestThread(Threaded[W_co]):
-    """Something real in a thread of its own."""
+    """A real server, broker or client in a thread of its own."""
 
     __test__ = False
-    # set by those that inherit, before anything is started
+    # set by subclasses before the start
     clock: TestClock
 
     def start(self) -> None:
-        """Start it; a second call does nothing."""
+        """Start the thread; a second call does nothing."""
         if self._inner is None:
             super().start()
             self._unfollow: Callable[[], None] = self.clock.follow(self.settle)
 
     def stop(self) -> None:
-        """Stop it in good order; it may be frozen. A second call does nothing."""
+        """Stop the thread gracefully, even if it is frozen. A second call does nothing."""
         if self._inner is not None:
             self._unfollow()
             self.thaw()
@@ -37,13 +37,13 @@ class TestThread(Threaded[W_co]):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it has been frozen and not thawed."""
+        """True between `freeze` and `thaw`."""
         return self._thawed is not None
 
     _thawed: threading.Event | None = None
 
     def freeze(self) -> None:
-        """Let it do nothing, as SIGSTOP would: connections stay open, and nobody answers."""
+        """Stop the thread, as SIGSTOP would: connections stay open, and no request is answered."""
         if self._thawed is None:
             thawed, began = threading.Event(), threading.Event()
 
@@ -56,14 +56,14 @@ class TestThread(Threaded[W_co]):
             self._thawed = thawed
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Let a frozen thread continue."""
         if self._thawed is not None:
             self._thawed.set()
             self._thawed = None
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Frozen for the length of a block."""
+        """Freeze the thread for the length of a block."""
         self.freeze()
         try:
             yield
@@ -76,7 +76,7 @@ class TestThread(Threaded[W_co]):
         return super()._running_loop()
 
     def settle(self) -> None:
-        """Let what has arrived be read, and what has become due be done; a frozen thread does nothing."""
+        """Let the thread read what has arrived and do what is due; a frozen thread does nothing."""
         if not self.is_frozen and self._inner is not None:
             self._call(_passes())
 

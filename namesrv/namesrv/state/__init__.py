@@ -1,1 +1,1 @@
-"""State besides the tables: recent events, clients that wait for routes, brokers to expect."""
+"""State besides the tables: recent events, watches of clients, expected brokers, messages to systemd."""

@@ -1,4 +1,4 @@
-"""Ring of recent events, for operators (20003)."""
+"""Ring of recent events, for RECENT_EVENTS (20003)."""
 
 from collections import deque
 from typing import Any, Final
@@ -7,18 +7,18 @@ RING_SIZE: Final = 1000
 
 
 class EventRing:
-    """The last events, numbered from 1 since the server started."""
+    """The most recent events, numbered from 1 since the server started."""
 
     def __init__(self, size: int = RING_SIZE) -> None:
         self._events: deque[dict[str, Any]] = deque(maxlen=size)
         self.last_seq = 0
 
     def append(self, event: dict[str, Any]) -> None:
-        """Keep an event under the next number."""
+        """Add an event under the next number."""
         self.last_seq += 1
         self._events.append({"seq": self.last_seq, **event})
 
     def since(self, seq: int, limit: int) -> list[dict[str, Any]]:
-        """Events after `seq` that are still there, oldest first, the last `limit` of them."""
+        """The last `limit` events after `seq` that are still in the ring, oldest first."""
         found = [event for event in self._events if event["seq"] > seq]
         return found[-limit:]

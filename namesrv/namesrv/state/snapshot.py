@@ -1,7 +1,8 @@
-"""Snapshot of the brokers to expect after a restart, and readiness once they are back.
+"""The snapshot of registered brokers, and the server's readiness after a restart.
 
-A server that has just started knows no routes, and an answer without them would make clients forget theirs. So it
-writes down who is registered, and after a restart it is not ready before they are back, or have had time to come.
+A server that has just started has no routes, and responses without routes would make clients drop theirs. So the
+server writes its brokers to the snapshot, and after a restart it is not ready until these brokers have registered
+again, or have had time to.
 """
 
 import logging
@@ -18,13 +19,13 @@ from namesrv_runtime.log import event
 logger = logging.getLogger(__name__)
 
 VERSION: Final = 1
-# how many missing brokers a text names
+# the most missing brokers that a text names
 NAMED_BROKERS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedBroker:
-    """A broker that was registered when the snapshot was taken."""
+    """A broker that was registered when the snapshot was written."""
 
     cluster: str
     broker_name: str
@@ -37,12 +38,12 @@ class ExpectedBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a server wants its next life to know."""
+    """The state that a server keeps over a restart."""
 
     saved_ms: int
     boot_id: str
     brokers: tuple[ExpectedBroker, ...] = ()
-    # (cluster, name) of brokers whose write permission an operator has wiped; in every cluster if none is given
+    # (cluster, name) of brokers whose write permission was removed; cluster None stands for all clusters
     wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
 
@@ -56,14 +57,14 @@ def decode(data: bytes) -> Snapshot:
 
 
 def save(path: Path, snapshot: Snapshot) -> int:
-    """Replace the file, and return its size when it is on disk. Raises OSError; then it is as it was."""
+    """Replace the file and return the size of the new one, once on disk. Raises OSError; then the old file is kept."""
     return write_sealed(path, msgspec.to_builtins(snapshot))
 
 
 def load(path: Path) -> Snapshot | None:
-    """The snapshot that the server's last life left, if there is one that can be read.
+    """The snapshot of the server's previous process; None if there is no readable snapshot.
 
-    A damaged file is set aside. Whatever is wrong costs a warning and the warm start, never the start.
+    A damaged file is set aside. Any problem is logged as a warning, and the server starts without a snapshot.
     """
     remove_leftovers(path)
     try:
@@ -83,14 +84,14 @@ def load(path: Path) -> Snapshot | None:
 
 
 class Readiness:
-    """May this server answer route questions yet? Once it may, it always may."""
+    """Whether the server may answer route requests; a server that is ready stays ready."""
 
     def __init__(
         self, expected: Collection[ExpectedBroker], wait_seconds: float, now: float, *, is_lost: bool = False
     ) -> None:
-        # there was a snapshot, but it cannot be read: brokers are expected, but not known by name
+        # True if the snapshot was unreadable: brokers are expected, but their names are unknown
         self._is_lost = is_lost
-        # who is not back yet, by what a broker keeps over a restart; its address may change
+        # expected brokers that have not registered yet, by the identity that survives a restart of the broker
         self._missing = {(broker.cluster, broker.broker_name, broker.broker_id): broker for broker in expected}
         self._expected_count = len(self._missing)
         self._wait_seconds = wait_seconds
@@ -99,26 +100,26 @@ class Readiness:
 
     @property
     def missing(self) -> tuple[ExpectedBroker, ...]:
-        """Who is not back yet, in the order of the snapshot."""
+        """Expected brokers that have not registered yet, in the order of the snapshot."""
         return tuple(self._missing.values())
 
     @property
     def expects_brokers(self) -> bool:
-        """Whether there were brokers in the last run, back or not."""
+        """True if the previous process had brokers, whether they have registered again or not."""
         return self._expected_count > 0 or self._is_lost
 
     def broker_seen(self, cluster: str, broker_name: str, broker_id: int) -> None:
-        """A broker has registered, expected or not; its address says nothing: a container comes back with another."""
+        """Note that a broker has registered, at any address: a restarted container may have another one."""
         self._missing.pop((cluster, broker_name, broker_id), None)
         self._is_ready = self._is_ready or not (self._missing or self._is_lost)
 
     def is_ready(self, now: float) -> bool:
-        """All who were expected are back, or the wait is over; at once when nobody was expected."""
+        """True if all expected brokers have registered, or the wait is over; at once if no broker is expected."""
         self._is_ready = self._is_ready or now >= self._ready_at
         return self._is_ready
 
     def reason(self, now: float) -> str:
-        """Why it is ready or not, for people."""
+        """Why the server is ready or not, as a text for people."""
         is_ready, left = self.is_ready(now), self._ready_at - now
         if self.expects_brokers and not self._missing and not self._is_lost:
             return f"ready: all {self._expected_count} expected brokers are back"

@@ -100,14 +100,14 @@ def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     manager = ServiceManager.of({"NOTIFY_SOCKET": str(path)})
     manager.ready("1")
     manager.status("2")
-    assert ["service_manager_not_told"] == [record.msg for record in caplog.records]
+    assert ["service_manager_unreachable"] == [record.msg for record in caplog.records]
 
     with NotifySocket(path) as systemd:
         manager.status("3")
         assert {"STATUS": "3"} == systemd.receive()
     manager.status("4")
 
-    assert ["service_manager_not_told"] * 2 == [record.msg for record in caplog.records]
+    assert ["service_manager_unreachable"] * 2 == [record.msg for record in caplog.records]
     manager.close()
 
 
