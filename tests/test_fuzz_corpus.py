@@ -17,8 +17,3 @@ def test_readers_refuse_what_they_cannot_read_in_their_own_way(name: str) -> Non
     assert files
     for file in files:
         TARGETS[name](file.read_bytes())
-
-
-def test_the_corpus_stays_small() -> None:
-    """It is there for a quick test, not for everything that was ever found."""
-    assert sum(file.stat().st_size for file in CORPUS.rglob("*")) <= 200 * 1024

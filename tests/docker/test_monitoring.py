@@ -122,33 +122,6 @@ def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
     }
 
 
-def test_panels_are_told_apart() -> None:
-    """Each has a title and a description of its own, a data source that can be chosen, and no place of another's."""
-    found = json.loads(DASHBOARD.read_text())["panels"]
-    assert len(found) == len({panel["id"] for panel in found})
-    places: set[tuple[int, int]] = set()
-    for panel in found:
-        at = panel["gridPos"]
-        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert not cells & places, panel["title"]
-        assert all(0 <= x < 24 for x, _ in cells)
-        places |= cells
-    for panel in panels():
-        assert panel["title"]
-        assert panel["description"].endswith(".")
-        assert {"type": "prometheus", "uid": "${datasource}"} == panel["datasource"]
-
-
-def test_alerts_say_what_and_what_then() -> None:
-    """Each has a severity, a line for the pager and a sentence on what it means."""
-    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
-    assert len(rules) == len({rule["alert"] for rule in rules})
-    for rule in rules:
-        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-        assert rule["annotations"]["summary"]
-        assert rule["annotations"]["description"].endswith(".")
-
-
 def promtool(*words: object) -> None:
     """Has to be content."""
     command = ["promtool", *map(str, words)]

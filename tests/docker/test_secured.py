@@ -15,28 +15,8 @@ from tests.support.daemon import Daemon
 from tests.support.talking_process import TalkingProcess
 
 DOCKER = Path(__file__).parents[2] / "docker"
-PLAIN: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text(encoding="utf-8"))
 SECURED: dict[str, Any] = yaml.safe_load((DOCKER / "compose.secured.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = SECURED["services"]
-
-
-def test_everybody_who_talks_to_a_server_is_secured() -> None:
-    """The servers, the brokers and the clients of compose.yml, by the same names, all with the certificates."""
-    talking = {name for name, of in PLAIN["services"].items() if "namesrv" in of["image"] and "report" not in name}
-
-    assert {name for name in talking if "spark" not in name} == SERVICES.keys() - {"certificates", "operator"}
-    for name in SERVICES.keys() - {"certificates"}:
-        assert "certificates:/etc/namesrv/tls:ro" in SERVICES[name]["volumes"]
-        assert {"certificates": {"condition": "service_completed_successfully"}} == SERVICES[name]["depends_on"]
-
-
-@pytest.mark.parametrize("name", ["certificates", "operator"])
-def test_what_is_added_is_as_closed_as_the_rest(name: str) -> None:
-    """As compose.yml has its services."""
-    closed = {"read_only": True, "cap_drop": ["ALL"], "security_opt": ["no-new-privileges:true"]}
-
-    assert closed.items() <= SERVICES[name].items()
-    assert {"mem_limit", "cpus", "pids_limit"} <= SERVICES[name].keys()
 
 
 def test_the_settings_are_settings() -> None:

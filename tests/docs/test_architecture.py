@@ -2,7 +2,7 @@
 
 import tomllib
 
-from tests.docs.import_rules import ARCHITECTURE, may_import, packages_of, with_import_rules
+from tests.docs.import_rules import ARCHITECTURE, packages_of, with_import_rules
 from tests.support.pages import ROOT
 
 
@@ -13,17 +13,3 @@ def test_packages_and_what_they_may_import() -> None:
 
     assert sorted(packages_of(page)) == sorted(linter["root_packages"])
     assert with_import_rules(page) == page, "python -m tests.docs.generated writes it anew"
-
-
-def test_contracts_are_read() -> None:
-    """Layers import what lies below them and no siblings; forbidden modules are not imported."""
-    linter = {
-        "root_packages": ["top", "left", "right", "bottom"],
-        "contracts": [
-            {"type": "layers", "layers": ["top", "left | right", "bottom"]},
-            {"type": "layers", "containers": ["left"], "layers": ["bottom", "top"]},
-            {"type": "forbidden", "source_modules": ["top", "left.inner"], "forbidden_modules": ["right", "asyncio"]},
-        ],
-    }
-
-    assert may_import(linter) == {"top": ["left", "bottom"], "left": ["bottom"], "right": ["bottom"], "bottom": []}

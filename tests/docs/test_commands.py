@@ -24,8 +24,6 @@ from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, blocks, pages, prose
 from tests.support.talking_process import TalkingProcess
 
-# what a block that is no shell may be written in
-LANGUAGES = {"hex", "ini", "java", "json", "jsonl", "nft", "properties", "python", "sh", "text", "toml", "yaml"}
 PROGRAMS = (
     *(
         "make",
@@ -103,14 +101,6 @@ COMMANDS = commands()
 RUN_HERE = sorted(text for text in COMMANDS if text in RUNS or (f"{text} ".startswith(OWN) and text not in ELSEWHERE))
 
 
-def test_every_block_says_what_it_is() -> None:
-    """Or nobody could tell whether it has to be run."""
-    unnamed = [
-        f"{b.page}:{b.line}: {b.language!r}" for page in manuals() for b in blocks(page) if b.language not in LANGUAGES
-    ]
-    assert [] == unnamed
-
-
 def test_every_command_is_run() -> None:
     """Here, or by the file that the catalogue names; what is not ours to run has to be in it."""
     unknown = [f"{place}: {text}" for text, place in COMMANDS.items() if text not in {*RUN_HERE, *ELSEWHERE}]
@@ -121,14 +111,6 @@ def test_catalogue_is_that_of_the_pages() -> None:
     """What it names stands on a page, and the files that run it are there."""
     assert set() == (RUNS.keys() | ELSEWHERE.keys()) - COMMANDS.keys()
     assert [] == [file for file in ELSEWHERE.values() if not (ROOT / file).is_file()]
-
-
-def test_every_script_of_a_page_is_run() -> None:
-    """A shell block with a name is a script, which the tests for that page name."""
-    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
-    named = [block for page in manuals() for block in blocks(page) if block.language == "sh" and block.example]
-    assert named
-    assert [] == [f"{b.page}:{b.line}: {b.example}" for b in named if f'"{b.example}"' not in tests]
 
 
 @pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("make ")))

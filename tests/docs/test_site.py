@@ -8,31 +8,14 @@ from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
-import yaml
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.browser import browser
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.pages import ROOT, pages
-
-
-def leaves(nav: Any) -> list[str]:
-    """The pages of a navigation, in their order."""
-    if isinstance(nav, str):
-        return [nav]
-    return [page for part in (nav.values() if isinstance(nav, dict) else nav) for page in leaves(part)]
-
-
-def test_every_page_is_in_the_navigation() -> None:
-    """Once; a new page needs a place in `nav` of mkdocs.yml."""
-    listed = leaves(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
-    there = {page.relative_to(ROOT).as_posix() for page in pages()}
-    assert set() == there ^ {*listed}, "what is there and not in `nav` of mkdocs.yml, or the other way round"
-    assert len(listed) == len({*listed})
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The Dockerfiles keep the rules of docker/README.md, and the health check tells well from unwell."""
+"""What runs in and for the images: pinned bases, the bill of materials, the health check."""
 
 import json
 import re
@@ -18,33 +18,6 @@ DOCKER = ROOT / "docker"
 FILES = sorted(DOCKER.glob("*.Dockerfile"))
 
 
-def instructions(path: Path) -> list[tuple[str, str]]:
-    """The instructions of a Dockerfile: word and argument, continued lines joined."""
-    text = re.sub(r"^\s*#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in lines]
-
-
-def last_stage(path: Path) -> dict[str, str]:
-    """Of the stage that becomes the image: instruction -> its last argument."""
-    found = instructions(path)
-    start = max(number for number, (word, _) in enumerate(found) if word == "FROM")
-    return dict(found[start:])
-
-
-def test_there_are_five() -> None:
-    """The daemon, the agent, the console, the report, and the report with Spark."""
-    assert ["broker-agent", "console", "namesrv", "report", "spark"] == [path.stem for path in FILES]
-
-
-def test_the_chart_names_images_that_there_are() -> None:
-    """By the title that each has."""
-    titles = {str(re.search(r'image.title="([^"]+)"', last_stage(path)["LABEL"])[1]) for path in FILES}  # type: ignore[index]
-    values = (ROOT / "deploy/helm/namesrv/values.yaml").read_text(encoding="utf-8")
-
-    assert {"namesrv", "namesrv-console", "namesrv-report"} == set(re.findall(r"repository: (\S+)", values)) & titles
-
-
 def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
     """Each image of a registry gets its digest, once; a registry's own command says which."""
     for path in (*FILES, DOCKER / "compose.yml", DOCKER / "pin.sh"):
@@ -62,49 +35,6 @@ def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
         texts = [path.read_text() for path in (*tmp_path.glob("*.Dockerfile"), tmp_path / "compose.yml")]
         assert 7 == sum(text.count(f"@sha256:{digest}") for text in texts)
         assert 7 == sum(text.count("@sha256:") for text in texts)
-
-
-@pytest.mark.parametrize("path", sorted(DOCKER.glob("compose*.yml")), ids=lambda path: path.stem)
-def test_compose_runs_our_own_images_and_pinned_ones(path: Path) -> None:
-    """What is not built here is the same everywhere, and always."""
-    images = re.findall(r"^ +image: (.*)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-
-    pinned = re.compile(r"namesrv[a-z-]*:local|\$\{[A-Z_]+:-\S+:v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}\}")
-    assert images
-    assert [] == [image for image in images if not pinned.fullmatch(image)]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_image_keeps_the_rules(path: Path) -> None:
-    """Both stages stand on one base, an argument with a full version, so that a virtual environment can be copied.
-
-    What comes from an index is checked by hash, and everything else comes from what was checked. It runs as a number,
-    since who runs it could not check a name, and ends on SIGTERM, which a shell would swallow.
-    """
-    found, image = instructions(path), last_stage(path)
-
-    assert found[0][0] == "ARG"
-    assert re.fullmatch(r"BASE_IMAGE=\S+:\d+\.\d+\.\d+-[^@\s]+@sha256:[0-9a-f]{64}", found[0][1])
-    assert ["${BASE_IMAGE} AS build", "${BASE_IMAGE}"] == [value for word, value in found if word == "FROM"]
-    for call in re.findall(r"-m pip (.*?)(?:&&|$)", " ".join(value for word, value in found if word == "RUN")):
-        assert "--require-hashes --requirement locks/" in call or "--no-index" in call, call
-    assert ("10001:10001", "SIGTERM") == (image["USER"], image["STOPSIGNAL"])
-    assert all(isinstance(json.loads(image[word]), list) for word in ("ENTRYPOINT", "CMD", "VOLUME") if word in image)
-    assert re.search(r"CMD\s+\[", image["HEALTHCHECK"]) or image["HEALTHCHECK"] == "NONE"
-    for label in ("title", "description", "licenses", "version", "revision"):
-        assert f"org.opencontainers.image.{label}=" in image["LABEL"]
-    assert 'namesrv.sbom="/opt/namesrv/sbom.cdx.json"' in image["LABEL"]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_what_is_copied_is_there_and_not_ignored(path: Path) -> None:
-    """.dockerignore lets through what the images are built from."""
-    let_through = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    sources = {source for word, value in instructions(path) if word == "COPY" for source in value.split()[:-1]}
-    sources -= {"/opt/namesrv"}
-    for source in sources - {"--from=build", "."}:
-        assert (ROOT / source).exists(), source
-        assert any(f"!{part}" in let_through for part in (source, *map(str, Path(source).parents))), source
 
 
 def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
