@@ -16,7 +16,7 @@ from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.pipeline import Lines, Tables, counted, handed_over, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
-from namesrv_spark_jobs.transforms.extract import BEAT_PART, LEFT_OUT_PART, RUN_PART
+from namesrv_spark_jobs.transforms.extract import BEAT_PART, LEFT_OUT_PART
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -99,7 +99,7 @@ def analyse(
         lines = counted(engine, parsed, options)
         _require_lines(engine, lines)
         walk = walked(engine, lines, options, progress)
-    engine, walk = handed_over(engine, walk, without=(BEAT_PART, RUN_PART, LEFT_OUT_PART))
+    engine, walk = handed_over(engine, walk, without=(BEAT_PART, LEFT_OUT_PART))
     with written_in(engine):
         tables = made(engine, walk, options, progress)
         progress("summing up")

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, runs, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART, RUN_PART
+from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 # how finely the time between `late` lines is cut, and into how many slices at most
@@ -43,11 +43,6 @@ class Lines(Parsed):
     def beats(self) -> DataFrame:
         """Of servers only, each once."""
         return self._of_servers(BEAT_PART)
-
-    @property
-    def runs(self) -> DataFrame:
-        """Of servers only: beats of compacted files, many in a row."""
-        return self._of_servers(RUN_PART)
 
     @property
     def rest(self) -> DataFrame:
@@ -108,9 +103,7 @@ def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
 def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
     """Tell apart what was met before, and count."""
     events, files = parsed.events, parsed.files
-    if not events.filter(F.col("part") == RUN_PART).isEmpty():
-        events = _apart(engine, events, runs.to_be_taken_apart(events, options), options)
-    is_event = F.col("part").isin(BEAT_PART, RUN_PART, REST_PART)
+    is_event = F.col("part").isin(BEAT_PART, REST_PART)
     suspects = extract.suspects(events.filter(is_event))
     if not suspects.isEmpty():
         others = events.filter(~is_event).withColumn("copy", F.lit(1))
@@ -118,13 +111,6 @@ def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
         events = engine.stored(told_apart.unionByName(others), "numbered", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
     return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
-
-
-def _apart(engine: Engine, events: DataFrame, taken: DataFrame, options: Options) -> DataFrame:
-    """The events with some of their runs as lines."""
-    if taken.isEmpty():
-        return events
-    return engine.stored(runs.without(events, taken).unionByName(runs.apart(taken, options)), "apart", by="part")
 
 
 def handed_over(engine: Engine, found: _Stored, without: Sequence[str] = ()) -> tuple[Engine, _Stored]:
@@ -147,32 +133,17 @@ def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[s
     progress("heartbeats")
     live = _live_beats(engine, lines, beats, moments, boot_rows)
     rows = silences.rows(live, moments.filter(F.col("event") == "evict"))
-    points = engine.stored(_points(engine, lines, rows, boot_table, options), "points")
+    # the one big sort: all beats and evictions, by broker and time
+    followed = silences.followed(engine.spread(rows, "key", _beats_of(engine, lines)))
+    points = engine.stored(silences.points(followed, boot_table, options.what_if), "points")
     return Walk(**vars(lines), moments=moments, boots=boot_table, boot_rows=boot_rows, points=points)
 
 
-def _points(engine: Engine, lines: Lines, rows: DataFrame, boot_table: DataFrame, options: Options) -> DataFrame:
-    """What is kept of these rows, and of the runs."""
-    of_beats = lines.taken.filter(F.col("part") == BEAT_PART).agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("count"))
-    (beat_count,) = engine.collected({"beats": of_beats})["beats"]
-
-    def followed(rows: DataFrame) -> DataFrame:
-        # the one big sort: all beats and evictions, by broker and time
-        return silences.followed(engine.spread(rows, "key", beat_count["count"]))
-
-    quiet = lines.runs
-    if quiet.isEmpty():
-        return silences.points(followed(rows), boot_table, options.what_if)
-    sequence = engine.stored(followed(rows.unionByName(silences.rows_of_runs(quiet))), "sequence")
-    restless = engine.stored(silences.restless(sequence, quiet, boot_table, options.what_if), "restless")
-    if not restless.isEmpty():
-        place = ["boot", "seq"]
-        apart = runs.apart(quiet.join(restless, on=place, how="left_semi"), options)
-        rows = rows.unionByName(silences.rows_of_beats(apart.withColumn("live", F.col("mono"))))
-        quiet = quiet.join(restless, on=place, how="left_anti")
-        sequence = engine.stored(followed(rows.unionByName(silences.rows_of_runs(quiet))), "calm")
-    single = silences.points(sequence, boot_table, options.what_if)
-    return single.unionByName(silences.points_of_runs(sequence, quiet), allowMissingColumns=True)
+def _beats_of(engine: Engine, lines: Lines) -> int:
+    """How many beats there are."""
+    counted = lines.taken.filter(F.col("part") == BEAT_PART).agg(F.coalesce(F.sum("lines"), F.lit(0)).alias("count"))
+    (beats,) = engine.collected({"beats": counted})["beats"]
+    return int(beats["count"])
 
 
 def made(engine: Engine, walk: Walk, options: Options, progress: Callable[[str], None]) -> Tables:

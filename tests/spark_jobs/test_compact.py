@@ -8,7 +8,6 @@ import duckdb
 import pytest
 
 from namesrv_spark_jobs.command.cli import main
-from namesrv_spark_jobs.transforms.schema import RUN
 from tests.support.heartbeat_lines import HeartbeatLines
 from tests.support.spark_logs import (
     BAD_LINE,
@@ -70,39 +69,30 @@ def test_report_says_the_same(logs: Path, tmp_path: Path, flags: list[str], engi
     assert before == summary(logs, tmp_path / "after", engine_name)
 
 
-def test_regular_beats_are_one_row(logs: Path) -> None:
-    """All but the first and the last, which are beside a beginning and an end."""
+def test_a_row_is_a_line(logs: Path) -> None:
+    """Sorted by broker and time, compressed with zstd, and of types that Spark reads, too."""
     main(["compact", str(logs)])
     file = next(logs.rglob("ns-6-*.parquet"))
 
     with duckdb.connect() as database:
-        found = database.execute(
-            f"SELECT count(*), sum({RUN}.lines), sum(len({RUN}.beats)) FROM '{file}'"  # noqa: S608 - a name of ours
-        ).fetchall()
-        types = database.execute("SELECT DISTINCT type FROM parquet_metadata(?)", [str(file)]).fetchall()
+        events = [row for (row,) in database.execute("SELECT event FROM read_parquet(?)", [str(file)]).fetchall()]
+        of_columns = database.execute("SELECT DISTINCT compression, type FROM parquet_metadata(?)", [str(file)])
+        codecs, types = (set(values) for values in zip(*of_columns.fetchall(), strict=True))
 
-    assert [(2 + 2 + 1, BEATS - 2, BEATS - 2)] == found
-    # those may be encoded in a way that Spark cannot read, and it skips the file as if it were damaged
-    assert ("DOUBLE",) not in types
+    assert ["start", *BEATS * ["heartbeat"], "evict"] == events
+    assert {"ZSTD"} == codecs
+    # a column of floating point may be encoded in a way that Spark cannot read: it skips the file as if it were damaged
+    assert "DOUBLE" not in types
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--since", "2026-03-01T00:05:10Z", "--until", "2026-03-01T00:15:00Z"),
-        # the next scan comes soon enough after some of the gaps
-        ("--what-if", "expiry=30 scan=0.007 poll=5"),
-        ("--what-if", "expiry=60 scan=5 poll=5"),
-    ],
-)
-def test_what_divides_regular_beats(logs: Path, tmp_path: Path, options: tuple[str, ...], engine_name: str) -> None:
-    """A limit of time between them, and settings that take what is between them for a death."""
-    before = summary(logs, tmp_path / "before", engine_name, *options)
+def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine_name: str) -> None:
+    """What development versions wrote is named, and not taken for lines that are bad."""
+    duckdb.sql(f"COPY (SELECT 'b' AS boot_id, {{'lines': 3}} AS run_1) TO '{tmp_path / 'a.parquet'}'")
 
-    main(["compact", str(logs)])
+    code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", engine_name, "--quiet"])
 
-    assert before == summary(logs, tmp_path / "after", engine_name, *options)
+    assert 2 == code
+    assert "compacted before 0.1.0" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -124,6 +114,15 @@ def test_irregular_logs_say_the_same(tmp_path: Path, flags: str) -> None:
         compacted.unlink()
 
     assert before == summary(logs, tmp_path / "after", "embedded")
+
+
+def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the manual's example."""
+    monkeypatch.chdir(logs.parent)
+
+    assert 0 == main(["compact", logs.name, "--quiet"])
+
+    assert {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"} == {path.stem for path in logs.rglob("*.parquet")}
 
 
 def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,16 @@
 """What an analysis asks of an engine, whichever it is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.frames import DataFrame, Dialect
 
 Rows = list[dict[str, Any]]
+# compacted files of development versions have it: many heartbeats in one row
+_MANY_IN_ONE: Final = "run_1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +74,11 @@ class Engine(Dialect, Protocol):
 
     def write_json(self, table: DataFrame, folder: Path) -> None:
         """Write the rows of a table as JSON Lines into one file in this folder."""
+
+
+def require_lines(columns: Collection[str]) -> None:
+    """Raise UsageError for the columns of tables that do not have one line in each row."""
+    if _MANY_IN_ONE in columns:
+        raise UsageError(
+            "a .parquet file was compacted before 0.1.0; remove it, and run `namesrv-staleness compact` again"
+        )

@@ -13,11 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
+from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape, require_lines
 from namesrv_spark_jobs.engines.read_by_tasks import Order, Part, read
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, literal
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, RUN, RUN_KIND
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
 _T = TypeVar("_T")
 
@@ -145,14 +145,15 @@ class SparkEngine:
         """
         reader = self.spark.read.schema(_SCHEMA).option("columnNameOfCorruptRecord", CORRUPT)
         reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
-        return reader.json(paths).select("*", F.lit(None).cast(RUN_KIND).alias(RUN), F.input_file_name().alias("file"))
+        return reader.json(paths).select("*", F.input_file_name().alias("file"))
 
     def _of_parquet(self, paths: list[str]) -> DataFrame:
         """The same columns from tables, however they were typed there; what is missing is null."""
         reader = self.spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True)
         table = reader.parquet(*paths)
         kinds = dict(table.dtypes)
-        columns = [_from_table(name, kind, kinds.get(name)) for name, kind in {**LINE, RUN: RUN_KIND}.items()]
+        require_lines(kinds)
+        columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
         # lines that were taken in before still know what was wrong with them, and where they are from
         corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
         file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
@@ -205,7 +206,7 @@ class SparkEngine:
         return {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
-        self._lines(files).drop(RUN).write.mode("append").parquet(f"file://{folder}")
+        self._lines(files).write.mode("append").parquet(f"file://{folder}")
 
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
         # without a scheme a cluster would take its own file system; Spark wants no percent escapes

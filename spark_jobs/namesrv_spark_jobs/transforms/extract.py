@@ -15,7 +15,6 @@ from namesrv_spark_jobs.transforms.schema import (
     EVENTS,
     MOST_COUNT,
     REQUIRED,
-    RUN,
     VERSION,
 )
 
@@ -23,8 +22,6 @@ Row = Mapping[str, Any]
 
 # the parts that `events` divides lines into
 BEAT_PART: Final = "beat"
-# many beats in one row, see `schema.RUN`
-RUN_PART: Final = "run"
 REST_PART: Final = "rest"
 BAD_PART: Final = "bad"
 LEFT_OUT_PART: Final = "left_out"
@@ -46,7 +43,7 @@ _TEXTS: Final = (
 _WHOLE: Final = ("v", "broker_id", "scan", "revision", "count")
 _TIMES: Final = ("silent", "late", "scan_interval", "broker_expiry")
 # of `events`: in nearly all lines there is nothing in them
-SPARSE: Final = ("problem", RUN, *_TEXTS, *_WHOLE, *_TIMES)
+SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 
 # JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
 _BETWEEN: Final = "\x1f"
@@ -75,12 +72,8 @@ def events(read: DataFrame, options: Options) -> DataFrame:
     shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
     numbers are written, and the one text `said` (see `said`), which is the same in thousands of lines.
     """
-    firsts = {"v": F.col(RUN)["v"], "seq": F.col(RUN)["seq"], "ts_ms": F.col(RUN)["ts_ms"]}
-    firsts |= {"mono_ms": F.col(RUN)["mono"] / 1000}
-    read = read.withColumns({name: F.coalesce(name, first) for name, first in firsts.items()})
     # bad lines are shown whatever was asked for
     part = F.when(problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
-    part = part.when(F.col(RUN).isNotNull(), RUN_PART)
     part = part.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
     read = read.withColumns({"part": part, "problem": problem()})
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
@@ -99,8 +92,6 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
         F.when(F.col("agent_id").isNotNull(), F.xxhash64("agent_id")).alias("agent"),
         microseconds("expiry_ms").alias("expiry"),
-        F.coalesce(F.col(RUN)["lines"], F.lit(1)).alias("lines"),
-        RUN,
         *(F.when(is_looked_at, F.col(name)).alias(name) for name in (*_TEXTS, *_WHOLE)),
         *(F.when(is_looked_at, microseconds(f"{name}_ms")).alias(name) for name in _TIMES),
     )
@@ -123,9 +114,8 @@ def problem() -> Column:
 
 def _is_wanted(options: Options) -> Column:
     """Whether an event is one that was asked for."""
-    # the beats of a run have times of their own
     is_before = (F.col("event").isin(*_SETTINGS)) & _is_before_until(options)
-    wanted = is_before | F.col(RUN).isNotNull() | is_in_time(options)
+    wanted = is_before | _is_in_time(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
     # a line without a cluster or topic is about all of them
@@ -144,7 +134,7 @@ def _is_wanted(options: Options) -> Column:
     return wanted
 
 
-def is_in_time(options: Options) -> Column:
+def _is_in_time(options: Options) -> Column:
     """Whether an event is of a time that was asked for."""
     if options.since_ms is None:
         return _is_before_until(options)
@@ -211,11 +201,10 @@ def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
 
     Settings from before --since are counted, and have no moment: they are not of the time that was asked for.
     """
-    part = F.when(F.col("part") == RUN_PART, BEAT_PART).otherwise(F.col("part")).alias("part")
-    columns = ("file", "event", "boot", "key", "who", "said", "is_newer")
-    moment = F.when(is_in_time(options), F.col("mono"))
-    counted = events.groupBy(*columns, part, (F.col("copy") > 1).alias("is_copy")).agg(
-        F.sum("lines").alias("lines"),
+    columns = ("file", "event", "boot", "key", "who", "said", "is_newer", "part")
+    moment = F.when(_is_in_time(options), F.col("mono"))
+    counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
+        F.count(F.lit(1)).alias("lines"),
         F.min(moment).alias("first"),
         F.max(moment).alias("last"),
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),

@@ -40,18 +40,3 @@ LINE: Final[dict[str, str]] = {
 # of `brokers`, and of `changes`, in a `route` line
 BROKERS: Final = "array<struct<name:string,ids:array<bigint>>>"
 CHANGES: Final = f"array<struct<topics:array<string>,set:{BROKERS},unset:array<string>,whole:boolean>>"
-
-# A compacted file has one row in place of many beats that come regularly: what they have in common is in the fields of
-# a line but for `v`, and this column has the rest. Times are microseconds. Its name is its version: when what is in
-# `parts` means something else, it gets another one.
-RUN: Final = "run_1"
-RUN_KIND: Final = (
-    # of the first beat, how many there are, and the beat that follows the last one
-    "struct<v:bigint,seq:bigint,ts_ms:bigint,mono:bigint,lines:bigint,end_seq:bigint,end_mono:bigint,"
-    # of the gaps after them, the longest
-    "longest:bigint,"
-    # as `silences.points` has them, with the places that they have among themselves
-    "parts:array<struct<place:bigint,bin:bigint,rows:bigint,gap:bigint>>,"
-    # each of them
-    "beats:array<struct<mono:bigint,seq:bigint,ts_ms:bigint>>>"
-)

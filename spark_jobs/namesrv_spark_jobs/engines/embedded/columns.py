@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from namesrv_spark_jobs.transforms.schema import RUN_KIND
-
 _TYPES: Final = {"long": "BIGINT", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE", "string": "VARCHAR"}
 _SCALAR: Final = {**_TYPES, "boolean": "BOOLEAN"}
 _KINDS: Final = {of: kind for kind, of in _SCALAR.items()}
@@ -42,7 +40,7 @@ def sql_type(kind: str) -> str:
 
 def kind_of(sql_type: str) -> str:
     """A type of DuckDB, if one of a table of events has it, as PySpark spells it."""
-    return RUN_KIND if sql_type.startswith("STRUCT") else _KINDS[sql_type]
+    return _KINDS[sql_type]
 
 
 def json_shape(kind: str) -> str:

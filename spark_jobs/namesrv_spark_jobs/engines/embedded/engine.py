@@ -23,10 +23,9 @@ from namesrv_spark_jobs.engines.embedded.reading import (
     parquet,
 )
 from namesrv_spark_jobs.engines.embedded.tables import Row, Table
-from namesrv_spark_jobs.engines.engine import Rows, Shape
-from namesrv_spark_jobs.frames import DataFrame, written_in
-from namesrv_spark_jobs.transforms.runs import compacted, marked
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, RUN, RUN_KIND
+from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
+from namesrv_spark_jobs.frames import DataFrame
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
 # Differences of numbers in place of them: two thirds of the size, or one, for nothing. Its encoding of floating point
 # Spark cannot read, and says nothing where it skips files that are damaged: there must be none in such a table.
@@ -199,7 +198,9 @@ class EmbeddedEngine:
         return dict(self._described(f"SELECT * FROM {parquet(reading.tables)}")) if reading.tables else {}
 
     def _of_tables(self, reading: Reading) -> str:
-        return of_tables(reading.tables, self._kinds(reading))
+        kinds = self._kinds(reading)
+        require_lines(kinds)
+        return of_tables(reading.tables, kinds)
 
     def _table(self, sql: str) -> Table:
         return Table(self, sql, self.columns_of(sql))
@@ -216,14 +217,14 @@ class EmbeddedEngine:
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
         lines, names = self.lines_stored(files, _with_numbers, _with_numbers, _AS_LINES)
-        kept = lines.join(names, on="file", how="inner").drop("file", RUN).withColumnRenamed("name", "file")
+        kept = lines.join(names, on="file", how="inner").drop("file").withColumnRenamed("name", "file")
         folder.mkdir(parents=True, exist_ok=True)
         self._copy(kept, folder / f"{uuid.uuid4()}.parquet")
 
     def write_sorted(self, file: str, target: Path) -> None:
         """Keep all lines of a file as a table, for long: small, and quick to read for one broker or some time."""
         lines, _ = self.lines_stored([file], _with_numbers, _with_numbers, _AS_LINES)
-        kept: Any = lines.drop("file", RUN)
+        kept: Any = lines.drop("file")
         numbers = [quoted(name) for name, kind in LINE.items() if kind == "double"]
         same = " AND ".join(f"bool_and(TRY_CAST({name} AS {_EXACT}) IS NOT DISTINCT FROM {name})" for name in numbers)
         options = []
@@ -231,10 +232,6 @@ class EmbeddedEngine:
             exact = ", ".join(f"CAST({name} AS {_EXACT}) AS {name}" for name in numbers)
             kept = Table(self, f"SELECT * REPLACE ({exact}) FROM ({kept.sql})", kept.columns)
             options = [_SMALL]
-            with written_in(self):
-                kept = self.stored(compacted(self.stored(marked(kept), "marked")), "compacted")
-            run = f"CAST({quoted(RUN)} AS {sql_type(RUN_KIND).replace('DOUBLE', 'VARCHAR')}) AS {quoted(RUN)}"
-            kept = Table(self, f"SELECT * REPLACE ({run}) FROM ({kept.sql})", kept.columns)
         self._copy(
             kept.orderBy("cluster", "broker_name", "broker_id", "boot_id", "seq"), target, *options, codec="zstd"
         )

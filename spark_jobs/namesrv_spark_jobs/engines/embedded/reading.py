@@ -9,13 +9,12 @@ from namesrv_spark_jobs.engines.embedded.columns import quoted, sql_type, text
 from namesrv_spark_jobs.engines.embedded.repairs import is_damaged, split
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, is_url, truncated
-from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED, RUN, RUN_KIND
+from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED
 
 # stands in the place of a line that is not of the contract, until its file is gone through
 SUSPECT: Final = "suspect"
 _NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
 _NULLS: Final = ", ".join(f"CAST(NULL AS {sql_type(kind)}) AS {quoted(name)}" for name, kind in LINE.items())
-_NO_RUN: Final = f"CAST(NULL AS {sql_type(RUN_KIND)}) AS {quoted(RUN)}"
 _LINE_BYTES: Final = 64 << 20
 
 
@@ -35,7 +34,7 @@ class Reading:
         for number, file in enumerate(texts):
             path = Path(file.removeprefix("file://"))
             link = folder / f"{number}.jsonl{'.gz' if path.name.endswith('.gz') else ''}"
-            link.symlink_to(path)
+            link.symlink_to(path.absolute())
             self._files[str(link)] = path
         self.plain = list(self._files)
         # what was made of damaged ones, and where their other lines are
@@ -86,7 +85,7 @@ def _of_texts(paths: Sequence[str], compression: str) -> str:
     nothing = " AND ".join(f"{quoted(name)} IS NULL" for name in REQUIRED)
     wrong = " OR ".join(_is_wrong(name, kind) for name, kind in _NUMBERS.items())
     marked = f"CASE WHEN ({nothing}) OR {wrong} THEN '{SUSPECT}' END AS {quoted(CORRUPT)}"
-    return f"SELECT {shown}, {_NO_RUN}, {marked}, filename AS file FROM {read}"
+    return f"SELECT {shown}, {marked}, filename AS file FROM {read}"
 
 
 def _listed(paths: Sequence[str]) -> str:
@@ -115,21 +114,20 @@ def of_bad(paths: Sequence[str]) -> str:
     """Lines that could not be read, in the same columns."""
     listed = _listed(paths)
     read = f"read_json([{listed}], columns = {{file: 'VARCHAR', {CORRUPT}: 'VARCHAR'}}, format = 'newline_delimited')"
-    return f"SELECT {_NULLS}, {_NO_RUN}, {CORRUPT}, file FROM {read}"
+    return f"SELECT {_NULLS}, {CORRUPT}, file FROM {read}"
 
 
 def of_nothing() -> str:
     """No line."""
-    return f"SELECT {_NULLS}, {_NO_RUN}, CAST(NULL AS VARCHAR) AS {CORRUPT}, '' AS file LIMIT 0"
+    return f"SELECT {_NULLS}, CAST(NULL AS VARCHAR) AS {CORRUPT}, '' AS file LIMIT 0"
 
 
 def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
     """The same columns from Parquet, however they were typed there; what is missing is null."""
     shown = ", ".join(_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items())
-    run = _from_table(RUN, RUN_KIND, kinds.get(RUN))
     corrupt = CORRUPT if CORRUPT in kinds else f"CAST(NULL AS VARCHAR) AS {CORRUPT}"
     file = "coalesce(file, filename) AS file" if "file" in kinds else "filename AS file"
-    return f"SELECT {shown}, {run}, {corrupt}, {file} FROM {parquet(paths)}"
+    return f"SELECT {shown}, {corrupt}, {file} FROM {parquet(paths)}"
 
 
 def parquet(paths: Sequence[str], *, by_folder: bool = False) -> str:
