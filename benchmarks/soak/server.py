@@ -83,7 +83,7 @@ class Daemon:
             case "connection_refused":
                 return entry["reason"] in EXPECTED_REFUSALS
         # an expiry that is so short; a server that was stopped, by us or for lack of processor time
-        return entry["event"] in {"settings_doubted", "loop_was_late"}
+        return entry["event"] in {"settings_warning", "event_loop_lagged"}
 
     def wire(self) -> Wire:
         """A connection to it."""

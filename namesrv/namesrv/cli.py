@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
     log.configure(loaded.settings.log_level, loaded.settings.log_format)
     for warning in loaded.warnings:
-        log.event(_logger, logging.WARNING, "settings_doubted", warning=warning)
+        log.event(_logger, logging.WARNING, "settings_warning", warning=warning)
     from namesrv.server.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
 
     return run(loaded, read_again)

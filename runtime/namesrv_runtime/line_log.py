@@ -138,7 +138,7 @@ class LineLog:
         # the first line of the current file while it is not written yet
         self._opening = b""
         self._is_archived = False
-        self._is_clock_doubted = False
+        self._is_clock_step_reported = False
         # called in the compressing thread for each compressed file, with an event that is set when the log closes; may
         # raise OSError
         self._on_compressed = on_compressed
@@ -299,7 +299,7 @@ class LineLog:
             else:
                 if self._is_failing:
                     self._is_failing = False
-                    self._report(logging.INFO, "written_again", {"dropped": self.dropped})
+                    self._report(logging.INFO, "write_recovered", {"dropped": self.dropped})
                 return True
 
     # -- the compressing thread ---------------------------------------------------------------------------------------
@@ -336,15 +336,15 @@ class LineLog:
         # CLOCK_BOOTTIME, where it exists, goes on while the machine sleeps: waking up then looks like no clock step.
         steady = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
         try:
-            removed, is_clock_doubted = self._files.remove_old(time.time(), steady, self.retention)
+            removed, has_clock_step = self._files.remove_old(time.time(), steady, self.retention)
         except OSError as error:
             self._report(logging.WARNING, "not_removed", {"error": error})
             return
         if removed:
             self._report(logging.INFO, "removed", {"files": len(removed)})
-        if is_clock_doubted and not self._is_clock_doubted:
-            self._report(logging.WARNING, "clock_doubted", {"kept_days": self.retention.keep_days})
-        self._is_clock_doubted = is_clock_doubted
+        if has_clock_step and not self._is_clock_step_reported:
+            self._report(logging.WARNING, "clock_step_detected", {"kept_days": self.retention.keep_days})
+        self._is_clock_step_reported = has_clock_step
 
 
 class _Dropped(NamedTuple):

@@ -275,7 +275,7 @@ def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Pat
     assert [] == changes(data_dir, "REGISTER_BROKER")
 
     limit_files(daemon, resource.RLIM_INFINITY)
-    daemon.wait_for("audit_log_written_again")
+    daemon.wait_for("audit_log_write_recovered")
     assert 0 == daemon.stop()
 
     lines, seqs = trail(data_dir), numbers(data_dir)

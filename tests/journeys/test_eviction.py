@@ -93,7 +93,7 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     daemon.send_signal(signal.SIGCONT)
 
     assert question == alive.receive().opaque
-    late = daemon.wait_for("loop_was_late")
+    late = daemon.wait_for("event_loop_lagged")
     assert late["seconds"] >= 3.0
 
     def silent_one_is_gone() -> bool:
@@ -134,7 +134,7 @@ def test_strangers_who_keep_the_loop_busy_keep_no_dead_broker(start: Start, conn
 
     for stranger in strangers:
         stranger.join()
-    late = daemon.lines("loop_was_late")
+    late = daemon.lines("event_loop_lagged")
     # what was work is not credited, only what other processes took from us
     assert all(line["stopped"] < line["seconds"] for line in late)
     (registered,) = daemon.lines("broker_registered", broker_name="broker-a")

@@ -83,7 +83,7 @@ def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Pat
     daemon.wait_for("broker_evicted")
 
     limit_files(daemon, resource.RLIM_INFINITY)
-    daemon.wait_for("heartbeat_log_written_again")
+    daemon.wait_for("heartbeat_log_write_recovered")
     assert 0 == daemon.stop()
 
     lines = read_log(root)

@@ -160,5 +160,5 @@ def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
         line = json.loads(daemon.stderr.readline())
         daemon.kill()
 
-    assert ("warning", "settings_doubted") == (line["level"], line["event"])
+    assert ("warning", "settings_warning") == (line["level"], line["event"])
     assert line["warning"].startswith("broker-expiry-seconds 5 is less than the 30 s")

@@ -144,7 +144,7 @@ async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
     await until(lambda: len(written.reports) == 2)
     await written.log.close(GUARD_SECONDS)
 
-    assert ["heartbeat_log_not_written", "heartbeat_log_written_again"] == [name for name, _ in written.reports]
+    assert ["heartbeat_log_not_written", "heartbeat_log_write_recovered"] == [name for name, _ in written.reports]
     assert written.text() == "1 a\n2 b\n"
     assert 0 == written.log.dropped
 

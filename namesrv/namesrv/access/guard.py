@@ -259,7 +259,7 @@ class AccessGuard:
             self._on_refused(request, error.remark or "", reason=error.reason, observed=observed)
         if (second := int(self._clock.monotonic())) != self._second:
             if self._unlogged:
-                event(logger, logging.WARNING, "accesses_refused", more=self._unlogged, observed=observed or None)
+                event(logger, logging.WARNING, "requests_refused", more=self._unlogged, observed=observed or None)
             self._second, self._lines, self._unlogged = second, 0, 0
         self._lines += 1
         if self._lines > _LINES_PER_SECOND:

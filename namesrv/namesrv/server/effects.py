@@ -113,8 +113,8 @@ class EffectSink:
             "peer": None if connection is None else connection.peer,
             "refused": effect.is_refused,
         }
-        event(logger, logging.WARNING, "broker_place_contested", **fields)
-        self._remember("contested", fields)
+        event(logger, logging.WARNING, "takeover_attempted", **fields)
+        self._remember("takeover_attempted", fields)
 
     def _route_changed(self, effect: RouteChanged) -> None:
         topics = effect.topics

@@ -71,7 +71,7 @@ class Housekeeping:
         granted = namesrv.manager.was_stopped(stopped_seconds(lateness_seconds, self._busy_seconds - before))
         if lateness_seconds > _LONGEST_TICK_SECONDS:
             seconds, stopped = round(lateness_seconds, 3), round(granted, 3)
-            event(logger, logging.WARNING, "loop_was_late", seconds=seconds, stopped=stopped)
+            event(logger, logging.WARNING, "event_loop_lagged", seconds=seconds, stopped=stopped)
         namesrv.counters.last_tick = namesrv.clock.monotonic()
         namesrv.service_manager.alive()
         self.check_readiness()
@@ -107,7 +107,7 @@ class Housekeeping:
                 event(logger, logging.ERROR, "write_stuck", file=name, seconds=round(seconds, 1))
                 self._stuck.add(name)
             elif not seconds and name in self._stuck:
-                event(logger, logging.INFO, "write_went_on", file=name)
+                event(logger, logging.INFO, "write_recovered", file=name)
                 self._stuck.discard(name)
 
     async def _drain_sockets(self) -> None:

@@ -70,7 +70,7 @@ class Reloader:
             return
         self.namesrv.counters.is_reload_refused = False
         for warning in loaded.warnings:
-            event(logger, logging.WARNING, "settings_doubted", warning=warning)
+            event(logger, logging.WARNING, "settings_warning", warning=warning)
         running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
         different = [name for name in SETTINGS if running[name] != wanted[name]]
         # logged first: another level may keep these lines out of the log

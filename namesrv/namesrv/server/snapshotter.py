@@ -51,7 +51,7 @@ class Snapshotter:
                     self._failing = True
                     return
                 if self._failing:
-                    event(logger, logging.INFO, "snapshot_written_again", path=self._path)
+                    event(logger, logging.INFO, "snapshot_write_recovered", path=self._path)
                 self._failing = False
                 self._saved = membership
                 event(logger, logging.DEBUG, "snapshot_written", path=self._path, brokers=len(current.brokers))

@@ -145,7 +145,7 @@ async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.Lo
     await ask(peer, 206)
 
     assert 21 == len(logged(caplog, "access_refused"))
-    assert [5] == [told["more"] for told in logged(caplog, "accesses_refused")]
+    assert [5] == [told["more"] for told in logged(caplog, "requests_refused")]
 
 
 @pytest.mark.settings(access_mode="observe")
@@ -587,7 +587,7 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     told = f"{holder}; this connection may not take its place"
     assert (NO_PERMISSION, told) == (answer.code, answer.remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
-    assert [True] == [each["refused"] for each in open_server.events("contested")]
+    assert [True] == [each["refused"] for each in open_server.events("takeover_attempted")]
     assert {"refused": 1, "warned": 0} == open_server.namesrv.counters.takeovers
 
 
@@ -659,7 +659,7 @@ async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, 
     assert [*[0] * (len(codes) - 1), NO_PERMISSION] == codes
     assert {BrokerAddrInfo(BROKER.cluster, BROKER.addr)} == tables.broker_live_table.keys()
     assert {0: BROKER.addr} == tables.broker_addr_table[BROKER.name].broker_addrs
-    assert [True] == [each["refused"] for each in open_server.events("contested")]
+    assert [True] == [each["refused"] for each in open_server.events("takeover_attempted")]
     # a registration of its own, and its goodbye once the stranger has gone
     assert 0 == (await peer.register(BROKER)).code
     await open_server.hang_up(other)
@@ -703,7 +703,7 @@ async def test_goodbye_for_another_is_told(open_server: InProcess) -> None:
     await peer.register(BROKER)
 
     assert 0 == (await other.call(104, BROKER.ext)).code
-    assert [False] == [each["refused"] for each in open_server.events("contested")]
+    assert [False] == [each["refused"] for each in open_server.events("takeover_attempted")]
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
@@ -735,11 +735,11 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
         "peer": other.address,
         "refused": False,
     }
-    assert [told] == logged(caplog, "broker_place_contested")
-    assert [logging.WARNING] == [it.levelno for it in caplog.records if it.msg == "broker_place_contested"]
+    assert [told] == logged(caplog, "takeover_attempted")
+    assert [logging.WARNING] == [it.levelno for it in caplog.records if it.msg == "takeover_attempted"]
     assert {"refused": 0, "warned": 1} == open_server.namesrv.counters.takeovers
     answer = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
-    assert 1 == sum(it["event"] == "contested" for it in answer.java_value["events"])
+    assert 1 == sum(it["event"] == "takeover_attempted" for it in answer.java_value["events"])
 
 
 @pytest.mark.settings(takeover="allow")
@@ -748,4 +748,4 @@ async def test_takeover_is_allowed_as_with_apaches(open_server: InProcess) -> No
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER, native_registration("T"), spelling="native")
     assert 0 == (await other.register(USURPER)).code
-    assert not open_server.events("contested")
+    assert not open_server.events("takeover_attempted")

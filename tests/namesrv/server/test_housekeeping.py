@@ -94,7 +94,7 @@ async def test_stopped_server_evicts_nobody_for_it(
 
     server.clock.stall(300)
     await server.clock.advance(0)
-    assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "loop_was_late")
+    assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "event_loop_lagged")
 
     await server.clock.advance(20)
     assert ["broker-a"] == alive(server)

@@ -142,7 +142,7 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
         path.rmdir()
         await tick(server, log)
         await until(lambda: len(log()) == 3)
-        assert ["INFO snapshot_written_again", "DEBUG snapshot_written"] == [name for name, _ in log()[1:]]
+        assert ["INFO snapshot_write_recovered", "DEBUG snapshot_written"] == [name for name, _ in log()[1:]]
         assert (EXPECTED_A,) == loaded(tmp_path).brokers
 
         path.unlink()
