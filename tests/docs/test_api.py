@@ -1,14 +1,29 @@
 """The APIs' first pages name what there is, and their examples run."""
 
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
+from tests.docs.api_pages import PAGES, with_names
 from tests.support.daemon import Daemon
 from tests.support.pages import example
 from tests.support.tutorial import BIN
+
+
+def _names(page: str) -> list[str]:
+    return re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_list_every_public_name(page: Path) -> None:
+    """The table of a page lists all names and signatures that its mkdocs directives show."""
+    text = page.read_text()
+    assert _names(text) == _names(with_names(text)), "python -m tests.docs.generated writes the page anew"
 
 
 def test_examples_run(tmp_path: Path) -> None:
