@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
@@ -32,7 +33,7 @@ from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError
-from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, VerifiedSignature, Verifier
+from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -45,11 +46,14 @@ _CHUNK: Final = 200
 # lines about refusals per second; a hostile peer could fill the disk with them
 _LINES_PER_SECOND: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
+_ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 _WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
 # where a request names what rules can be narrowed by, if its code names it at all
 _USUAL_FIELDS: Final = {"clusters": "clusterName", "brokers": "brokerName", "topics": "topic"}
 _FIELDS: Final[Mapping[tuple[int, str], str]] = {(RequestCode.GET_TOPICS_BY_CLUSTER, "clusters"): "cluster"}
 _KEY_BYTES: Final = ACCESS_KEY.encode()
+
+SignerOf = Callable[[VerifiedSignature], Signer]
 
 
 class AccessRefusedError(NoPermissionError):
@@ -117,8 +121,15 @@ class AccessGuard:
 
     async def __call__(self, request: Request) -> Request:
         """The request with its account, if it is allowed; raises NoPermissionError if not."""
+        return await self._judge(request, self._verifier.admit)
+
+    async def judge_again(self, request: Request) -> Request:
+        """The same for a request that has waited since it was admitted, and whose signature has counted."""
+        return await self._judge(request, attrgetter("signer"))
+
+    async def _judge(self, request: Request, signer_of: SignerOf) -> Request:
         try:
-            account, recipe = await self._identify(request)
+            account, recipe = await self._identify(request, signer_of)
             request = replace(request, account=account.name)
             request.connection.note_account(account.name)
             self._check_account(account, request.connection)
@@ -151,14 +162,30 @@ class AccessGuard:
         """What may be answered over a connection without a look at the request, unless it is signed."""
         return self._identity_of(connection).open_classes
 
+    async def readable_topics(self, request: Request, topics: Sequence[str]) -> Sequence[str]:
+        """Of some topics those whose routes the account of an admitted request may read, or that it may register."""
+        account = self.file.accounts.get(request.account)
+        if not self.enforces or (account is not None and account.may_anything_in(AccessClass.ROUTE_READ)):
+            return topics
+        if account is None:
+            return ()
+        registered = permissions_needed(request.command, self._tables)
+        readable: list[str] = []
+        async for part in in_parts(topics, _CHUNK):
+            for topic in part:
+                may_register = all(account.may(each._replace(topic=topic)) for each in registered)
+                if may_register or account.may(Permission(_ROUTE, None, None, topic)):
+                    readable.append(topic)
+        return readable
+
     # -- who asks -----------------------------------------------------------------------------------------------------
 
-    async def _identify(self, request: Request) -> tuple[Account, Recipe | None]:
+    async def _identify(self, request: Request, signer_of: SignerOf) -> tuple[Account, Recipe | None]:
         """The account, and how its owner has signed; None: not at all."""
         signature = await self._verified(request.command)
         if signature is None:
             return self._account_of(request.connection), None
-        signer = self._verifier.admit(signature)
+        signer = signer_of(signature)
         # the file may have changed meanwhile
         account = self.file.by_key.get(signer.access_key)
         if account is None:

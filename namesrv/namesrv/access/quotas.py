@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from namesrv.access.guard import RefusalListener
+from namesrv.access.guard import AccessGuard, RefusalListener
 from namesrv.settings.limits import RequestQuotas
 from namesrv_remoting.access import CODES, AccessClass
 from namesrv_remoting.aio.dispatch import Request
@@ -92,7 +92,7 @@ class RequestLimiter:
     def __repr__(self) -> str:
         return f"<RequestLimiter [{self.quotas.mode} | {len(self._by_network)} networks | {self._all.tokens:.0f} left]>"
 
-    def admitting(self, guard: Guard | None) -> Guard:
+    def admitting(self, guard: AccessGuard | None) -> Guard:
         """A guard that also waits until there is a token, and raises SystemBusyError when too many requests come."""
 
         async def admit(request: Request) -> Request:
@@ -104,15 +104,17 @@ class RequestLimiter:
                 # whatever it claims to be: strangers must not use up what is left to those that matter more
                 await self._take(request, name, Rank.ADMINISTRATION)
                 raise
-            await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
-            return admitted
+            has_waited = await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
+            # the access file may have changed meanwhile, or the account expired
+            return await guard.judge_again(admitted) if has_waited and guard is not None else admitted
 
         return admit
 
-    async def _take(self, request: Request, name: str, rank: Rank) -> None:
+    async def _take(self, request: Request, name: str, rank: Rank) -> bool:
+        """Take a token; True if the request had to wait for it."""
         mode, share = self.quotas.mode, request.connection.read_share
         if mode == "off":
-            return
+            return False
         seconds, reason = self.draw(request.connection.network, rank)
         if seconds > MAX_WAIT_SECONDS:
             if mode == "observe":
@@ -121,8 +123,10 @@ class RequestLimiter:
         elif seconds and mode == "enforce":
             self.exceeded[name, reason, "delayed"] += 1
             await self.clock.sleep(seconds)
+            return True
         if not seconds:
             share.may_use_fast_path = True
+        return False
 
     def draw(self, network: str, rank: Rank) -> tuple[float, str]:
         """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv.context import Namesrv
+from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.aio.server import RemotingServer
 
@@ -21,6 +22,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 FRESH_SECONDS: Final = 0.25
 # Housekeeping runs every second; one that has been stuck for so long needs a restart.
 STUCK_SECONDS: Final = 30.0
+_SHOWN_CHARACTERS: Final = 64
 
 
 class Check(NamedTuple):
@@ -63,7 +65,22 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
     app = Starlette(routes=routes, exception_handlers={404: not_found})
     app.router.redirect_slashes = False
-    return _counting(app, frozenset(pages), namesrv.counters.http)
+    return _counting(_for_own_hosts(app, namesrv), frozenset(pages), namesrv.counters.http)
+
+
+def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
+    """The application for requests that name this server; others get 421."""
+
+    async def for_own_hosts(scope: Scope, receive: Receive, send: Send) -> None:
+        # probes of HTTP/1.0 may name no host; browsers always do
+        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        if is_own_host(host, namesrv.settings):
+            await app(scope, receive, send)
+        else:
+            text = f"unknown host {host[:_SHOWN_CHARACTERS]!r}; if it is this server, add it to http-hosts\n"
+            await PlainTextResponse(text, 421)(scope, receive, send)
+
+    return for_own_hosts
 
 
 def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int | str]]) -> ASGIApp:

@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -73,10 +73,17 @@ class BrokerProcessor:
             _heard(self._manager, header, request.connection.id)
             raise
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
-        order = None
-        if self._namesrv.live.return_order_topic_config_to_broker:
-            order = self._namesrv.kv.namespace(ORDER_TOPIC_CONFIG)
+        order = await self._order_config(request)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
+
+    async def _order_config(self, request: Request) -> Mapping[str, str] | None:
+        """The order configuration of the topics that the account may know; None: there is none, or it is not sent."""
+        namesrv = self._namesrv
+        order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG) if namesrv.live.return_order_topic_config_to_broker else None
+        if order is None or namesrv.guard is None:
+            return order
+        readable = frozenset(await namesrv.guard.readable_topics(request, [*order]))
+        return {topic: value for topic, value in order.items() if topic in readable}
 
     def _check_expiry(self, millis: int | None) -> None:
         """Refuse a registration that asks for a longer expiry than this server allows. Raises BadRequestError."""

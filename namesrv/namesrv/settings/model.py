@@ -44,7 +44,7 @@ PATHS: Final = (
 # empty means: not at all
 _MAY_BE_EMPTY: Final = frozenset(
     {
-        *("access", "audit_log_dir", "heartbeat_log_dir", "http_listen"),
+        *("access", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file"),
     }
 )
@@ -88,6 +88,11 @@ class Settings(BaseModel):
     """Address and port for health (/livez, /readyz) and metrics (/metrics) over HTTP, as in [::1]:9877; port 0 takes
     any free port, which the log names. Two servers on one machine need two ports. There are no passwords: beyond
     127.0.0.1, anyone who reaches the port can read both. An empty value turns both off."""
+
+    http_hosts: str = ""
+    """Further names of this server in requests to its HTTP port, separated by commas; `*.example.com` is every name
+    below, `*` every name. Addresses, names without a dot, the host name and the name of this server always count;
+    other names get 421, so that no web page can read the port by having its own name resolved to this address."""
 
     data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
     """Directory of the KV configuration and the snapshot of expected brokers, made when missing. Two servers must not
@@ -454,6 +459,14 @@ class Settings(BaseModel):
         if text and not (is_port and _is_host(bare) and is_bracketed == (":" in bare)):
             raise ValueError("is not a valid address and port, for example 127.0.0.1:9877 or [::1]:9877")
         return text
+
+    @field_validator("http_hosts")
+    @classmethod
+    def _check_host_names(cls, text: str) -> str:
+        names = [name.strip() for name in text.split(",")] if text else []
+        if not all(name == "*" or _HOST_NAME.fullmatch(name.removeprefix("*.")) for name in names):
+            raise ValueError("is not a valid list of host names, for example ns1.example.com,*.svc.cluster.local")
+        return ",".join(names)
 
     @field_validator("nameserver_name")
     @classmethod

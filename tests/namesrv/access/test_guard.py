@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from namesrv.access.quotas import Rank
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import MAX_CARRIERS
 from namesrv.server.reload import Reloader
@@ -495,6 +496,57 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     answer = await peer.answer_to(opaque)
     assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
     assert NO_PERMISSION == (await peer.call(20001, None, native(members), spelling="native")).code
+
+
+@pytest.mark.parametrize(
+    ("code", "key", "rank"), [(105, None, Rank.READ), (904, KEY, Rank.LIVENESS)], ids=["by network", "signed"]
+)
+@pytest.mark.parametrize(("text", "refused"), [(OPERATOR, True), (BROKERS + NETWORK, False)], ids=["removed", "kept"])
+@pytest.mark.settings(quotas="enforce", quota_requests_per_second_per_ip=10)
+async def test_request_that_waited_for_a_quota_is_judged_again(
+    server: InProcess, access: Path, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
+) -> None:
+    """An account that a reload removed meanwhile gets nothing; another one does, although a signature counts once."""
+    peer, limiter = await server.connect(), server.namesrv.limiter
+    assert limiter is not None
+    while limiter.draw("127.0.0.1", rank)[0] == 0:
+        pass
+    peer.send(question(code, BROKER.ext | {"topic": "T"}) if key is None else key.question(code, BROKER.ext))
+    await until(lambda: limiter.exceeded.total() == 1)
+
+    access.write_text(text)
+    await reloader(server, access).reload()
+    await server.clock.advance(1)
+
+    assert ((await peer.receive()).code == NO_PERMISSION) is refused
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ('"broker-control"', {"T": "broker-a:8", "U": "broker-a:4"}),
+        ('"route-read", { access = "broker-control", topics = ["T", "V"] }', {"T": "broker-a:8", "U": "broker-a:4"}),
+        ('{ access = "broker-control", topics = ["T", "V"] }', {"T": "broker-a:8"}),
+        (
+            '{ access = "broker-control", topics = ["T", "V"] }, { access = "route-read", topics = ["U"] }',
+            {"T": "broker-a:8", "U": "broker-a:4"},
+        ),
+    ],
+)
+async def test_order_configuration_of_known_topics_only(
+    server: InProcess, access: Path, rules: str, expected: dict[str, str]
+) -> None:
+    """A broker's registration is answered with that of topics whose routes it may read, or that it may register."""
+    access.write_text(BROKERS.replace('"broker-control"', rules))
+    await reloader(server, access).reload()
+    for topic, value in {"T": "broker-a:8", "U": "broker-a:4"}.items():
+        await server.namesrv.kv.put("ORDER_TOPIC_CONFIG", topic, value)
+    peer = await server.connect()
+
+    peer.send(KEY.question(103, BROKER.ext, registration("T", "V")))
+    answer = await peer.receive()
+
+    assert (answer.outcome, answer.value) == ((0, None), {"table": expected})
 
 
 @pytest.mark.settings(listen_host="0.0.0.0")

@@ -28,6 +28,33 @@ async def test_verbose_is_a_word_of_the_query(server: InProcess, query: str, lin
     assert (200, lines) == (answer.status, answer.text.count("\n"))
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in ("127.0.0.1:9877", "[::1]:9877", "[::1]", "10.0.0.7", "localhost:9877", "namesrv-1")),
+        *((host, 200) for host in ("ns1.example.com", "NS1.Example.com.:9877", "a.svc.cluster.local", "our.name")),
+        *((host, 421) for host in ("evil.example", "127.0.0.1.evil.example:9877", "svc.cluster.local", "127.1")),
+    ],
+)
+@pytest.mark.settings(
+    http_listen="127.0.0.1:0", nameserver_name="our.name", http_hosts="ns1.example.com,*.svc.cluster.local"
+)
+async def test_other_hosts_get_nothing(server: InProcess, host: str, status: int) -> None:
+    """A web page whose name resolves to this address names itself; the answer is counted, and says what to do."""
+    (address,) = server.controller.http_addresses
+    peer = await RawPeer.connect(address)
+    peer.send(f"GET /livez HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+
+    head, _, page = (await peer.reader.read()).partition(b"\r\n\r\n")
+
+    expected = (
+        b"ok\n" if status == 200 else f"unknown host {host!r}; if it is this server, add it to http-hosts\n".encode()
+    )
+    assert (head[9:12], page) == (b"%d" % status, expected)
+    assert server.namesrv.counters.http == {("/livez", status): 1}
+    peer.close()
+
+
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> None:
     """However many ask: eight at once, and all who come before a quarter of a second is over, see the same."""

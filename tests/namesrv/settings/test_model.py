@@ -104,6 +104,10 @@ NO_PATH = "is not a path|home directory of an unknown user"
         *(("listen_host", value, NO_HOST) for value in HOSTS),
         *(("nameserver_name", value, "is empty|is not a valid name") for value in NAMES),
         *(("http_listen", value, r"is not a valid address and port, for example .* or \[::1\]") for value in ENDPOINTS),
+        *(
+            ("http_hosts", value, "is not a valid list of host names")
+            for value in ("a,", "a b", "*a", "a:1", "http://a")
+        ),
         *(("data_dir", value, NO_PATH) for value in PATHS),
         *(("heartbeat_log_dir", value, NO_PATH) for value in PATHS),
     ],

@@ -1,0 +1,34 @@
+"""Which Host headers mean this server; any other one is a web page that had its own name resolved to this address."""
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from namesrv.settings.model import Settings
+
+
+def is_own_host(header: str, settings: Settings) -> bool:
+    """True for addresses, for names without a dot, which belong to no web page, and for names of this server."""
+    name = header.rpartition(":")[0] if header.rpartition("]")[2].rpartition(":")[1] else header
+    name = name.removeprefix("[").removesuffix("]").removesuffix(".").lower()
+    return "." not in name or _is_address(name) or _is_among(name, _own_names(settings))
+
+
+def _own_names(settings: Settings) -> Iterable[str]:
+    host, _ = settings.http_address or ("", 0)
+    return host, socket.gethostname(), settings.nameserver_name, *settings.http_hosts.split(",")
+
+
+def _is_among(name: str, patterns: Iterable[str]) -> bool:
+    return any(
+        name == pattern.lower() or (pattern.startswith("*") and name.endswith(pattern[1:].lower()))
+        for pattern in patterns
+    )
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
