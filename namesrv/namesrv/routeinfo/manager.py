@@ -289,7 +289,7 @@ class RouteInfoManager:
             registration.broker_id == MASTER_ID or group_before is None
         ):
             self.tables.wiped[registration.broker_name] = _NEVER
-        if self._apply(prepared, effects):
+        if self._apply(prepared, effects, registration.broker_name):
             # two of a group may register topics, a master and an id below 0: what the other one says counts again
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
@@ -513,7 +513,7 @@ class RouteInfoManager:
         if any(getattr(latest, name) != value for name, value in fence.items()):
             effects.append(Fenced(key, latest, reason, scan))
             return False
-        self._apply(prepared, effects)
+        self._apply(prepared, effects, latest.broker_name)
         self._broker_gone(latest, reason)
         self.membership += 1
         effects.append(Evicted(key, latest, reason, self.now() - latest.last_update, scan))
@@ -583,7 +583,7 @@ class RouteInfoManager:
             elif not wiped:
                 self.tables.wiped.pop(broker_name, None)
             self.membership += 1
-            self._apply(prepared, effects)
+            self._apply(prepared, effects, broker_name)
             topics = len(self.tables.topics_of_broker.get(broker_name, ()))
             if was_wiped != (broker_name in self.tables.wiped):
                 effects.append(WriteWiped(broker_name, topics, is_wiped=wiped))
@@ -602,17 +602,18 @@ class RouteInfoManager:
         for effect in effects:
             self._sink(effect)
 
-    def _apply(self, prepared: Prepared, effects: list[Effect]) -> bool:
+    def _apply(self, prepared: Prepared, effects: list[Effect], broker_name: str | None = None) -> bool:
         self.tables.apply(prepared)
-        return self._publish(prepared.rerouted, effects)
+        return self._publish(prepared.rerouted, effects, broker_name)
 
-    def _publish(self, rerouted: Rerouted, effects: list[Effect]) -> bool:
+    def _publish(self, rerouted: Rerouted, effects: list[Effect], broker_name: str | None = None) -> bool:
         """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
         topics = rerouted.rows.keys()
         if topics:
             if self._on_publish is not None:
                 self._on_publish(self.revisions.revision + 1, rerouted)
-            effects.append(RouteChanged(topics, self.revisions.changed(rerouted), rerouted.parts))
+            revision = self.revisions.changed(rerouted)
+            effects.append(RouteChanged(topics, revision, rerouted.parts, broker_name))
         return bool(topics)
 
 

@@ -271,6 +271,8 @@ class RouteChanged:
     revision: int
     # the same topics by their rows, a thousand at a time: routes can also change with what is in no row
     parts: Sequence[Sequence[Alike]] = field(default=(), compare=False)
+    # the group whose registration, removal or permission changed the routes; None: a topic or an option changed them
+    broker_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

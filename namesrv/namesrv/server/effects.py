@@ -121,7 +121,8 @@ class EffectSink:
         named = None if topics is None else tuple(islice(topics, _NAMED_TOPICS))
         count = None if topics is None else len(topics)
         event(logger, logging.DEBUG, "route_changed", revision=effect.revision, topics=count)
-        self._remember("route", {"revision": effect.revision, "topics": named, "count": count})
+        fields = {"revision": effect.revision, "topics": named, "count": count, "broker_name": effect.broker_name}
+        self._remember("route", fields)
         self.watchers.wake(topics)
 
     def _min_broker_id_changed(self, effect: MinBrokerIdChanged) -> None:

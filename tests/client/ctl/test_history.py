@@ -20,6 +20,7 @@ async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> Non
         await peer.call(104, MASTER.ext)
         await peer.register(OTHER, native_registration("T"), spelling="native")
         await peer.call(205, {"brokerName": OTHER.name})
+        await peer.call(216, {"topic": "T"})
 
         shown = await ctl(*at(where), "history", "T")
         at_first = await ctl(*at(where), "history", "T", "--at", "2023-11-14T22:13:25")
@@ -30,14 +31,16 @@ async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> Non
     first, second = (["2023-11-14 22:13:20.000", "1", "2"], ["2023-11-14 22:13:30.000", "2", "2"])
     first.append("broker-a/0 registered")
     second.append("broker-a/0 removed (unregistered)")
-    later = [[second[0], "3", "1", "broker-b/0 registered"], [second[0], "4", "1", "-"]]
-    assert [["TIME", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later] == shown.cells
+    changed = [("3", "broker-b/0 registered"), ("4", "broker-b"), ("5", "-")]
+    later = [[second[0], revision, "1", broker] for revision, broker in changed]
+    assert shown.cells == [["TIME", "REVISION", "TOPICS CHANGED", "BROKER"], first, second, *later]
     causes = [change["causes"] for change in document["servers"][0]["changes"]]
-    assert [[MASTER.addr], [MASTER.addr], [OTHER.addr], []] == [
+    assert [[MASTER.addr], [MASTER.addr], [OTHER.addr], [], []] == [
         [cause["broker_addr"] for cause in found] for found in causes
     ]
     assert [first] == at_first.cells[1:]
-    assert (1, "no change of T among the last 1000 events") == (before.code, before.problems[0].partition(": ")[2])
+    absent = "no change of T among the last 1000 events; older ones are in the heartbeat logs: --logs DIR"
+    assert (before.code, before.problems[0].partition(": ")[2]) == (1, absent)
     assert (1, []) == (other.code, other.json["servers"][0]["changes"])
 
 

@@ -83,12 +83,13 @@ async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) 
 
     assert server.namesrv.boot_id == found["boot_id"]
     identity = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911"}
+    routes = {"topics": ["T"], "count": 1, "broker_name": "broker-a"}
     at, later = 1_700_000_000_000, 1_700_000_002_000
     assert [
-        {"seq": 1, "event": "route", "ts_ms": at, "revision": 1, "topics": ["T"], "count": 1},
+        {"seq": 1, "event": "route", "ts_ms": at, "revision": 1, **routes},
         {"seq": 2, "event": "register", "ts_ms": at, **identity, "kind": "full", "topics": 1},
         {"seq": 3, "event": "unregister", "ts_ms": later, **identity},
-        {"seq": 4, "event": "route", "ts_ms": later, "revision": 2, "topics": ["T"], "count": 1},
+        {"seq": 4, "event": "route", "ts_ms": later, "revision": 2, **routes},
         {"seq": 5, "event": "evict", "ts_ms": later, **identity, "reason": "unregistered", "silent_ms": 2000},
     ] == found["events"]
 

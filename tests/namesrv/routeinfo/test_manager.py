@@ -41,7 +41,7 @@ MASTER = registration("b1", 0, "m:1", digest=b"master", enable_acting_master=Tru
 SLAVE = registration("b1", 1, "s:1", digest=b"slave", enable_acting_master=True, connection_id=2)
 OTHER = registration("b2", 0, "o:1", digest=b"other", connection_id=3)
 M, S, O = key("m:1"), key("s:1"), key("o:1")  # noqa: E741 - a broker, as the two others
-BOTH_TOPICS = RouteChanged({"t1": None, "t2": None}.keys(), 1)
+BOTH_TOPICS = RouteChanged({"t1": None, "t2": None}.keys(), 1, broker_name="b1")
 
 
 @pytest.fixture

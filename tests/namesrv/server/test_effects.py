@@ -95,7 +95,7 @@ async def test_stale_removal_and_another_lowest_id_are_information(
 
 @pytest.mark.settings(admin_enabled=True)
 async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer: NamesrvPeer) -> None:
-    """A broker that dies may have ten thousand; a change of settings may touch any."""
+    """A broker that dies may have ten thousand; a change of settings may touch any, and is no broker's."""
     names = [f"topic-{n}" for n in range(50)]
     await peer.register(BROKER, native_registration(*names), spelling="native")
     await peer.call(318, None, b"orderMessageEnable=true")
@@ -105,6 +105,7 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
     assert (20, 50) == (len(first["topics"]), first["count"])
     assert set(first["topics"]) < set(names)
     assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
+    assert [first["broker_name"], last["broker_name"]] == [BROKER.name, None]
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
-from itertools import takewhile
 from typing import Annotated, Any, Final
 
 import typer
@@ -25,9 +24,7 @@ from namesrv_runtime.program import not_installed
 _READERS: Final = "namesrvctl.logs"
 # all that a server remembers
 _MOST_EVENTS: Final = 1000
-
-# A server logs the broker events of a route change right behind it, in the same millisecond or the next few.
-_SAME_CHANGE_MS: Final = 10
+_OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
 _CAUSES: Final = {"register": "registered", "evict": "removed"}
 
 Document = Mapping[str, Any]
@@ -35,7 +32,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One route change, and the broker events behind it; none for a changed permission or a deleted topic."""
+    """One route change, and the broker event behind it; none for a changed permission or a deleted topic."""
 
     event: Event
     causes: Sequence[Event]
@@ -44,9 +41,9 @@ class Change:
         """The event as the server sent it, and its `causes`."""
         return {**self.event.members(), "causes": [cause.members() for cause in self.causes]}
 
-    def brokers(self) -> str | None:
-        """Each broker that caused the change, with what became of it."""
-        return ", ".join(map(_cause_text, self.causes)) or None
+    def brokers(self) -> object:
+        """The broker that caused the change, with what became of it if it registered or was removed."""
+        return ", ".join(map(_cause_text, self.causes)) or self.event.fields.get("broker_name")
 
 
 def _cause_text(cause: Event) -> str:
@@ -71,7 +68,8 @@ def history(
         typer.Option(
             "--logs",
             metavar="DIR",
-            help="Directory of heartbeat logs: the routes themselves, and what clients were told (repeatable).",
+            help="Directory of heartbeat logs, or a server's data directory, which the server logs as data_dir when "
+            "it starts: the routes themselves, and what clients received (repeatable).",
             show_default=False,
         ),
     ] = None,
@@ -101,7 +99,7 @@ def history(
         # at a moment the last change counts
         lambda found: found if at is None else found[-1:],
         document=lambda found: [change.members() for change in (found if at is None else found[-1:])],
-        absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events"],
+        absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events; {_OLDER}"],
     )
 
 
@@ -116,21 +114,16 @@ def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list
 
     past = [event for event in events if until_ms is None or (event.ts_ms is not None and event.ts_ms <= until_ms)]
     return [
-        Change(event, _causes_of(event, past[number + 1 :]))
+        Change(event, _causes_of(event, past[number + 1 : number + 2]))
         for number, event in enumerate(past)
         if event.event == "route" and touches(event)
     ]
 
 
-def _causes_of(route: Event, later: Sequence[Event]) -> list[Event]:
-    """The broker events of a route change: those directly behind it, of the same moment."""
-
-    def is_cause(event: Event) -> bool:
-        if event.ts_ms is None or route.ts_ms is None:
-            return False
-        return event.event in _CAUSES and event.ts_ms - route.ts_ms <= _SAME_CHANGE_MS
-
-    return list(takewhile(is_cause, later))
+def _causes_of(route: Event, following: Sequence[Event]) -> list[Event]:
+    """The broker event that follows a route change, if the change names the same broker."""
+    name = route.fields.get("broker_name")
+    return [event for event in following if event.event in _CAUSES and event.fields.get("broker_name") == name]
 
 
 def _moment_ms(text: str) -> int:
