@@ -1,5 +1,6 @@
 """A server starts where it can, and says in one line why where it cannot."""
 
+import os
 import resource
 import socket
 from pathlib import Path
@@ -21,15 +22,15 @@ def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
 
 
 def test_listening_line_says_where_and_what(start: Start, data_dir: Path) -> None:
-    """Addresses (which share one port), data directory, version and run, and that routes are answered at once."""
-    daemon = start("--listen-host", "127.0.0.1,127.0.0.2")
+    """Addresses (which share one port), absolute data directory, version, boot id; and that it is ready at once."""
+    daemon = start("--listen-host", "127.0.0.1,127.0.0.2", "--data-dir", os.path.relpath(data_dir))
 
     line = daemon.wait_for("listening")
     port = daemon.address[1]
     assert [f"127.0.0.1:{port}", f"127.0.0.2:{port}"] == line["addresses"]
     with socket.create_connection(("127.0.0.2", port)):
         pass
-    assert (str(data_dir), True, 16) == (line["data_dir"], line["ready"], len(line["boot_id"]))
+    assert (line["data_dir"], line["ready"], len(line["boot_id"])) == (str(data_dir), True, 16)
     assert line["version"]
     assert "ready: no brokers expected" == daemon.wait_for("ready")["reason"]
     assert 0o700 == data_dir.stat().st_mode & 0o777

@@ -396,7 +396,7 @@ class NamesrvController:
             tls=settings.tls_mode,
             version=version(),
             boot_id=namesrv.boot_id,
-            data_dir=settings.data_dir,
+            data_dir=settings.data_dir.resolve(),
             ready=namesrv.fast_lane.is_ready,
         )
         warn_if_open(namesrv)
