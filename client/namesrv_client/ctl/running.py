@@ -140,19 +140,14 @@ def change(  # noqa: PLR0913 - by keyword
 ) -> NoReturn:
     """Change something on all servers, and say what came of it on each; one that was not reached is a no.
 
-    What has to be confirmed is asked about first, unless --yes was given; without somebody to ask it is not done.
-    `objections` are the reasons why a server would not make the change: with one of them no server is changed.
+    `objections` are the reasons why a server would not make the change: with one of them no server is changed. Then
+    what has to be confirmed is confirmed on the terminal, unless --yes was given; without a terminal it is not done.
     """
     _check_once(options)
-    must_confirm = confirming is not None and not options.yes
-    asked = printable(f"{confirming} on {', '.join(options.addresses)}")
-    if must_confirm and not sys.stdin.isatty():
-        complain([f"{asked}? No terminal to ask on; pass --yes to confirm"])
-        raise typer.Exit(ExitCode.USAGE)
     if objections is not None:
         _stop_on(options, objections)
-    if must_confirm and not typer.confirm(f"{PROGRAM}: {asked}?", err=True):
-        raise typer.Exit(ExitCode.NO)
+    if confirming is not None and not options.yes:
+        _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
         answers = await servers.ask(question)
@@ -167,6 +162,15 @@ def change(  # noqa: PLR0913 - by keyword
         )
 
     show(options, ask)
+
+
+def _confirm(what: str) -> None:
+    """Return if it is confirmed on the terminal; else end the command."""
+    if not sys.stdin.isatty():
+        complain([f"{what}? No terminal to ask on; pass --yes to confirm"])
+        raise typer.Exit(ExitCode.USAGE)
+    if not typer.confirm(f"{PROGRAM}: {what}?", err=True):
+        raise typer.Exit(ExitCode.NO)
 
 
 def _stop_on(options: Options, objections: Question[list[str]]) -> None:
