@@ -62,7 +62,7 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
             raise RemoteProtocolError("TLS received where plain text is expected", reason="tls")
         if length == _HTTP_RESPONSE:
             raise RemoteProtocolError(
-                "HTTP response received: the peer's port is for HTTP, perhaps that of http_listen",
+                "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
                 reason="frame_too_large",
             )
         raise RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")

@@ -43,7 +43,7 @@ def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
         (b"\x16\x03\x01\x00\x05hello world 0123", "TLS received where plain text is expected"),
         (
             b"HTTP/1.1 400 Bad Request",
-            "HTTP response received: the peer's port is for HTTP, perhaps that of http_listen",
+            "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
         ),
         (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77"),
         (b"\x00\x00\x00\x06\x4e\x00\x00\x02{}", "unknown serialize type 78, expected 0, 1 or 77"),
