@@ -227,7 +227,7 @@ def test_default_directory(tmp_path: Path) -> None:
 
 
 def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Path) -> None:
-    """The message has the directory that was tried, and where the server's own is found."""
+    """The message names the directory that was tried, and where the server's own is found."""
     absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
     done = []
     for place in (absent, tmp_path):
@@ -237,3 +237,22 @@ def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Pa
     assert [2, 1] == [each.returncode for each in done]
     for problem, each in zip((f"no such directory: {absent}; ", f"no audit trail in {tmp_path}; "), done, strict=True):
         assert problem + hint in each.stderr
+
+
+def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
+    """Its directory counts, wherever it is, before the usual one; with no server running both are in the message."""
+    usual = tmp_path / "state" / "namesrv"
+    write(usual / "audit", "08", "ns-0a-1.jsonl.gz", KV)
+    with Daemon(tmp_path / "elsewhere") as daemon, Peer(daemon.listening().address) as peer:
+        # the file is opened by another thread
+        while not any((tmp_path / "elsewhere").glob("audit/dt=*/hour=*/*.open")):
+            assert peer.ask(206).code == 0
+        servers = ["-s", "127.0.0.1:1", "-s", daemon.where]
+        found = run("audit", *servers, "--event=start", "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
+
+    assert found.json["directory"] == str(tmp_path / "elsewhere" / "audit")
+    assert [each["event"] for each in found.json["lines"]] == ["start"]
+    ended = run("audit", *servers, "-o", "json", env={"XDG_STATE_HOME": str(usual.parent)})
+    assert ended.json["directory"] == str(usual / "audit")
+    nowhere = run("audit", *servers, env={"XDG_STATE_HOME": str(tmp_path), "COLUMNS": "500"})
+    assert f"no such directory: {tmp_path / 'namesrv'}, and no open files of a server at 127.0.0.1:1" in nowhere.err

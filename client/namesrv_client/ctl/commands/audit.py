@@ -1,4 +1,4 @@
-"""`audit`: reads the audit trail of a server from its files; no server is asked."""
+"""`audit`: reads the audit trail of a server from its files."""
 
 import os
 import re
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.audit_trail import Filters, Line, Trail, sentence
+from namesrv_client.ctl.local_server import running_data_dir
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain, moment, table
 from namesrv_client.ctl.running import print_once, run
@@ -31,8 +32,8 @@ def audit(  # noqa: PLR0913 - each is an option
         Path | None,
         typer.Argument(
             metavar="DIRECTORY",
-            help="A server's data directory, or its audit-log-dir. Default: NAMESRV_DATA_DIR, else that of a server "
-            "of yours on this machine.",
+            help="A server's data directory, or its audit-log-dir. Default: NAMESRV_DATA_DIR, else that of the "
+            "server, if it runs on this machine under your account, else ~/.local/state/namesrv.",
             show_default=False,
         ),
     ] = None,
@@ -61,7 +62,7 @@ def audit(  # noqa: PLR0913 - each is an option
     Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
     """
     filters = Filters(frozenset(kind or ()), account, peer, request, broker, topic, _since(since))
-    trail = Trail(_place(directory), filters)
+    trail = Trail(_place(options, directory), filters)
     if follows:
         _follow(options, trail, limit)
     lines = list(deque(trail.news(), maxlen=limit))
@@ -89,15 +90,22 @@ def _follow(options: Options, trail: Trail, limit: int) -> None:
     run(options, stream, ExitCode.OK)
 
 
-def _place(directory: Path | None) -> Path:
+def _place(options: Options, directory: Path | None) -> Path:
     if directory is not None:
         if not directory.is_dir():
             raise typer.BadParameter(f"no such directory: {directory}", param_hint="DIRECTORY")
         return directory
+    if named := os.environ.get("NAMESRV_DATA_DIR"):
+        return _existing(Path(named), "")
+    servers = ", ".join(options.addresses)
+    unseen = f", and no open files of a server at {servers} can be seen from here"
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    default = Path(os.environ.get("NAMESRV_DATA_DIR") or Path(home) / "namesrv")
+    return running_data_dir(options) or _existing(Path(home) / "namesrv", unseen)
+
+
+def _existing(default: Path, more: str) -> Path:
     if not default.is_dir():
-        raise typer.BadParameter(f"no such directory: {default}; {_NAME_IT}", param_hint="DIRECTORY")
+        raise typer.BadParameter(f"no such directory: {default}{more}; {_NAME_IT}", param_hint="DIRECTORY")
     return default
 
 

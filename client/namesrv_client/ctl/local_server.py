@@ -1,0 +1,48 @@
+"""The data directory of a server that runs on this machine, by the files that it has open."""
+
+from pathlib import Path
+
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.running import connected
+from namesrv_client.ctl.servers import Servers
+from namesrv_remoting.bodies.extensions import ServerInfo
+from namesrv_runtime import loops
+
+# what a server keeps open in its data directory for as long as it runs
+_LOCK = "lock"
+
+
+def running_data_dir(options: Options) -> Path | None:
+    """The data directory of the first server that runs here, under an account whose files this user may see.
+
+    A server does not send its directory, since anybody may ask; Linux shows the open files of a process to its owner.
+    """
+
+    async def ask() -> Path | None:
+        async with connected(options) as servers:
+            return await _first(servers)
+
+    return loops.run(ask)
+
+
+async def _first(servers: Servers) -> Path | None:
+    answers = await servers.ask(NameServer.info)
+    found = (_data_dir(info) for info in answers.given.values() if info is not None)
+    return next((directory for directory in found if directory is not None), None)
+
+
+def _data_dir(info: ServerInfo) -> Path | None:
+    """The directory, unless the process of that number is another one: its log files carry the server's boot id."""
+    paths = _open_files(info.pid)
+    if not any(info.boot_id in path.name for path in paths):
+        return None
+    return next((path.parent for path in paths if path.name == _LOCK), None)
+
+
+def _open_files(pid: int | None) -> list[Path]:
+    """The open files of a process; empty without Linux's /proc, and for another account's process."""
+    try:
+        return [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
