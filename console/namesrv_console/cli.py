@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     tls.add_argument("--tls", action="store_const", const=True, help="connect over TLS; or NAMESRV_TLS=true")
     for name, says in (
         ("ca", "CAs of the servers' certificates (PEM; default: the system's)"),
+        ("crl", "revocation lists of these CAs (PEM)"),
         ("cert", "own certificate (PEM)"),
         ("key", "its private key (PEM), if that is in a file of its own"),
     ):

@@ -30,7 +30,7 @@ class Certificates:
         self.tls = ServerTls()
         self.https = ServerTls("enforcing")
         self._settings = settings
-        self.current = Certificate(None, None, None, ())
+        self.current = Certificate(None, None, None, None, ())
         # why the files as they are now are not used; None: they are
         self.problem: str | None = None
         # as they were at the last look, and when they were read last
@@ -52,6 +52,11 @@ class Certificates:
         """Days until the certificate expires, negative if it has; None: there is none."""
         expires = self.current.expires_at
         return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
+
+    def crl_seconds_left(self) -> float | None:
+        """Seconds until the first revocation list expires, negative if it has; None: there is none."""
+        expires = self.current.crls_expire_at
+        return None if expires is None else expires - self._clock.wall()
 
     async def run(self) -> None:
         """Look at the files until cancelled."""

@@ -22,7 +22,7 @@ def test_three_values_are_enough() -> None:
     seconds |= {"client_poll": 30.0, "stop": 3.0, "refresh": 120.0}
     nothing = dict.fromkeys(["ha_server_addr", "zone_name", "expiry_seconds", "state_file"])
     nothing |= dict.fromkeys(["access_key", "secret_key", "secret_key_file"])
-    nothing |= dict.fromkeys(["tls_ca_file", "tls_cert_file", "tls_key_file", "tls_key_password"])
+    nothing |= dict.fromkeys(["tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file", "tls_key_password"])
     settings = AgentSettings(**NEEDED)
 
     assert {

@@ -19,8 +19,12 @@ def test_settings_are_those_of_today() -> None:
 def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
     """Every metric that the page names is shown by a server that nobody has asked anything."""
     named = set(re.findall(r"`(nameserver_\w+)", OPERATING.read_text())) - set(Settings.model_fields)
-    issued = Authority(tmp_path).issue("server")
-    tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--tls-mode=permissive")
+    ca = Authority(tmp_path)
+    issued = ca.issue("server")
+    tls = (
+        *(f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", "--tls-mode=permissive"),
+        *(f"--tls-ca-file={ca.ca_file}", f"--tls-crl-file={ca.revocation_list()}", "--tls-client-auth=optional"),
+    )
     with Daemon(tmp_path / "data", "--http-listen=127.0.0.1:0", "--quotas=observe", *tls) as daemon:
         host, _, port = daemon.wait_for("listening")["http"][0].rpartition(":")
         text = ask((host, int(port)), "/metrics").text

@@ -55,6 +55,31 @@ def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
         assert _shown(daemon.address, tmp_path) != before
 
 
+def test_certificates_are_revoked(tmp_path: Path) -> None:
+    """The page's commands: a running server refuses the revoked client, and clients a revoked server."""
+    reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
+    for step in ("certificates-ca", "certificates-server", "certificates-client", "certificates-crl"):
+        reader.does(step)
+    crl = f"--tls-crl-file={tmp_path / 'crl.pem'}"
+    files = [*(f"--{name}={tmp_path / file}" for name, file in FILES.items()), crl]
+    client = ("--tls", f"--tls-ca-file={tmp_path / 'ca.pem'}", crl)
+    broker = (*client, f"--tls-cert-file={tmp_path / 'broker-1.pem'}", f"--tls-key-file={tmp_path / 'broker-1.key'}")
+    with Daemon(tmp_path / "data", *files, "--tls-mode=enforcing", "--tls-client-auth=require") as daemon:
+        assert ctl.run(*broker, "-s", daemon.where, "whoami").code == 0
+
+        reader.does("certificates-revoke")
+
+        daemon.wait_for("tls_certificate_changed")
+        assert ctl.run(*broker, "-s", daemon.where, "whoami").code != 0
+        refused = daemon.wait_for("connection_refused")
+        assert refused["error"] == "TLS handshake failed: the peer's certificate is refused: certificate revoked"
+        Reader(tmp_path, "docs/security.md", {"broker-1.pem": "server.pem"}).does("certificates-revoke")
+        assert (
+            "the server's certificate is refused: certificate revoked"
+            in ctl.run(*client, "-s", daemon.where, "whoami").err
+        )
+
+
 def _shown(address: tuple[str, int], directory: Path) -> bytes | None:
     """The certificate that a new connection is shown, verified by name."""
     context = ssl.create_default_context(cafile=str(directory / "ca.pem"))

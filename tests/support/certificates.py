@@ -1,6 +1,7 @@
 """Certificates for tests, made as they are needed; nothing of them outlives the test."""
 
 import os
+import subprocess
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -62,6 +63,23 @@ class Authority:
             new.write_bytes(content)
             os.replace(new, path)  # noqa: PTH105 - at once, as whoever renews certificates does
         return issued
+
+    def revocation_list(self, *revoked: Identity, expires: str = "21000101000000Z") -> Path:
+        """A list of these certificates, made by openssl."""
+        key_file, config = self._directory / "crl-ca.key", self._directory / "crl.cnf"
+        key_file.touch(0o600)
+        key_file.write_bytes(self._ca.private_key_pem.bytes())
+        database = self._directory / "revoked.txt"
+        database.write_text("")
+        config.write_text(f"[ca]\ndefault_ca = it\n[it]\ndatabase = {database}\ndefault_md = sha256\n")
+        crl_file = self.ca_file.with_suffix(".crl")
+        openssl = ["openssl", "ca", "-config", str(config), "-cert", str(self.ca_file), "-keyfile", str(key_file)]
+        begins = ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", expires]
+        for each in revoked:
+            subprocess.run([*openssl, "-revoke", str(each.cert_file)], check=True, capture_output=True)
+        made = [*openssl, "-gencrl", *begins, "-out", str(crl_file)]
+        subprocess.run(made, check=True, capture_output=True)
+        return crl_file
 
     def client(self, issued: Identity | None = None, **settings: Any) -> dict[str, Any]:
         """The settings of a client that trusts this authority, and maybe shows a certificate."""

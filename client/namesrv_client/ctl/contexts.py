@@ -18,7 +18,7 @@ from namesrv_runtime.settings import CheckedSettings
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-_TLS: Final = {"tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "tls_verify_host"}
+_TLS: Final = {"tls", "tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file", "tls_verify_host"}
 
 
 class ContextError(Exception):
@@ -31,6 +31,7 @@ class Context(CheckedSettings):
     servers: Annotated[tuple[str, ...], Field(min_length=1)]
     tls: bool = False
     tls_ca_file: Path | None = None
+    tls_crl_file: Path | None = None
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
     tls_verify_host: bool = True

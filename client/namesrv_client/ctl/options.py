@@ -152,6 +152,14 @@ def options_of(  # noqa: PLR0913 - each is an option
             help="CAs of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
         ),
     ] = None,
+    tls_crl_file: Annotated[
+        Path | None,
+        _option(
+            "--tls-crl-file",
+            metavar="FILE",
+            help="Revocation lists of these CAs (PEM), one of each; or NAMESRV_TLS_CRL_FILE.",
+        ),
+    ] = None,
     tls_cert_file: Annotated[
         Path | None,
         _option("--tls-cert-file", metavar="FILE", help="Own certificate (PEM); or NAMESRV_TLS_CERT_FILE."),
@@ -178,6 +186,7 @@ def options_of(  # noqa: PLR0913 - each is an option
     tls_given = {
         "tls": tls or None,
         "tls_ca_file": tls_ca_file,
+        "tls_crl_file": tls_crl_file,
         "tls_cert_file": tls_cert_file,
         "tls_key_file": tls_key_file,
         "tls_verify_host": False if no_tls_verify_host else None,

@@ -268,6 +268,12 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
         "Time until the server's certificate, or an intermediate one in its file, expires; negative when it has.",
         days * 86_400,
     )
+    if (crl_seconds := certificates.crl_seconds_left()) is not None:
+        yield _gauge(
+            "tls_crl_expiry_seconds",
+            "Time until the first of the revocation lists expires; when it has, no client certificate counts.",
+            crl_seconds,
+        )
     yield _gauge(
         "tls_certificate_refused",
         "Whether the certificate files as they are now cannot be used; the certificate before stays in use.",

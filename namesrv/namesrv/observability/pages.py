@@ -146,6 +146,10 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
     if days is None:
         return []
     found = f"certificate expires in {days:.1f} days" if days > 0 else f"certificate expired {-days:.1f} days ago"
+    if (crl_seconds := namesrv.certificates.crl_seconds_left()) is not None:
+        hours = crl_seconds / 3600
+        when = f"expires in {hours:.1f} hours" if hours > 0 else f"expired {-hours:.1f} hours ago"
+        found = f"{found}; revocation list {when}"
     return [Check("tls", True, found if problem is None else f"{found}; files not used: {problem}")]  # noqa: FBT003
 
 

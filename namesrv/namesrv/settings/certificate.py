@@ -4,7 +4,7 @@ import ssl
 from dataclasses import dataclass
 
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.tls import expires_at, server_context
+from namesrv_remoting.aio.tls import crls_expire_at, expires_at, server_context
 
 
 @dataclass(slots=True, frozen=True)
@@ -16,6 +16,8 @@ class Certificate:
     https_context: ssl.SSLContext | None
     # wall clock: when the first certificate of the chain expires
     expires_at: float | None
+    # wall clock: when the first revocation list expires
+    crls_expire_at: float | None
     # what the files looked like
     stamps: object
 
@@ -31,4 +33,6 @@ class Certificate:
         if settings.needs_certificate:
             assert files.cert_file is not None  # noqa: S101 - or there would be no context
             expires = expires_at(files.cert_file)
-        return cls(context, https, expires, stamps)
+        crls = files.crl_file if settings.wants_client_certificates else None
+        crls_expire = None if crls is None else crls_expire_at(crls)
+        return cls(context, https, expires, crls_expire, stamps)

@@ -39,13 +39,13 @@ DEFAULTS_IN_WORDS: Final = {
 # where files are
 PATHS: Final = (
     *("access", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
-    *("tls_cert_file", "tls_key_file", "tls_ca_file"),
+    *("tls_cert_file", "tls_key_file", "tls_ca_file", "tls_crl_file"),
 )
 # empty means: not at all
 _MAY_BE_EMPTY: Final = frozenset(
     {
         *("access", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
-        *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file"),
+        *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
 )
 # the heartbeat log's files carry the server's name, so it must be fit for one
@@ -127,6 +127,10 @@ class Settings(BaseModel):
 
     tls_ca_file: str = ""
     """File (PEM) of the CAs that issue clients' certificates, read again like tls-cert-file."""
+
+    tls_crl_file: str = ""
+    """File (PEM) of the revocation lists of those CAs, one of each, read again like tls-cert-file. Clients whose
+    certificate is in one are refused, and so are all when a CA has none there or it has expired."""
 
     tls_handshake_timeout_seconds: float = Field(default=5.0, ge=0.1, le=3600)
     """Time that a peer has for its part of a TLS handshake; later the connection is closed. It begins with the
@@ -402,15 +406,20 @@ class Settings(BaseModel):
     @property
     def tls_files(self) -> TlsFiles:
         """The files of `tls_cert_file` and the others."""
-        cert, key, ca = (
-            _resolved(Path(it)) if it else None for it in (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
-        )
-        return TlsFiles(cert, key, self.tls_key_password, ca)
+        given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_crl_file)
+        cert, key, ca, crl = (_resolved(Path(it)) if it else None for it in given)
+        return TlsFiles(cert, key, self.tls_key_password, ca, crl)
 
     @property
     def needs_certificate(self) -> bool:
         """Whether the server shows one anywhere."""
         return self.tls_mode != "off" or self.http_tls
+
+    @property
+    def wants_client_certificates(self) -> bool:
+        """True if clients show a certificate anywhere."""
+        is_wanted = self.tls_mode != "off" and self.tls_client_auth != "none"
+        return is_wanted or (self.http_tls and self.http_tls_client_auth != "none")
 
     @property
     def audit_log_path(self) -> Path | None:

@@ -223,6 +223,8 @@ def _doubts(settings: Settings) -> list[str]:
         doubts.append(f"tls-client-auth {settings.tls_client_auth} has no effect: tls-mode is off")
     if settings.http_tls_client_auth != "none" and not settings.http_tls:
         doubts.append(f"http-tls-client-auth {settings.http_tls_client_auth} has no effect: http-tls is off")
+    if settings.tls_crl_file and not settings.wants_client_certificates:
+        doubts.append("tls-crl-file has no effect: no client certificates are asked for, see tls-client-auth")
     return doubts
 
 

@@ -1,7 +1,9 @@
 """TLS contexts from files: certificates, keys and CAs, for servers and clients; TLS 1.2 and 1.3 only."""
 
+import base64
 import os
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from namesrv_runtime.settings import CheckedSettings, PathArgument
 
 ClientAuth = Literal["none", "optional", "require"]
 
+_FILES: Final = ("tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file")
 _VERIFY_MODES: Final = {
     "none": ssl.CERT_NONE,
     "optional": ssl.CERT_OPTIONAL,
@@ -30,6 +33,9 @@ _CLIENT_FAILURES: Final = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "the server speaks neither TLS 1.2 nor TLS 1.3",
 }
 _PEM_END: Final = "-----END CERTIFICATE-----"
+_CRL_BEGIN, _CRL_END = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
+# tags of DER
+_INTEGER, _UTC_TIME, _GENERALIZED_TIME = 0x02, 0x17, 0x18
 # of a file: time, size, inode
 _Stamp = tuple[int, int, int] | None
 
@@ -49,10 +55,12 @@ class TlsFiles:
     key_password: SecretStr | None = None
     # the CAs of the other side; None: those that the system trusts
     ca_file: Path | None = None
+    # the revocation lists of those CAs, one of each; None: no certificate is revoked
+    crl_file: Path | None = None
 
     def stamps(self) -> tuple[_Stamp, ...]:
         """What changes when a file does."""
-        return tuple(map(_stamp, (self.cert_file, self.key_file, self.ca_file)))
+        return tuple(map(_stamp, (self.cert_file, self.key_file, self.ca_file, self.crl_file)))
 
 
 def _stamp(path: Path | None) -> _Stamp:
@@ -78,6 +86,8 @@ def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _load(context, files)
     context.verify_mode = _VERIFY_MODES[client_auth]
+    if client_auth != "none":
+        _load_crls(context, files)
     return context
 
 
@@ -88,6 +98,7 @@ def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
     _load(context, files)
     if files.ca_file is None:
         context.load_default_certs()
+    _load_crls(context, files)
     return context
 
 
@@ -102,6 +113,26 @@ def expires_at(cert_file: Path) -> float:
         raise TlsError(f"{cert_file}: no certificate") from error
 
 
+def crls_expire_at(crl_file: Path) -> float:
+    """When the first of the revocation lists in a file expires (wall clock). Raises TlsError if there is none."""
+    lists = [each.partition(_CRL_END) for each in _text(crl_file).split(_CRL_BEGIN)[1:]]
+    if not lists:
+        raise TlsError(f"{crl_file}: no revocation list")
+    try:
+        return min(_next_update(base64.b64decode(text)) for text, end, _ in lists if end)
+    except (ValueError, IndexError) as error:
+        raise TlsError(f"{crl_file}: no usable revocation list") from error
+
+
+def _next_update(der: bytes) -> float:
+    # CertificateList and TBSCertList are sequences: in the second there is a version (an integer, may be missing), then
+    # algorithm, issuer, and the times of this list and of the next one, which may be missing
+    at = _contents(der, _contents(der, 0)[0])[0]
+    for _ in range(4 if der[at] == _INTEGER else 3):
+        at = _contents(der, at)[1]
+    return _time(der, at) if der[at] in (_UTC_TIME, _GENERALIZED_TIME) else float("inf")
+
+
 def _not_after(der: bytes) -> float:
     # Certificate and TBSCertificate are sequences: in the second there is a version (tagged 0, may be missing), then
     # serial number, algorithm and issuer, then the validity: a sequence of two times
@@ -109,9 +140,13 @@ def _not_after(der: bytes) -> float:
     for _ in range(4 if der[at] == 0xA0 else 3):
         at = _contents(der, at)[1]
     at = _contents(der, _contents(der, at)[0])[1]
+    return _time(der, at)
+
+
+def _time(der: bytes, at: int) -> float:
     begin, end = _contents(der, at)
     # UTCTime until 2049, GeneralizedTime after that
-    form = "%y%m%d%H%M%SZ" if der[at] == 0x17 else "%Y%m%d%H%M%SZ"
+    form = "%y%m%d%H%M%SZ" if der[at] == _UTC_TIME else "%Y%m%d%H%M%SZ"
     return datetime.strptime(der[begin:end].decode(), form).replace(tzinfo=UTC).timestamp()
 
 
@@ -148,6 +183,23 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
             ) from None
     elif files.key_file is not None:
         raise TlsError(f"{files.key_file}: a key without a certificate")
+
+
+def _load_crls(context: ssl.SSLContext, files: TlsFiles) -> None:
+    """Have certificates refused that a revocation list names, or whose CA has no list there."""
+    path = files.crl_file
+    if path is None:
+        return
+    expires = crls_expire_at(path)
+    if expires <= time.time():
+        when = datetime.fromtimestamp(expires, UTC)
+        raise TlsError(f"{path}: revocation list expired at {when:%Y-%m-%d %H:%M:%S} UTC: get a new one from the CA")
+    try:
+        context.load_verify_locations(cafile=path)
+    except (OSError, ValueError) as error:
+        raise TlsError(f"{path}: no usable revocation list ({_words(error)})") from error
+    # of every certificate up to the root, as nginx does: an intermediate one can be revoked, too
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
 
 
 def _text(path: Path) -> str:
@@ -202,6 +254,8 @@ class TlsClientSettings(CheckedSettings):
     tls: bool = False
     # the CAs of the servers' certificates, PEM; None: those that the system trusts
     tls_ca_file: PathArgument | None = None
+    # the revocation lists of those CAs, PEM; None: no certificate is revoked
+    tls_crl_file: PathArgument | None = None
     # a certificate and its key, PEM, for servers that want to know who we are
     tls_cert_file: PathArgument | None = None
     tls_key_file: PathArgument | None = None
@@ -221,7 +275,7 @@ class TlsClientSettings(CheckedSettings):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        files = {name: getattr(self, name) for name in ("tls_ca_file", "tls_cert_file", "tls_key_file")}
+        files = {name: getattr(self, name) for name in _FILES}
         if not self.tls and (useless := [name for name, path in files.items() if path is not None]):
             # whoever gives it believes to be protected
             raise ValueError(f"{useless[0]} is set, but tls is not")
@@ -234,9 +288,9 @@ class TlsClientSettings(CheckedSettings):
         """What connections are made with; None: plain text."""
         if not self.tls:
             return None
-        given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
-        cert, key, ca = (None if file is None else Path(file) for file in given)
-        files = TlsFiles(cert, key, self.tls_key_password, ca)
+        given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_crl_file)
+        cert, key, ca, crl = (None if file is None else Path(file) for file in given)
+        files = TlsFiles(cert, key, self.tls_key_password, ca, crl)
         return ClientTls(files, verify_host=self.tls_verify_host)
 
 

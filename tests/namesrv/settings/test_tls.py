@@ -123,6 +123,10 @@ def test_doubts(ca: Authority) -> None:
         "tls-client-auth require has no effect: tls-mode is off",
         "http-tls-client-auth require has no effect: http-tls is off",
     ) == loaded(*files, "--tls-client-auth=require", "--http-tls-client-auth=require").warnings
+    crl = f"--tls-crl-file={ca.revocation_list()}"
+    assert ("tls-crl-file has no effect: no client certificates are asked for, see tls-client-auth",) == loaded(
+        *files, "--tls-mode=enforcing", crl
+    ).warnings
     issued.key_file.chmod(0o604)
     assert (readable,) == loaded(*files, "--tls-mode=enforcing").warnings
     issued.key_file.chmod(0o640)

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from namesrv_remoting.aio.tls import ClientTls, TlsClientSettings, TlsError, TlsFiles, expires_at, server_context
+from namesrv_remoting.aio.tls import (
+    ClientTls,
+    TlsClientSettings,
+    TlsError,
+    TlsFiles,
+    client_context,
+    crls_expire_at,
+    expires_at,
+    server_context,
+)
 from tests.support.certificates import Authority
 
 PASSWORD = "correct horse"
@@ -109,6 +118,55 @@ def test_what_is_wrong_is_said(
 
     assert str(error.value).startswith(message)
     assert "wrong" not in str(error.value).replace("wrong passphrase", "")
+
+
+@pytest.mark.parametrize("is_server", [True, False])
+def test_revocation_list_is_checked(ca: Authority, *, is_server: bool) -> None:
+    """Of every certificate in the chain, by either side; a server that asks for no certificate needs none."""
+    issued = ca.issue("server")
+    files = TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file, ca.revocation_list(issued))
+
+    context = server_context(files, "require") if is_server else client_context(files, verify_host=True)
+
+    assert context.verify_flags & ssl.VERIFY_CRL_CHECK_CHAIN == ssl.VERIFY_CRL_CHECK_CHAIN
+    assert context.cert_store_stats()["crl"] == 1
+    assert server_context(files, "none").cert_store_stats()["crl"] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "ca.crl: no such file or directory"),
+        ("", "ca.crl: no revocation list"),
+        ("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", "ca.crl: no usable revocation list"),
+        ("-----BEGIN X509 CRL-----\nA", "ca.crl: no usable revocation list"),
+        ("expired", "ca.crl: revocation list expired at 2021-03-04 05:06:07 UTC: get a new one from the CA"),
+    ],
+)
+def test_revocation_list_that_cannot_be_used(
+    ca: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, message: str
+) -> None:
+    """The file and what is wrong with it, on either side."""
+    monkeypatch.chdir(tmp_path)
+    issued = ca.issue("server")
+    if content == "expired":
+        ca.revocation_list(expires="20210304050607Z")
+    elif content is not None:
+        Path("ca.crl").write_text(content)
+    files = TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file, Path("ca.crl"))
+
+    for load in (lambda: server_context(files, "require"), lambda: client_context(files, verify_host=True)):
+        with pytest.raises(TlsError) as error:
+            load()
+        assert str(error.value).startswith(message)
+
+
+def test_first_of_several_revocation_lists_counts(ca: Authority, tmp_path: Path) -> None:
+    """One file has the lists of all CAs; the first that expires is as bad as none."""
+    texts = [ca.revocation_list(expires=expires).read_text() for expires in ("20500101000000Z", "20490101000000Z")]
+    (tmp_path / "all.crl").write_text("a comment\n".join(texts))
+
+    assert crls_expire_at(tmp_path / "all.crl") == datetime(2049, 1, 1, tzinfo=UTC).timestamp()
 
 
 def test_client_follows_its_files(ca: Authority, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def add(
         servers=options.addresses,
         tls=tls.tls,
         tls_ca_file=_absolute(tls.tls_ca_file),
+        tls_crl_file=_absolute(tls.tls_crl_file),
         tls_cert_file=_absolute(tls.tls_cert_file),
         tls_key_file=_absolute(tls.tls_key_file),
         tls_verify_host=tls.tls_verify_host,
