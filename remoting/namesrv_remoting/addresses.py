@@ -1,4 +1,4 @@
-"""Peer addresses: as values, and as the network whose limits an address shares."""
+"""Peer addresses as values, and the network with which an address shares its limits."""
 
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -11,7 +11,7 @@ _IPV6_PREFIX: Final = 64
 
 
 def address_of(text: str) -> Address | None:
-    """The address in a text, without brackets, and as IPv4 where IPv6 only wraps it; None if there is none."""
+    """The address in a text, without brackets, and an IPv4-mapped IPv6 address as IPv4; None for any other text."""
     try:
         address = ip_address(text.strip("[]"))
     except ValueError:

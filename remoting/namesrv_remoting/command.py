@@ -12,9 +12,9 @@ ExtFields = Mapping[str, str]
 class RemotingCommand:
     """A request or a response.
 
-    `opaque` correlates the two (None: the peer sent none, and the server draws a number of its own).
-    `ext_fields` is None when the header carries no such member, which RocketMQ tells apart from `{}`.
-    `body` is empty bytes when there is none; the wire knows no difference.
+    `opaque` matches a response to its request; None if the peer sent no opaque, and the server then makes up a number.
+    `ext_fields` is None if the header has no such member, which RocketMQ distinguishes from `{}`.
+    `body` is empty without a body; the wire does not distinguish the two.
     """
 
     code: int
@@ -29,24 +29,24 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of the receiver's."""
+        """True for the response to a request of the receiver."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer; errors are not answered either."""
+        """True if the sender expects no response, not even an error."""
         return bool(self.flag & FLAG_ONEWAY)
 
     @property
     def is_native(self) -> bool:
-        """Whether the header is ours (msgpack), and so the body."""
+        """True if header and body are in the native protocol (msgpack)."""
         return self.serialize_type == SerializeType.MSGPACK
 
 
 def answer_type(serialize_type: int) -> SerializeType:
-    """The serialize type of the answer to a question of the given type.
+    """The serialize type of the response to a request of the given type.
 
-    The question's own, except that a binary (ROCKETMQ) question is answered in JSON, as Apache's server does by
-    default: one of the clients in use reads type 1 wrongly.
+    The type is that of the request, except that the response to a binary (ROCKETMQ) request is JSON, as Apache's server
+    does by default: one of the clients in use reads type 1 wrongly.
     """
     return SerializeType.MSGPACK if serialize_type == SerializeType.MSGPACK else SerializeType.JSON

@@ -1,6 +1,6 @@
-"""Errors of the protocol: who is at fault, and the response code of each.
+"""Errors of the protocol: the side at fault, and the response code of each error.
 
-A server raises a `ResponseError`; a client re-raises the same class from the answer's code.
+A server raises a `ResponseError`; a client raises the same class for the response's code.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ NOT_READY_REMARK: Final = "name server not ready"
 
 
 class RemotingError(Exception):
-    """Whatever goes wrong between two peers."""
+    """The base of all errors between two peers."""
 
 
 class LocalProtocolError(RemotingError):
-    """Our own side asked for something that the wire cannot carry."""
+    """Our own side tried to send something that the protocol cannot express."""
 
 
 class RemoteProtocolError(RemotingError):
-    """The peer sent bytes that are not the protocol; `reason` is a short word for logs and counters."""
+    """The peer sent bytes that violate the protocol; `reason` is a short word for logs and counters."""
 
     def __init__(self, message: str, *, reason: str = "malformed") -> None:
         super().__init__(message)
@@ -32,17 +32,17 @@ class ConnectError(RemotingError):
 
 
 class ConnectionClosedError(RemotingError):
-    """The connection was closed before the answer came."""
+    """The connection was closed before the response arrived."""
 
 
 class RequestTimeoutError(RemotingError):
-    """No answer within the time that the caller gave."""
+    """No response arrived within the caller's timeout."""
 
 
 class ResponseError(RemotingError):
-    """A refusal that travels: `code` and `remark` are what the peer sees.
+    """A refusal that is sent to the peer with its `code` and `remark`.
 
-    `ext_fields` is what the answer's header carries besides, as RocketMQ's does for some refusals (often `{}`).
+    `ext_fields` are further fields of the response's header, which RocketMQ sends with some refusals (often `{}`).
     """
 
     code: ClassVar[int] = ResponseCode.SYSTEM_ERROR
@@ -62,20 +62,20 @@ class BadRequestError(SystemError_):
 
 
 class NotReadyError(SystemError_):
-    """Code 1: the server does not know its brokers yet; ask another one."""
+    """Code 1: the server does not know its brokers yet; try another server."""
 
     def __init__(self, remark: str | None = NOT_READY_REMARK, *, ext_fields: Mapping[str, str] | None = None) -> None:
         super().__init__(remark, ext_fields=ext_fields)
 
 
 class SystemBusyError(ResponseError):
-    """Code 2: too much at once; try again later."""
+    """Code 2: the server is overloaded; try again later."""
 
     code = ResponseCode.SYSTEM_BUSY
 
 
 class RequestCodeNotSupportedError(ResponseError):
-    """Code 3: there is no such request."""
+    """Code 3: the request code is unknown."""
 
     code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
@@ -87,24 +87,24 @@ class NoPermissionError(ResponseError):
 
 
 class TopicNotExistError(ResponseError):
-    """Code 17: positively no route for the topic."""
+    """Code 17: the topic has no route."""
 
     code = ResponseCode.TOPIC_NOT_EXIST
 
 
 class QueryNotFoundError(ResponseError):
-    """Code 22: what was asked for is not there."""
+    """Code 22: the requested object does not exist."""
 
     code = ResponseCode.QUERY_NOT_FOUND
 
 
 class GoAwayError(ResponseError):
-    """Code 1500: the server is leaving; use another one."""
+    """Code 1500: the server is shutting down; use another server."""
 
     code = ResponseCode.GO_AWAY
 
 
-# of each code the one class that says no more than the code does
+# response code -> its class
 _BY_CODE: Final[Mapping[int, type[ResponseError]]] = {error.code: error for error in ResponseError.__subclasses__()}
 
 
@@ -117,7 +117,7 @@ class OtherResponseError(ResponseError):
 
 
 def response_error(code: int, remark: str | None, ext_fields: Mapping[str, str] | None = None) -> ResponseError:
-    """The exception that an answer with this code and remark stands for."""
+    """The exception for a response with this code and remark."""
     if code == ResponseCode.SYSTEM_ERROR and remark == NOT_READY_REMARK:
         return NotReadyError(ext_fields=ext_fields)
     if code in _BY_CODE:

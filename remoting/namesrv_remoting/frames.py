@@ -1,4 +1,4 @@
-"""Frames: where one ends and the next begins.
+"""Frames: cutting a stream of bytes into messages.
 
 u32 length | u8 serialize type | u24 header length | header | body, big endian; `length` counts everything after itself.
 """
@@ -12,23 +12,23 @@ from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 # 16 MiB, as in NettyDecoder; counts the four length bytes too. An HTTP or TLS client that dials this port decodes as a
 # length far beyond it and is refused after four bytes.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-# A header carries names, addresses and a few numbers; Java's largest is under 2 KiB. 64 KiB leaves room for 255 ext
-# fields, and bounds what one header can make of itself once it is decoded.
+# A header has names, addresses and a few numbers; Java's largest is under 2 KiB. 64 KiB leaves room for 255 ext fields,
+# and bounds the size of the decoded header.
 MAX_HEADER_BYTES: Final = 64 * 1024
-# what three bytes can say; beyond it the length would run over into the serialize type
+# The header length has three bytes; a larger one would overwrite the serialize type.
 MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1
 
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
-# how a TLS record begins: a handshake or an alert, and the major version
+# the first two bytes of a TLS record: handshake or alert, and the major version
 _TLS_RECORDS: Final = (0x1603, 0x1503)
-# how an HTTP response begins: "HTTP", read as a length
+# the first bytes of an HTTP response, "HTTP", read as a length
 _HTTP_RESPONSE: Final = 0x48545450
 _SERIALIZE_TYPES: Final = frozenset(SerializeType)
 
 
 class Frame(NamedTuple):
-    """One frame, cut but not understood."""
+    """One frame, cut from the stream but not decoded."""
 
     serialize_type: int
     header: bytes
@@ -48,10 +48,10 @@ def encode_frame(
 
 
 def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes: int, max_header_bytes: int) -> int:
-    """How many bytes there have to be from `at` on to see more of the frame that begins there; in the end, its size.
+    """The number of bytes that are needed to continue with the frame at `at`; once its head is there, its full size.
 
-    Raises RemoteProtocolError for what is no frame, or too large a one, as soon as its length is there, before anything
-    of what that announces is kept.
+    Raises RemoteProtocolError for a malformed or too large frame as soon as its length has arrived, before any of the
+    announced bytes are kept.
     """
     there = len(data) - at
     if there < 4:
@@ -86,17 +86,17 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
 
 
 def cut_frame(data: memoryview, at: int, end: int) -> Frame:
-    """The frame that lies between `at` and `end`, as `needed_bytes` said."""
+    """The frame between `at` and `end`, positions that follow from `needed_bytes`."""
     (word,) = LENGTH.unpack_from(data, at + 4)
     body_at = at + 8 + (word & 0xFFFFFF)
     return Frame(word >> 24, bytes(data[at + 8 : body_at]), bytes(data[body_at:end]))
 
 
 class FrameReader:
-    """Cuts a stream of bytes into frames, however it is chopped.
+    """Cuts a stream of bytes, received in pieces of any size, into frames.
 
-    Errors are data: after one, `error` says what was wrong, the stream has no meaning any more, and nothing further
-    comes out. Frames before it are still delivered.
+    A protocol error is stored in `error` instead of being raised: frames before the error are still delivered, and no
+    frame is delivered after it.
     """
 
     __slots__ = ("_buffer", "_max_frame_bytes", "_max_header_bytes", "_needed", "error")
@@ -104,20 +104,20 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._max_header_bytes = max_header_bytes
-        # the beginning of a frame that is not complete yet
+        # the beginning of an incomplete frame
         self._buffer = bytearray()
-        # bytes that have to be there before it is worth looking at the buffer again
+        # the size that the buffer must reach before it is examined again
         self._needed = 0
-        # why the stream ended, if it did
+        # the protocol error that ended the stream
         self.error: RemoteProtocolError | None = None
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """True if a frame has begun and is not complete."""
         return bool(self._buffer)
 
     def receive_data(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now; look at `error` afterwards."""
+        """The frames that are complete now; check `error` afterwards."""
         frames: list[Frame] = []
         if self.error is not None:
             return frames
@@ -127,7 +127,7 @@ class FrameReader:
             if len(self._buffer) < self._needed:
                 return frames
             received, self._buffer = self._buffer, bytearray()
-        # through a view: an answer of megabytes is copied once, not at every step
+        # A memoryview, so that a frame of megabytes is copied only once.
         with memoryview(received) as view:
             at = 0
             try:

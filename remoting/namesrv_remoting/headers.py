@@ -1,6 +1,6 @@
-"""Ext fields of requests and of answers with more than one, typed; the numbers are the codes of the requests.
+"""Typed ext fields of requests and responses; the number in a docstring is the request code.
 
-After `RegisterBrokerRequestHeader` and its siblings in RocketMQ's `protocol/header/namesrv`.
+The classes follow `RegisterBrokerRequestHeader` and the others in RocketMQ's `protocol/header/namesrv`.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from namesrv_remoting.errors import BadRequestError
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-# A day. Real brokers ask for 10 s (acting-master mode) or nothing, and an entry must not outlive its broker for ever.
+# At most a day: real brokers send 10 s (acting-master mode) or no timeout, and an entry must not outlive its broker.
 HeartbeatTimeout = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
 _SHOWN_CHARACTERS: Final = 64
@@ -22,21 +22,21 @@ _SHOWN_CHARACTERS: Final = 64
 class ExtHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """The typed ext fields of one request or response.
 
-    Apache's server does not check its required fields; a missing or unreadable one leaves half a registration behind.
-    Here it is refused before anything happens, by name.
+    Apache's server does not check required fields, so that a missing or unreadable one leaves half a registration
+    behind. This class refuses such a request by the field's name, before anything is changed.
     """
 
     @classmethod
     def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
-        """The typed fields. Raises BadRequestError, naming the one that is missing, empty or cannot be read."""
+        """The typed fields. Raises a BadRequestError that names a missing, empty or unreadable field."""
         fields = dict(ext_fields or {})
         try:
             return msgspec.convert(fields, cls, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRequestError(cls._what_is_wrong(fields)) from error
+            raise BadRequestError(cls._problem(fields)) from error
 
     @classmethod
-    def _what_is_wrong(cls, fields: dict[str, str]) -> str:
+    def _problem(cls, fields: dict[str, str]) -> str:
         for field in msgspec.structs.fields(cls):
             name = field.encode_name
             if name not in fields:
@@ -74,7 +74,7 @@ class RegisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
     """
 
     broker_id: Int64
-    # annotated as required in Java, but brokers without HA leave it out, and nothing breaks
+    # Java marks this field as required, but brokers without HA leave it out.
     ha_server_addr: str | None = None
     heartbeat_timeout_millis: HeartbeatTimeout | None = None
     enable_acting_master: bool | None = None
@@ -87,7 +87,7 @@ class RegisterBrokerRequestHeader(_OfBroker, frozen=True, kw_only=True):
 
 
 class RegisterBrokerResponseHeader(ExtHeader, frozen=True, kw_only=True):
-    """Where the master of the registering slave is; empty for a master."""
+    """103's response: the addresses of the slave's master; without fields for a master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -136,7 +136,7 @@ class NotifyMinBrokerIdChangeRequestHeader(ExtHeader, frozen=True, kw_only=True)
 
 
 class GetRouteInfoRequestHeader(ExtHeader, frozen=True, kw_only=True):
-    """105. The zone fields come from brokers and clients that run with `rocketmq.zone`."""
+    """105. Clients that run with `rocketmq.zone` send the zone fields."""
 
     topic: Name
     accept_standard_json_only: str | None = None

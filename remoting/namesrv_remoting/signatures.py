@@ -1,9 +1,9 @@
-"""Signatures of requests: RocketMQ's (HMAC-SHA1) and the native one (HMAC-SHA256), made and verified.
+"""Signing and verifying of requests: RocketMQ's signature (HMAC-SHA1) and the native one (HMAC-SHA256).
 
-RocketMQ's, of `AclClientRPCHook`, covers the values of the ext fields and the body: not the code, not the names of the
-fields, not the time. It proves who wrote a request once, and may be replayed for ever. The native one covers everything
-that a request says, and is good once, within a window of time. Neither hides anything nor covers the answer: that is
-what TLS is for.
+RocketMQ's signature (`AclClientRPCHook`) covers the values of the ext fields and the body, but not the code, the names
+of the fields, or the time: it proves who once wrote the request, and can be replayed for ever. The native signature
+covers the whole request, and is accepted once, within a window of time. Neither signature encrypts a request or covers
+the response; TLS does both.
 """
 
 import base64
@@ -19,25 +19,26 @@ from typing import Final
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError
 
-# RocketMQ's names (SessionCredentials)
+# the ext fields of RocketMQ's signature (SessionCredentials)
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
-# ours
+# the ext fields of the native signature
 NATIVE_SIGNATURE: Final = "hmacSha256"
 SIGNED_AT: Final = "signedAt"
 NONCE: Final = "nonce"
 
-# Java adds them behind the signature (DynamicalExtFieldRPCHook is registered after AclClientRPCHook), and a request
+# Java adds these fields after signing (DynamicalExtFieldRPCHook is registered after AclClientRPCHook), but a request
 # that is sent again is signed with them.
 ZONE_FIELDS: Final = frozenset({"__ZONE_NAME", "__ZONE_MODE"})
-# what makes a request a signed one; RocketMQ's can be sent again, with other requests, too
+# all fields that belong to a signature
 CREDENTIALS: Final = frozenset({ACCESS_KEY, SIGNATURE, "SecurityToken", NATIVE_SIGNATURE, SIGNED_AT, NONCE})
 
-# of one key at a time: the new one, and the old one until everybody has the new one
+# Secrets of one access key: the new one, and the old one until all peers use the new one.
 MAX_SECRETS: Final = 2
 MAX_NONCE_CHARACTERS: Final = 64
 DEFAULT_WINDOW_SECONDS: Final = 60.0
-# of one access key within the window, at about 100 bytes each: a thousand brokers with a heartbeat every second
+# Remembered signatures of one access key, at about 100 bytes each: enough for a thousand brokers with a heartbeat every
+# second within the window.
 MAX_REMEMBERED: Final = 128 * 1024
 
 _DOMAIN: Final = b"namesrv request 1"
@@ -46,7 +47,7 @@ _MAX_TIME_DIGITS: Final = 15
 
 
 class Recipe(StrEnum):
-    """How a request is signed."""
+    """The kinds of signatures."""
 
     ROCKETMQ = "rocketmq"
     NATIVE = "native"
@@ -54,16 +55,16 @@ class Recipe(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Who signed a request, and how."""
+    """The access key and the kind of a signature."""
 
     access_key: str
     recipe: Recipe
 
 
 class SignatureError(NoPermissionError):
-    """Code 16: the signature is not good; `reason` is a short word for logs and counters.
+    """Code 16: the signature is not accepted; `reason` is a short word for logs and counters.
 
-    An unknown access key and a wrong secret are told apart neither by the remark nor by the time that the answer takes.
+    An unknown access key and a wrong secret give the same remark after the same time.
     """
 
     def __init__(self, remark: str, *, reason: str, access_key: str) -> None:
@@ -76,14 +77,14 @@ class SignatureError(NoPermissionError):
 
 
 def sign_rocketmq(ext_fields: Mapping[str, str] | None, body: bytes, access_key: str, secret: bytes) -> dict[str, str]:
-    """The ext fields of a request with those of RocketMQ's signature."""
+    """The ext fields of a request, with RocketMQ's signature added."""
     fields = {**(ext_fields or {}), ACCESS_KEY: access_key}
     fields[SIGNATURE] = base64.b64encode(_rocketmq_digest(fields, body, secret)).decode()
     return fields
 
 
 def sign_native(command: RemotingCommand, access_key: str, secret: bytes, *, now_ms: int, nonce: str) -> dict[str, str]:
-    """The ext fields of a request with those of the native signature; its opaque must be the one that is sent."""
+    """The ext fields of a request, with the native signature added; the opaque must be the final one."""
     fields = {**(command.ext_fields or {}), ACCESS_KEY: access_key, SIGNED_AT: str(now_ms), NONCE: nonce}
     fields[NATIVE_SIGNATURE] = hmac.digest(secret, _canonical(command, fields), "sha256").hex()
     return fields
@@ -99,7 +100,7 @@ def _rocketmq_digest(fields: Mapping[str, str], body: bytes, secret: bytes) -> b
 
 
 def _canonical(command: RemotingCommand, fields: Mapping[str, str]) -> bytes:
-    """Everything that a request says, each part behind its length, so that no two requests look the same."""
+    """All parts of a request, each after its length, so that no two different requests have the same bytes."""
     parts = [
         _DOMAIN,
         *(b"%d" % number for number in (command.code, command.version, command.flag, command.opaque or 0)),
@@ -116,19 +117,19 @@ def _canonical(command: RemotingCommand, fields: Mapping[str, str]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSignature:
-    """A request whose signature matches; a native one may still be old, or a copy."""
+    """A signature that matches its request; a native one may still be too old, or replayed."""
 
     signer: Signer
-    # of the native signature; 0 and empty otherwise
+    # time and digest of a native signature; otherwise 0 and empty
     signed_at_ms: int = 0
     digest: bytes = b""
 
 
 class Verifier:
-    """Who signed a request. Native signatures are good once, within `window_seconds` of the `wall` clock.
+    """Verifies signatures. Native signatures are accepted once, within `window_seconds` of the `wall` clock.
 
-    `secrets_of` has the secrets of an access key, at most two, none for an unknown one; a key without is refused in
-    the same time and words as a wrong secret.
+    `secrets_of` returns the secrets of an access key, at most two, and no secret for an unknown key; such a key is
+    refused in the same time and words as a wrong secret.
     """
 
     def __init__(
@@ -143,19 +144,19 @@ class Verifier:
         self._wall = wall
         self._window_seconds = window_seconds
         self._max_remembered = max_remembered
-        # compared with where there is no secret, so that it takes as long
+        # a secret that is compared for missing ones, so that every check takes the same time
         self._decoy = secrets.token_bytes(32)
-        # access key -> its native signatures of the last while; only keys that have signed something get in
+        # access key -> its recent native signatures; only keys with a valid signature have an entry
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)
         self._swept_at = 0
 
     def verify(self, command: RemotingCommand) -> Signer | None:
-        """Who signed the request; None when it names no access key. Raises SignatureError, as both halves of it do."""
+        """The signer of a request; None for a request without an access key. Raises SignatureError."""
         signature = self.check(command)
         return None if signature is None else self.admit(signature)
 
     def check(self, command: RemotingCommand) -> VerifiedSignature | None:
-        """The first half of `verify`: arithmetic and no state, so that a thread may do it. Raises SignatureError."""
+        """The first half of `verify`, which uses no state, so that a thread may do it. Raises SignatureError."""
         fields = command.ext_fields or {}
         access_key = fields.get(ACCESS_KEY)
         if access_key is None:
@@ -167,7 +168,7 @@ class Verifier:
         raise _malformed(f"field {SIGNATURE} is missing", access_key)
 
     def admit(self, signature: VerifiedSignature) -> Signer:
-        """The second half of `verify`: that it is in time, and the first with this signature. Raises SignatureError."""
+        """The second half of `verify`: check the time of the signature, and refuse a replay. Raises SignatureError."""
         if signature.signer.recipe is Recipe.NATIVE:
             self._admit_once(signature, signature.signer.access_key)
         return signature.signer
@@ -198,7 +199,7 @@ class Verifier:
         raise _mismatch(access_key)
 
     def _candidates(self, access_key: str) -> list[bytes]:
-        """The key's secrets, filled up to as many as any key has."""
+        """The secrets of a key, filled up with decoys to the same number for every key."""
         found = [*self._secrets_of(access_key)]
         return found + [self._decoy] * (MAX_SECRETS - len(found))
 
@@ -221,7 +222,7 @@ class Verifier:
             seen.forget(min(seen.by_second))
 
     def _sweep(self, until: int) -> None:
-        """Forget what is outside the window, once a second."""
+        """Forget signatures outside the window, once a second."""
         if until == self._swept_at:
             return
         self._swept_at = until
@@ -231,20 +232,21 @@ class Verifier:
 
 
 class _Seen:
-    """The native signatures of one access key. What is forgotten is refused from then on: no gap for a copy.
+    """The recent native signatures of one access key.
 
-    With too many of them, or with a clock that was set back, the window is narrower instead.
+    Signatures of a forgotten second are refused, so that no replay is possible: with too many signatures, or after the
+    clock was set back, the window is narrower.
     """
 
     def __init__(self) -> None:
-        # second in which they were signed -> beginnings of the signatures; and how many in all
+        # second of signing -> beginnings of its signatures; and the number of signatures in all seconds
         self.by_second: defaultdict[int, set[bytes]] = defaultdict(set)
         self.count = 0
-        # the last second of which something was forgotten
+        # the latest forgotten second
         self.forgotten = -1
 
     def forget(self, second: int) -> None:
-        """Let go of the signatures of that second."""
+        """Forget the signatures of one second."""
         self.count -= len(self.by_second.pop(second))
         self.forgotten = max(self.forgotten, second)
 

@@ -1,7 +1,7 @@
-"""Client of one server: requests out, answers in.
+"""The client of one server: sends requests and receives responses.
 
-One connection per client, made when it is needed and made again after it was lost. Any number of requests may be on
-their way at once; answers are matched by opaque, in whatever order they come.
+A client has one connection, which is opened when it is needed and opened again after a loss. Any number of requests may
+be under way at once; responses are matched by opaque, in any order.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from namesrv_runtime.address import parse_address
 from namesrv_runtime.backoff import DEFAULT_BACKOFF, Backoff, ConnectFailure
 from namesrv_runtime.clock import Clock, timeout_on
 
-# what a closing client leaves to a slow peer, to read what was sent last
+# the time that a closing client leaves to a slow peer to read the last data
 _FLUSH_SECONDS: Final = 1.0
 
 
-class Question(TypedDict, total=False):
-    """What a request may have besides its code."""
+class RequestOptions(TypedDict, total=False):
+    """The parts of a request besides its code."""
 
     ext_fields: ExtFields | None
     body: bytes
@@ -45,26 +45,26 @@ class Question(TypedDict, total=False):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RemotingClient:
-    """Asks the server at one address; an async context manager that closes at the end.
+    """Sends requests to the server at one address; an async context manager that closes at the end.
 
-    * The first question connects; whoever asks meanwhile waits for the same attempt.
-    * A lost connection fails all questions on it at once; the next question connects again.
-    * After a failed connect, questions fail at once until the back-off is over (`fail_fast`, the default), or wait for
-      it within their own time (`fail_fast=False`). Each question makes at most one attempt.
-    * `on_request` gets the requests that the server sends (905, for one). Those that want an answer are refused with
-      code 3 besides: a client listens, but handles no requests.
-    * `on_connection_lost` is told why a connection is gone, unless `close()` closed it.
+    * The first request connects; concurrent requests wait for the same attempt.
+    * A lost connection fails all requests on it at once; the next request connects again.
+    * After a failed connect, requests fail at once until the back-off is over (`fail_fast`, the default), or wait for
+      it within their own timeout (`fail_fast=False`). Each request makes at most one attempt.
+    * `on_request` is called with requests from the server (905, for example). A request that expects a response is also
+      refused with code 3, because a client handles no requests.
+    * `on_connection_lost` is called with the reason of a lost connection, unless `close()` closed it.
 
     Callbacks run on the loop and must neither block nor raise: an exception ends the connection.
     """
 
     address: str = field(kw_only=False)
     clock: Clock
-    # None: plain text
+    # None for plain text
     tls: ClientTls | None = None
     connect_timeout_seconds: float = 3.0
     max_frame_bytes: int = MAX_FRAME_BYTES
-    # what a black-holed server may keep before its connection is given up
+    # how long sent data may stay unacknowledged before the connection is closed
     tcp_user_timeout_seconds: float = 5.0
     backoff: Backoff = DEFAULT_BACKOFF
     fail_fast: bool = True
@@ -72,44 +72,46 @@ class RemotingClient:
     on_connection_lost: Callable[[ConnectionClosedError], None] | None = None
     protocols: ServerProtocols = PROCESS_PROTOCOLS
     random_unit: Callable[[], float] = random.random
-    # what each request is signed with; None: they are not
+    # the credentials that sign each request; None for unsigned requests
     credentials: Credentials | None = None
 
     def __post_init__(self) -> None:
         self._host, self._port = parse_address(self.address)
-        # the connection in use, or the attempt to make one, or neither
+        # the connection in use, or the attempt to open one, or neither
         self._connection: ClientConnection | None = None
         self._attempt: asyncio.Task[ClientConnection | ConnectFailure] | None = None
-        # None after a connect that succeeded
+        # the last failed connect; None after a successful one
         self._failure: ConnectFailure | None = None
         self._closed = False
 
-    async def invoke(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
-        """The answer to a request, if it is a success.
+    async def invoke(self, code: int, *, timeout_seconds: float, **options: Unpack[RequestOptions]) -> RemotingCommand:
+        """Send a request, and return its successful response.
 
         Raises:
-            ResponseError: the server refused; the class is that of the answer's code.
-            RequestTimeoutError: no answer in time, connecting included.
-            ConnectError: no connection could be made, just now or a moment ago.
-            ConnectionClosedError: the connection ended before the answer came; whether the request was carried out is
-                not known. Its cause is a RemoteProtocolError if the server's bytes were not the protocol.
-            LocalProtocolError: the request cannot be put on the wire.
+            ResponseError: the server refused; the class is that of the response's code.
+            RequestTimeoutError: no response in time, connecting included.
+            ConnectError: no connection could be made, now or a moment ago.
+            ConnectionClosedError: the connection ended before the response arrived; the request may have been carried
+                out. The cause is a RemoteProtocolError if the server violated the protocol.
+            LocalProtocolError: the request cannot be encoded.
         """
-        answer = await self.invoke_raw(code, timeout_seconds=timeout_seconds, **question)
-        if answer.code != ResponseCode.SUCCESS:
-            raise response_error(answer.code, answer.remark, answer.ext_fields)
-        return answer
+        response = await self.invoke_raw(code, timeout_seconds=timeout_seconds, **options)
+        if response.code != ResponseCode.SUCCESS:
+            raise response_error(response.code, response.remark, response.ext_fields)
+        return response
 
-    async def invoke_raw(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> RemotingCommand:
-        """The answer to a request, whatever its code. Raises RemotingError as `invoke`, but no ResponseError."""
+    async def invoke_raw(
+        self, code: int, *, timeout_seconds: float, **options: Unpack[RequestOptions]
+    ) -> RemotingCommand:
+        """Send a request, and return its response with any code. Raises RemotingError as `invoke`, no ResponseError."""
         try:
             async with timeout_on(self.clock, timeout_seconds):
-                return await (await self._connected()).call(RemotingCommand(code, **question))
+                return await (await self._connected()).call(RemotingCommand(code, **options))
         except TimeoutError:
             raise self._timed_out("no answer", code, timeout_seconds) from None
 
-    async def oneway(self, code: int, *, timeout_seconds: float, **question: Unpack[Question]) -> None:
-        """Send a request that is not answered; returns when it is on its way.
+    async def oneway(self, code: int, *, timeout_seconds: float, **options: Unpack[RequestOptions]) -> None:
+        """Send a one-way request; return once it is written to the transport.
 
         Raises:
             RequestTimeoutError: no connection in time, or the server does not read.
@@ -117,25 +119,29 @@ class RemotingClient:
         """
         try:
             async with timeout_on(self.clock, timeout_seconds):
-                await (await self._connected()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **question))
+                await (await self._connected()).send(RemotingCommand(code, flag=FLAG_ONEWAY, **options))
         except TimeoutError:
             raise self._timed_out("not sent", code, timeout_seconds) from None
 
     def speaks_native(self) -> bool | None:
-        """Whether the server speaks the native protocol, as far as this process knows; None when it has to be asked."""
+        """True if the server speaks the native protocol, False if not, None if this process does not know."""
         return self.protocols.is_native(self.address, self.clock.monotonic())
 
     async def server_info(self, timeout_seconds: float) -> bytes | None:
-        """What the server says of itself natively, None from one that speaks RocketMQ's only. Raises RemotingError."""
+        """The body of a native SERVER_INFO response; None from a server without the native protocol.
+
+        Raises:
+            RemotingError: as `invoke`.
+        """
         for _ in range(self.protocols.attempts(self.address)):
             try:
-                answer = await self.invoke(
+                response = await self.invoke(
                     RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
                 )
             except RequestCodeNotSupportedError:
                 break
             except NoPermissionError:
-                # it has read the question
+                # The server has understood the native request.
                 self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
                 raise
             except ConnectionClosedError:
@@ -143,7 +149,7 @@ class RemotingClient:
                     raise
             else:
                 self.protocols.learn(self.address, self.clock.monotonic(), is_native=True)
-                return answer.body
+                return response.body
         self.protocols.learn(self.address, self.clock.monotonic(), is_native=False)
         return None
 
@@ -162,7 +168,7 @@ class RemotingClient:
                 raise ConnectError(f"no connection to {self.address}: {failure.since(now)}")
             self._attempt = asyncio.create_task(self._connect())
         attempt = self._attempt
-        # waited for, not awaited: whoever gives up must not take the attempt away from the others
+        # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
         await asyncio.wait([attempt])
         if attempt.cancelled():
             raise self._is_closed()
@@ -172,12 +178,12 @@ class RemotingClient:
         return outcome
 
     async def _connect(self) -> ClientConnection | ConnectFailure:
-        """One attempt. A failure is a value: there may be nobody left to raise it to."""
+        """Make one attempt; a failure is returned, not raised, because no caller may be left to catch it."""
         try:
             if self._failure is not None:
                 await self.clock.sleep(self._failure.retry_at - self.clock.monotonic())
             connection = await self._open_connection()
-        # a name that is none fails as UnicodeError when it is encoded for the resolver
+        # An invalid host name raises UnicodeError when it is encoded for the resolver.
         except (OSError, UnicodeError, TlsError) as error:
             now = self.clock.monotonic()
             failures = 1 if self._failure is None else self._failure.failures + 1
@@ -213,8 +219,8 @@ class RemotingClient:
                     )
                 set_tcp_options(transport.get_extra_info("socket"), user_timeout_seconds=self.tcp_user_timeout_seconds)
         except BaseException:
-            # It may have been made in the very moment in which the time was up, or the client was closed. Not waited
-            # for: uvloop closes such a transport itself, and never calls connection_lost.
+            # The connection may have been opened at the very moment of the timeout, or of closing the client. Its end
+            # is not awaited, because uvloop closes such a transport itself, and never calls connection_lost.
             connection.abort()
             raise
         return connection
@@ -230,12 +236,12 @@ class RemotingClient:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
+        """True while the connection is open."""
         return self._connection is not None and self._connection.is_open
 
     @property
     def socket_descriptor(self) -> int | None:
-        """The file descriptor of the connection; None when there is none."""
+        """The file descriptor of the connection; None without a connection."""
         descriptor: int | None = None
         if self._connection is not None and self._connection.is_open:
             descriptor = self._connection.transport.get_extra_info("socket").fileno()
@@ -243,11 +249,11 @@ class RemotingClient:
 
     @property
     def pending_count(self) -> int:
-        """Requests on the wire that wait for their answer."""
+        """The number of requests that wait for a response."""
         return 0 if self._connection is None else self._connection.pending_count
 
     async def close(self) -> None:
-        """Fail what waits, close the connection and return when it is closed; a second call waits for the same."""
+        """Fail waiting requests, and close the connection; a second call waits for the same end."""
         self._closed = True
         if (attempt := self._attempt) is not None:
             attempt.cancel()

@@ -1,4 +1,4 @@
-"""One connection of a client: questions out, answers in."""
+"""One connection of a client: sends requests and matches responses."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -17,64 +17,64 @@ from namesrv_remoting.serializers import decode_frame, encode_command
 _MIN_OPAQUE: Final = -(1 << 31)
 _MAX_OPAQUE: Final = (1 << 31) - 1
 
-Answer = asyncio.Future[RemotingCommand]
+Response = asyncio.Future[RemotingCommand]
 OnRequest = Callable[[RemotingCommand], None]
 OnLost = Callable[["ClientConnection", ConnectionClosedError], None]
 
 
 class PendingCalls:
-    """The calls on one connection, by opaque.
+    """The calls under way on one connection, by opaque.
 
-    An entry lives exactly as long as the `with` block of its caller, so that nothing can leak: not after an answer, a
+    An entry lives exactly as long as the `with` block of its caller, so that no entry can leak after a response, a
     timeout, a cancellation or the loss of the connection.
     """
 
     def __init__(self, first_opaque: int = 0) -> None:
-        # opaque -> what its caller awaits
-        self._answers: dict[int, Answer] = {}
+        # opaque -> the future that its caller awaits
+        self._responses: dict[int, Response] = {}
         self._next_opaque = first_opaque
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._responses)
 
     def draw_opaque(self) -> int:
-        """The next number that no pending call has; Java's int, which goes on at its negative end."""
+        """The next opaque that no pending call has; after Java's largest int it continues with the smallest one."""
         while True:
             opaque = self._next_opaque
             self._next_opaque = _MIN_OPAQUE if opaque == _MAX_OPAQUE else opaque + 1
-            if opaque not in self._answers:
+            if opaque not in self._responses:
                 return opaque
 
     @contextmanager
-    def opened(self) -> Iterator[tuple[int, Answer]]:
-        """A call: the opaque to send it with, and the answer to await."""
+    def opened(self) -> Iterator[tuple[int, Response]]:
+        """A call: the opaque of its request, and the future of its response."""
         opaque = self.draw_opaque()
-        answer = self._answers[opaque] = asyncio.get_running_loop().create_future()
+        response = self._responses[opaque] = asyncio.get_running_loop().create_future()
         try:
-            yield opaque, answer
+            yield opaque, response
         finally:
-            del self._answers[opaque]
-            if answer.done() and not answer.cancelled():
-                # fetched, so that asyncio does not report it: its caller left in the moment it was set
-                answer.exception()
+            del self._responses[opaque]
+            if response.done() and not response.cancelled():
+                # The exception is read so that asyncio does not report it if the caller was cancelled meanwhile.
+                response.exception()
 
-    def answer(self, command: RemotingCommand) -> None:
-        """Hand an answer to whoever waits for it, if anybody does: it may come too late, or answer nothing."""
-        answer = None if command.opaque is None else self._answers.get(command.opaque)
-        if answer is not None and not answer.done():
-            answer.set_result(command)
+    def receive(self, command: RemotingCommand) -> None:
+        """Pass a response to its caller; ignore a response that is too late or has an unknown opaque."""
+        response = None if command.opaque is None else self._responses.get(command.opaque)
+        if response is not None and not response.done():
+            response.set_result(command)
 
     def fail_all(self, error: Callable[[], Exception]) -> None:
-        """Fail every call that waits, each with an exception of its own."""
-        for answer in self._answers.values():
-            if not answer.done():
-                answer.set_exception(error())
+        """Fail all waiting calls, each with an exception of its own."""
+        for response in self._responses.values():
+            if not response.done():
+                response.set_exception(error())
 
 
 class ClientConnection(asyncio.Protocol):
-    """Questions out, answers in; from `connection_made` to `connection_lost`.
+    """One connection, from `connection_made` to `connection_lost`.
 
-    Once it has ended, for whatever reason, every call on it has failed and no new one is taken.
+    When the connection ends, for any reason, all calls under way fail, and new calls are refused.
     """
 
     def __init__(
@@ -88,60 +88,60 @@ class ClientConnection(asyncio.Protocol):
     ) -> None:
         self._peer = peer
         self._max_frame_bytes = max_frame_bytes
-        # what our own requests are signed with
+        # the credentials that sign our requests
         self._credentials = credentials
         self._on_request = on_request
         self._on_lost = on_lost
         self._pending = PendingCalls()
         self._reader = FrameReader(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        # not set while the peer reads more slowly than we write
+        # cleared while the peer reads more slowly than this client writes
         self._writable = asyncio.Event()
         self._writable.set()
-        # why nothing more is sent or awaited, and the exception behind it
+        # why the connection has ended, and the exception behind it
         self._ended: str | None = None
         self._cause: Exception | None = None
-        # set when the transport is gone
+        # set when the transport is closed
         self._lost = asyncio.Event()
-        # whether any answer ever came
+        # True once a response has arrived
         self.has_answered = False
 
     @property
     def is_open(self) -> bool:
-        """Whether a call can be made."""
+        """True if a call can be made."""
         return self._ended is None and self._transport is not None and not self._transport.is_closing()
 
     @property
     def pending_count(self) -> int:
-        """Calls that wait for their answer."""
+        """The number of calls that wait for a response."""
         return len(self._pending)
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The transport of a connection that was made."""
+        """The transport of the open connection. Raises ConnectionClosedError before the connection is made."""
         if self._transport is None:
             raise self._closed()
         return self._transport
 
-    async def call(self, question: RemotingCommand) -> RemotingCommand:
-        """Send a question, with an opaque of ours, and wait for its answer. Raises as RemotingClient.invoke_raw."""
+    async def call(self, request: RemotingCommand) -> RemotingCommand:
+        """Send a request with an opaque of ours, and wait for its response. Raises as RemotingClient.invoke_raw."""
         await self._until_writable()
-        with self._pending.opened() as (opaque, answer):
-            self._write(self._signed(replace(question, opaque=opaque)))
-            return await answer
+        with self._pending.opened() as (opaque, response):
+            self._write(self._signed(replace(request, opaque=opaque)))
+            return await response
 
     async def send(self, notice: RemotingCommand) -> None:
-        """Send what is not answered; returns when it is on its way, not when it has arrived. Raises as `call`."""
+        """Send a one-way request; return once it is written, not when it has arrived. Raises as `call`."""
         await self._until_writable()
         self._write(self._signed(replace(notice, opaque=self._pending.draw_opaque())))
 
     async def _until_writable(self) -> None:
-        # asked again after waiting: those who woke up before may have filled the buffer anew
+        # In a loop, because tasks that woke up earlier may have filled the buffer again.
         while not self._writable.is_set():
             await self._writable.wait()
         if not self.is_open:
             if self._ended is None:
-                # a transport that closes by itself says in a moment why
+                # A transport that closes by itself reports the reason in a moment.
                 await self._lost.wait()
             raise self._closed()
 
@@ -152,7 +152,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(encode_command(command, max_frame_bytes=self._max_frame_bytes))
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the answers that are complete; the frames before broken ones still count."""
+        """Process all complete frames; frames before a protocol error still count."""
         try:
             for frame in self._reader.receive_data(data):
                 self._receive(decode_frame(frame))
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
     def _receive(self, command: RemotingCommand) -> None:
         if command.is_response:
             self.has_answered = True
-            self._pending.answer(command)
+            self._pending.receive(command)
             return
         if self._on_request is not None:
             self._on_request(command)
@@ -172,7 +172,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(command)
 
     def _refuse(self, request: RemotingCommand) -> None:
-        # a peer that asks and does not read gets nothing: its answers would pile up here
+        # A peer that sends requests without reading gets no responses, which would pile up here.
         if self._writable.is_set() and self.is_open:
             self._write(
                 RemotingCommand(
@@ -189,51 +189,51 @@ class ClientConnection(asyncio.Protocol):
         self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Note the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
 
     def pause_writing(self) -> None:
-        """The peer reads more slowly than we write: senders wait."""
+        """Make senders wait while the peer reads more slowly than this client writes."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Let senders continue."""
         self._writable.set()
 
     def eof_received(self) -> None:
-        """The peer sends nothing more, so nobody gets an answer: end now, and not when it has read everything."""
+        """End the connection when the peer sends no more data, because no response can arrive any more."""
         self._end(f"was closed by the peer{' inside a frame' if self._reader.is_inside_frame else ''}")
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is gone."""
+        """Note the end of the transport."""
         self._end("was closed by the peer" if exc is None else f"was lost: {why_lost(exc)}", exc)
         self._lost.set()
 
     def close(self) -> None:
-        """End, and close the transport once everything written is sent."""
+        """End the connection, and close the transport once all written data is sent."""
         self._end("was closed on this side")
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """End, and close the transport at once."""
+        """End the connection, and close the transport at once."""
         self._end("was closed on this side")
         if self._transport is not None:
             self._transport.abort()
 
     async def wait_lost(self) -> None:
-        """Return when the transport is gone."""
+        """Return when the transport is closed."""
         await self._lost.wait()
 
     def _end(self, why: str, cause: Exception | None = None) -> None:
         if self._ended is not None:
             return
         self._ended, self._cause = why, cause
-        # first: whoever fails now may ask again at once, and would take the news for that of the next connection
+        # The owner is notified first: a failed caller may send again at once, and open the next connection.
         self._on_lost(self, self._closed())
         self._pending.fail_all(self._closed)
-        # wakes the senders, who find it ended
+        # Waiting senders wake up, and find the connection ended.
         self._writable.set()
 
     def _closed(self) -> ConnectionClosedError:

@@ -1,4 +1,4 @@
-"""The access key and secret with which a program signs its requests, and the settings that they come from."""
+"""The access key and secret that sign the requests of a program, and the settings for them."""
 
 import os
 import secrets
@@ -13,7 +13,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.signatures import sign_native, sign_rocketmq
 from namesrv_runtime.settings import CheckedSettings, PathArgument
 
-# setting -> environment variable; an argument would be in the process list
+# setting -> environment variable; there are no arguments for them, because the process list shows arguments
 _VARIABLES: Final[Mapping[str, str]] = {
     "access_key": "NAMESRV_ACCESS_KEY",
     "secret_key": "NAMESRV_SECRET_KEY",
@@ -24,7 +24,7 @@ _SECRETS: Final = frozenset({"secret_key", "secret_key_file"})
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key and its secret; signs what is sent, natively or as RocketMQ does, by the request's protocol."""
+    """An access key and its secret, which sign requests with the signature of the request's protocol."""
 
     access_key: str
     secret: bytes = field(repr=False)
@@ -32,7 +32,7 @@ class Credentials:
     wall: Callable[[], float] = field(repr=False)
 
     def sign(self, command: RemotingCommand) -> RemotingCommand:
-        """The request, signed; its opaque must be the one that is sent."""
+        """The signed request; the opaque must be the final one."""
         if command.is_native:
             now_ms, nonce = int(self.wall() * 1000), secrets.token_hex(8)
             fields = sign_native(command, self.access_key, self.secret, now_ms=now_ms, nonce=nonce)
@@ -42,14 +42,14 @@ class Credentials:
 
 
 class SigningSettings(CheckedSettings):
-    """How requests are signed: not at all without an access key. What is not given comes from the environment.
+    """The settings for signing; without an access key requests are not signed.
 
-    NAMESRV_ACCESS_KEY, and NAMESRV_SECRET_KEY or NAMESRV_SECRET_KEY_FILE.
+    Missing settings come from the environment: NAMESRV_ACCESS_KEY, and NAMESRV_SECRET_KEY or NAMESRV_SECRET_KEY_FILE.
     """
 
     access_key: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
-    # holds the secret and nothing else; read once
+    # a file with the secret and nothing else; read once
     secret_key_file: PathArgument | None = None
 
     @model_validator(mode="before")
@@ -57,7 +57,7 @@ class SigningSettings(CheckedSettings):
     def _with_environment(cls, values: dict[str, Any]) -> dict[str, Any]:
         unset = {name for name in _VARIABLES if values.get(name) is None}
         given = {name: value for name, value in values.items() if name not in unset}
-        # a secret that is given, in whichever way, is the one
+        # If either form of the secret is given, the environment's secret is ignored.
         from_environment = unset if unset >= _SECRETS else unset - _SECRETS
         given |= {name: text for name in from_environment if (text := os.environ.get(_VARIABLES[name]))}
         if given.keys() >= _SECRETS:
@@ -70,7 +70,7 @@ class SigningSettings(CheckedSettings):
         return given
 
     def credentials(self, wall: Callable[[], float]) -> Credentials | None:
-        """What to sign with; None when nothing is signed."""
+        """The credentials of these settings; None if requests are not signed."""
         if self.access_key is None or self.secret_key is None:
             return None
         return Credentials(self.access_key, self.secret_key.get_secret_value().encode(), wall)

@@ -1,17 +1,17 @@
-"""Options of TCP sockets, for either side."""
+"""Options of TCP sockets, for clients and servers."""
 
 import socket
 from typing import Final
 
-# a minute of silence, then four questions fifteen seconds apart
+# a probe after a minute of silence, then three more, fifteen seconds apart
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 
 
 def set_tcp_options(connected: socket.socket, *, user_timeout_seconds: float) -> None:
-    """No delay for small frames, and a peer that vanished without a word is noticed; 0 leaves the kernel's patience.
+    """Send small frames without delay, and notice peers that vanished; a timeout of 0 leaves the kernel's default.
 
-    What has been sent is given up after the user timeout where the platform knows one (Linux), after about a quarter of
-    an hour where it does not; a connection on which nothing is sent, by keep-alive, after two minutes.
+    Unacknowledged data ends the connection after the user timeout on Linux, and after about a quarter of an hour on
+    other platforms; keep-alive ends an idle connection to a vanished peer after two minutes.
     """
     if connected.family not in (socket.AF_INET, socket.AF_INET6):
         return

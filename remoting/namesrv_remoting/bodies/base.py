@@ -1,4 +1,4 @@
-"""Decoding of JSON bodies, whichever dialect their sender speaks."""
+"""Decoding of bodies in steps with limits: JSON in all dialects, msgpack, zlib."""
 
 import contextlib
 import zlib
@@ -13,29 +13,29 @@ from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.frames import MAX_FRAME_BYTES
 
 T = TypeVar("T")
-# Work in steps of a few milliseconds at most, and what comes of it in the end: no loop waits for a whole body.
+# Work in steps of a few milliseconds, with a result at the end, so that the event loop never waits for a whole body.
 Steps = Generator[None, None, T]
 
-# Bytes inflated in one step, and compressed ones handed to zlib at a time: it copies what it could not use yet.
+# Bytes inflated in one step, and compressed bytes passed to zlib at a time, because zlib copies its unused input.
 CHUNK_BYTES: Final = 32 * 1024
 _INPUT_BYTES: Final = 16 * 1024
 _FREED_TOGETHER: Final = 5000
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# below it the ratio does not count
+# inflated bytes up to which the ratio does not count
 FREE_INFLATED_BYTES: Final = 1024 * 1024
 
 
 def parts(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """The items, so many at a time: for work that is done in steps."""
+    """The items in batches of `size`, for work that is done in steps."""
     left = iter(items)
     while part := tuple(islice(left, size)):
         yield part
 
 
 def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
-    """The typed value of a JSON body: strictly, then with bare integer keys quoted, then, if it is small, as fastjson.
+    """The typed value of a JSON body, read strictly, then with bare integer keys, then, if small, as fastjson reads it.
 
-    Raises BadRequestError if it is none of these, or too large; the remark says what and where.
+    Raises BadRequestError if all of them fail, or the body is too large; the remark has the reason and the position.
     """
     check_size(data, what, max_bytes)
     try:
@@ -51,7 +51,7 @@ def read_json(decoder: msgspec.json.Decoder[T], data: bytes, what: str, *, max_b
 
 
 def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
-    """The typed value of JSON that is standard but for bare integer keys. Raises BadRequestError, saying where."""
+    """The typed value of standard JSON, except that integer keys may be bare. Raises BadRequestError."""
     with contextlib.suppress(*_UNREADABLE):
         return decoder.decode(data)
     try:
@@ -61,9 +61,9 @@ def read_strictly(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T
 
 
 def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *, max_bytes: int = MAX_FRAME_BYTES) -> T:
-    """The typed value of a native body. Raises BadRequestError, saying where, if it is of another type, or too large.
+    """The typed value of a native body. Raises BadRequestError if the body has another type, or is too large.
 
-    Typed decoding is the bound here: what the type does not name is skipped and never becomes an object.
+    Typed decoding bounds the memory: members that the type does not name are skipped and never become objects.
     """
     check_size(data, what, max_bytes)
     try:
@@ -73,7 +73,7 @@ def read_msgpack(decoder: msgspec.msgpack.Decoder[T], data: bytes, what: str, *,
 
 
 def emptied(items: Any) -> Steps[None]:
-    """Empty a dict or a list step by step; what cannot be emptied stays. To free 100,000 topics at once takes 8 ms."""
+    """Empty a dict or a list in steps, because freeing 100,000 topics at once takes 8 ms; other objects stay."""
     while items and isinstance(items, dict | list):
         if isinstance(items, list):
             del items[-_FREED_TOGETHER:]
@@ -88,16 +88,16 @@ def _unreadable(what: str, error: Exception) -> BadRequestError:
 
 
 def check_size(data: bytes, what: str, max_bytes: int) -> None:
-    """Refuse a body before anything of it is looked at. Raises BadRequestError."""
+    """Refuse a body that is too large before it is decoded. Raises BadRequestError."""
     if len(data) > max_bytes:
         raise BadRequestError(f"body of {what}: {len(data)} bytes, limit {max_bytes}")
 
 
 def inflate(data: bytes, *, max_bytes: int, max_ratio: int) -> Iterator[bytes]:
-    """The inflated body, chunk by chunk; a chunk may be empty. Raises BadRequestError if it is not zlib, or too much.
+    """The inflated body in chunks, which may be empty. Raises BadRequestError if it is not zlib, or inflates too much.
 
-    A zlib stream makes up to 1,029 bytes of one; ten thousand real topics make 37. The ratio is to the bytes that were
-    used so far, and counts after the first mebibyte only.
+    A zlib stream can inflate one byte to 1,029 bytes; ten thousand real topics reach a ratio of 37. The ratio compares
+    with the input bytes used so far, and counts after the first mebibyte only.
     """
     inflater = zlib.decompressobj()
     inflated = used = 0

@@ -1,4 +1,4 @@
-"""Compressed registration (compressedRegister=true) once it is inflated.
+"""The inflated body of a compressed registration (compressedRegister=true).
 
 int32 length, DataVersion JSON | int32 count, per topic int32 length, text line | int32 length, JSON array of filter
 servers | and, from version 413 on, int32 count, per mapping int32 length, TopicQueueMappingInfo JSON.
@@ -27,12 +27,12 @@ from namesrv_remoting.errors import BadRequestError
 _INT32: Final = Struct(">i")
 _NUMBERS: Final = Struct(">3i")
 _MAX_NAME: Final = 255
-# How long each piece may be, however much a length announces. A line is a name, four words and the topic's
-# attributes, a handful; a mapping has 10 to 20 bytes per queue.
+# The most bytes of each piece, checked before its announced length is used. A line has a name, four words and a few
+# attributes; a mapping takes 10 to 20 bytes per queue.
 MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
 MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
 MAX_MAPPING_BYTES: Final = 64 * 1024
-# rests of lines kept, see `_topics`; a broker has a few dozen
+# different line endings kept, see `_topics`; a broker has a few dozen
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
 _version_decoder: Final = msgspec.json.Decoder(java(DataVersion))
@@ -45,16 +45,16 @@ Compressed = tuple[
 
 
 class _Pieces:
-    """Length-prefixed pieces of a stream of chunks; a length is checked before what it announces is waited for."""
+    """Length-prefixed pieces of a stream of chunks; a length is checked before the announced bytes are awaited."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        # what came and is not read yet begins at `at`
+        # received data; the unread part begins at `at`
         self.data = b""
         self.at = 0
 
     def more(self, what: str) -> None:
-        """Append the next chunk to what is not read yet."""
+        """Append the next chunk to the unread data."""
         chunk = next(self._chunks, None)
         if chunk is None:
             raise BadRequestError(f"compressed body ends before the {what}")
@@ -93,7 +93,7 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
     data = yield from pieces.piece("filter servers", MAX_FILTER_SERVERS_BYTES)
     filters = read_json(_filters_decoder, data, f"{_WHAT} (filter servers)")
     mappings = (yield from _mappings(pieces, tally)) if with_mappings else {}
-    # to the end, where the stream is found to be whole: an old server does not look at the mappings of a new broker
+    # Read to the end, to check that the stream is whole, even if the mappings are ignored.
     for _ in chunks:
         yield
     return (
@@ -105,14 +105,14 @@ def read_compressed(chunks: Iterator[bytes], *, with_mappings: bool, tally: Tall
 
 
 def _topics(pieces: _Pieces, tally: Tally) -> Steps[list[TopicConfig]]:
-    # nearly all topics of a broker share what follows the name: read each such rest once
+    # Nearly all lines of a broker end alike after the topic's name: each different ending is parsed once.
     rests: dict[bytes, tuple[int, int, int]] = {}
     topics: list[TopicConfig] = []
     left = yield from pieces.number("number of topics", tally.max_topics)
     while left:
         data, at = pieces.data, pieces.at
         size = len(data)
-        # all that are there: a call for each would take longer than reading it does
+        # A loop over all available topics, because a call per topic would take longer than parsing it.
         while left and size - at >= _INT32.size:
             (length,) = _INT32.unpack_from(data, at)
             end = at + _INT32.size + _checked("length of the topic", length, MAX_TOPIC_LINE_BYTES)
@@ -160,7 +160,7 @@ def _mappings(pieces: _Pieces, tally: Tally) -> Steps[dict[str, TopicQueueMappin
         if count % 500 == 499:
             yield
         data = yield from pieces.piece(what, MAX_MAPPING_BYTES)
-        # strictly: pieces of a body of many are not what an unusual peer writes by hand
+        # Read strictly, because only RocketMQ's own brokers send compressed bodies.
         info = read_strictly(_mapping_decoder, data, f"{_WHAT} ({what})")
         if info.topic:
             tally.count(info)

@@ -1,15 +1,15 @@
-r"""Reader of fastjson 1.2.83's dialect: what it writes or accepts that standard JSON does not.
+r"""Reader of the JSON dialect of fastjson 1.2.83, where that differs from standard JSON.
 
-It writes integer map keys bare (`{0:"10.0.0.1:10911"}`); nothing else of what it writes is out of the standard. Its
-`{"$ref":"$.a"}`, for an object that it meets twice, is standard and is read as the object that it is.
+fastjson writes integer map keys bare (`{0:"10.0.0.1:10911"}`); everything else that it writes is standard JSON. Its
+`{"$ref":"$.a"}`, for an object that occurs twice, is standard JSON and is read as an object.
 
-It accepts, and so does `loads`: bare integer keys, unquoted identifiers as keys, single quotes, a byte order mark,
-raw control characters in strings, backspace and form feed as blanks, the escapes `\'`, `\v`, `\F`, `\xHH` and `\0` to
-`\7` (one digit), and of duplicate keys the last.
+fastjson and `loads` accept: bare integer keys, unquoted identifiers as keys, single quotes, a byte order mark, raw
+control characters in strings, backspace and form feed as blanks, the escapes `\'`, `\v`, `\F`, `\xHH` and `\0` to `\7`
+(one digit), and duplicate keys, of which the last counts.
 
-It accepts, and `loads` refuses, because nobody is known to send it and each would need a meaning: doubled, trailing and
-missing commas, comments, `undefined`, `NaN`, `new Date(0)`, `Set[0]`, `x'00'`, numbers such as `+1`, `01`, `1.`, `1L`,
-keys such as `1.5`, other control characters as blanks, lone surrogates, invalid UTF-8, an empty document.
+fastjson accepts, and `loads` refuses, because no known peer sends it and each would need a meaning: doubled, trailing
+and missing commas, comments, `undefined`, `NaN`, `new Date(0)`, `Set[0]`, `x'00'`, numbers such as `+1`, `01`, `1.`,
+`1L`, keys such as `1.5`, other control characters as blanks, lone surrogates, invalid UTF-8, an empty document.
 """
 
 import json
@@ -19,17 +19,17 @@ from typing import Any, Final
 
 import msgspec
 
-# The reader is plain Python, and the loop waits for it. Headers and bodies of real peers that need it stay below 2 KiB:
-# brokers and clients, whatever their size, write nothing that is out of the standard but bare integer keys, and those
-# have a faster road.
+# The reader is plain Python, and the event loop waits for it. Headers and bodies of real peers that need it stay below
+# 2 KiB: brokers and clients of any size write standard JSON except for bare integer keys, which `quote_bare_keys`
+# handles faster.
 MAX_BYTES: Final = 4 * 1024
-# what a message quotes of the document
+# length of the excerpt in error messages
 _EXCERPT_CHARACTERS: Final = 16
 _POSITION: Final = re.compile(r" \(byte (\d+)\)")
 
 _INTEGER_KEY: Final = re.compile(rb"(?<=[{,])(-?\d++)(?=:)")
 
-# blanks; a string; a bare key; any other word or number, or run of other characters, but of those that begin a string
+# Alternatives: blanks; a string; a bare key; another word or number, or a sequence of other characters except quotes.
 _TOKEN: Final = re.compile(
     r"([ \t\n\r\f\b]++)"
     r'|"((?:[^"\\]++|\\.)*+)"'
@@ -39,24 +39,25 @@ _TOKEN: Final = re.compile(
     re.DOTALL,
 )
 _BLANKS, _KEY, _OTHER = 1, 4, 5
-# in a string: an escape, or what standard JSON has only escaped
+# in a string: an escape, or a character that standard JSON requires to be escaped
 _UNUSUAL: Final = re.compile(r'\\x([0-9a-fA-F]{2})|\\(.)|(["\x00-\x1f])', re.DOTALL)
 _ESCAPES: Final = {"'": "'", "v": r"\u000b", "F": r"\f", **{digit: rf"\u000{digit}" for digit in "01234567"}}
 
 
 class FastjsonError(ValueError):
-    """Not a document that fastjson would take, or beyond a limit."""
+    """The document is not one that fastjson accepts, or exceeds a limit."""
 
 
 def quote_bare_keys(data: bytes) -> bytes:
-    r"""The document with quotes around its bare integer keys, for a strict parser to decide about.
+    r"""The document with quotes around its bare integer keys, as input of a strict parser.
 
-    This may hit the inside of a string, and is safe all the same. The first quote that it puts inside a string ends
-    that string for the parser, and the next character is `-` or a digit, where only `,`, `:`, `]`, `}` or a blank may
-    stand: the parser fails, and `loads` decides. The quote follows `{` or `,`, so no backslash can hide it. Outside of
-    strings, an integer between `{` or `,` and `:` is nothing but a key. So a document that parses has its own meaning.
+    The substitution may hit the inside of a string, and is safe all the same. The first quote that is put inside a
+    string ends that string for the parser, and the next character is `-` or a digit, where only `,`, `:`, `]`, `}` or a
+    blank is allowed: the parser fails, and the caller tries `loads`. The quote follows `{` or `,`, so no backslash can
+    escape it. Outside of strings, an integer between `{` or `,` and `:` is always a key. So a document that the parser
+    accepts has kept its meaning.
     """
-    # what stands between the keys and the keys in turn: a third of the time that a substitution takes
+    # re.split takes a third of the time of a substitution.
     parts = _INTEGER_KEY.split(data)
     return data if len(parts) == 1 else b'"'.join(parts)
 
@@ -64,7 +65,7 @@ def quote_bare_keys(data: bytes) -> bytes:
 def loads(data: bytes, kind: Any = Any) -> Any:
     """The value of a document in fastjson's dialect; integer keys become strings, numeric strings numbers.
 
-    Raises FastjsonError, and nothing else, if it is too long, not a document, or not of that type.
+    Raises FastjsonError, and no other error, if the document is too long, malformed, or of another type.
     """
     if len(data) > MAX_BYTES:
         raise FastjsonError(f"json of {len(data)} bytes, limit {MAX_BYTES}")
@@ -72,7 +73,7 @@ def loads(data: bytes, kind: Any = Any) -> Any:
     try:
         return msgspec.json.decode(standard, type=kind, strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # where in the document is not known any more
+        # The position in the original document is unknown here, so the message quotes the text instead.
         raise FastjsonError(_POSITION.sub(lambda at: f" near {_excerpt(standard, int(at[1]))}", str(error))) from error
 
 
@@ -109,14 +110,14 @@ def _usual(found: re.Match[str]) -> str:
         return rf"\u00{byte}"
     if raw is not None:
         return r"\"" if raw == '"' else rf"\u{ord(raw):04x}"
-    # what fastjson does not know either stays, and is refused
+    # Escapes that fastjson does not know either stay unchanged, and the parser refuses them.
     return _ESCAPES.get(escape, found[0])
 
 
 def coerce_ext_fields(members: dict[str, Any]) -> dict[str, str]:
-    """What fastjson makes of an object for a `Map<String,String>`; a null member counts as absent.
+    """An object as fastjson reads it into a `Map<String,String>`: null members are dropped.
 
-    Numbers and booleans become their JSON text, containers compact JSON. Raises FastjsonError if nested too deeply.
+    Numbers and booleans become their JSON text, containers compact JSON. Raises FastjsonError for too deep nesting.
     """
     try:
         return {name: _text(member) for name, member in members.items() if member is not None}
@@ -128,13 +129,13 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, float):
-        # the text of Java's BigDecimal: 1E-7 where Python writes 1e-07, and no negative zero
+        # The text of Java's BigDecimal: 1E-7 where Python writes 1e-07, and no negative zero.
         return str(Decimal(repr(value or 0.0)))
     return json.dumps(without_nulls(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def without_nulls(value: Any) -> Any:
-    """As fastjson writes: null members of objects are left out, null elements of arrays stay."""
+    """The value as fastjson writes it: without null members of objects; null elements of arrays stay."""
     if isinstance(value, dict):
         return {key: without_nulls(member) for key, member in value.items() if member is not None}
     if isinstance(value, list):

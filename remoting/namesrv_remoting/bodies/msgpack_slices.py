@@ -1,4 +1,4 @@
-"""A large msgpack document, read in slices. Only a server is sent such, and only servers need the package msgpack."""
+"""Reader of large msgpack documents in slices. Only servers receive such documents, and need the package msgpack."""
 
 from collections.abc import Callable, Iterator, Mapping
 from struct import Struct
@@ -21,12 +21,12 @@ _MAP32: Final = 0xDF
 
 
 class MsgpackSlices:
-    """A msgpack document that comes in chunks and is never held as a whole.
+    """A msgpack document that arrives in chunks and is never held as a whole.
 
-    `what` names it in errors, and `whole` what it says.
+    `what` names the document in errors, and `whole` its content.
 
-    Its outer maps and arrays are opened by hand, so that their lengths are known before any of their elements is; the
-    elements are only measured, by compiled code, and decoded with the others that are there.
+    The outer maps and arrays are opened one by one, so that their lengths are known before their elements; compiled
+    code measures the elements, which are then decoded in batches.
     """
 
     def __init__(self, chunks: Iterator[bytes], what: str, whole: str) -> None:
@@ -34,7 +34,7 @@ class MsgpackSlices:
         self._what = what
         self._whole = whole
         self._unpacker = msgpack.Unpacker(read_size=CHUNK_BYTES, max_buffer_size=2 * MAX_VALUE_BYTES)
-        # what came and is not decoded yet, and where it begins in the document
+        # received data that is not decoded yet, and its position in the document
         self._window = b""
         self._base = 0
 

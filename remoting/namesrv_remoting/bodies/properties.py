@@ -1,9 +1,9 @@
-"""Text in the syntax of java.util.Properties: read as Java reads it, written so that Java reads it back."""
+"""Reader and writer of the syntax of java.util.Properties."""
 
 import re
 from collections.abc import Iterator, Mapping
 
-# Java knows these three as line ends, and these three as blanks; str.splitlines and str.strip know more
+# Java's three line ends and three blanks; str.splitlines and str.strip would accept more.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BLANKS = " \t\f"
 _KEY = re.compile(r"(?:[^\\=: \t\f]++|\\.)*+", re.DOTALL)
@@ -14,11 +14,11 @@ _WRITTEN = {character: f"\\{letter}" for letter, character in _CONTROLS.items()}
 
 
 class PropertiesError(ValueError):
-    """The text is not what java.util.Properties could load."""
+    """The text cannot be loaded by java.util.Properties."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """All keys and values, of a repeated key the last. Raises PropertiesError for a broken Unicode escape only."""
+    """All keys and values; of a repeated key the last value counts. Raises PropertiesError for a broken escape."""
     properties: dict[str, str] = {}
     for line in _logical_lines(text):
         key = _KEY.match(line)
@@ -41,7 +41,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         if line.startswith(("#", "!")):
             continue
         parts = []
-        # an odd number of backslashes at the end
+        # An odd number of backslashes at the end continues the line.
         while line.endswith("\\") and (len(line) - len(line.rstrip("\\"))) % 2:
             parts.append(line[:-1])
             line = next(lines, "").lstrip(_BLANKS)
@@ -55,7 +55,7 @@ def _unescaped(text: str) -> str:
     if plain.isascii():
         return plain
     try:
-        # Java's characters are UTF-16 units, so that two escapes can make one character
+        # Java's characters are UTF-16 units, so that two escapes may form one character.
         return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
         raise PropertiesError(f"half a surrogate pair in {text[:100]!a}") from None
@@ -72,7 +72,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 def _escaped(value: str) -> str:
     text = "".join(_WRITTEN.get(character, character) for character in value)
-    # a leading blank would be taken for part of the separator
+    # An unescaped leading blank would count as part of the separator.
     return f"\\{text}" if text.startswith(" ") else text
 
 

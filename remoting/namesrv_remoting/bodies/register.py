@@ -1,4 +1,4 @@
-"""Body of a registration, in each of the forms that brokers send.
+"""The body of a registration, in all forms that brokers send.
 
 * before version 37: a bare TopicConfigSerializeWrapper in JSON;
 * from 37 on: a RegisterBrokerBody in JSON, or zlib-compressed lines, which from version 413 on end with the
@@ -29,26 +29,26 @@ from namesrv_remoting.codes import VERSION_MAPPING_TAIL, VERSION_REGISTER_BODY
 from namesrv_remoting.errors import BadRequestError
 from namesrv_remoting.headers import Name
 
-# second byte: deflate's levels as zlib writes them. JSON never begins with an x.
+# The first bytes of a zlib stream, one entry for each compression level; JSON never begins with an x.
 _ZLIB_MAGIC: Final = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _WHAT: Final = "REGISTER_BROKER"
 
-# JSON parsed in one go: the costliest of this size takes 5 ms, and most brokers' is not larger.
+# JSON up to this size is parsed at once: the costliest takes 5 ms, and most registrations are not larger.
 _WHOLE_BYTES: Final = 16 * 1024
-# Parsed in one step, and then 1.5 ms at most: a topic has at least 20 bytes, a mapping 7.
+# Bytes of a slice, which is parsed in one step of at most 1.5 ms: a topic has at least 20 bytes, a mapping 7.
 _TOPICS_SLICE_BYTES: Final = 16 * 1024
 _MAPPINGS_SLICE_BYTES: Final = 8 * 1024
-# Topics that a compressed body may have, whatever its size, and for each of its bytes: real ones have at most one.
+# Topics that any compressed body may have, and further topics per byte: real bodies have at most one topic per byte.
 _FREE_TOPICS: Final = 1000
 _TOPICS_PER_BYTE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerBody:
-    """A broker's topics and what else it registers.
+    """The content of a registration: topics, data version, static-topic mappings and filter servers.
 
-    `filter_servers` None leaves those known untouched, empty removes them. `data_version` None (the sender named none)
-    equals no other. `deleted_topics` comes with native deltas only.
+    `filter_servers` None leaves the known ones untouched, an empty tuple removes them. A `data_version` of None (the
+    sender has sent no version) equals no other version. `deleted_topics` is used by native deltas only.
     """
 
     topic_configs: Sequence[TopicConfig] = ()
@@ -84,9 +84,9 @@ _native_filters: Final = msgspec.msgpack.Decoder(list[Name] | None)
 
 
 def is_zlib(body: bytes) -> bool:
-    """Whether a body begins as a zlib stream does.
+    """True if a body begins like a zlib stream.
 
-    5.x brokers with compressedRegister=true compress the body but say compressed=false.
+    5.x brokers with compressedRegister=true compress the body but send compressed=false.
     """
     return body[:2] in _ZLIB_MAGIC
 
@@ -94,7 +94,7 @@ def is_zlib(body: bytes) -> bool:
 def decode_body(
     body: bytes, version: int, *, compressed: bool, limits: RegistrationLimits = DEFAULT_LIMITS
 ) -> Steps[RegisterBrokerBody]:
-    """What a RocketMQ broker of that version registers, without a body no topics. Raises BadRequestError."""
+    """Decode the body of a RocketMQ broker of this version; an empty body has no topics. Raises BadRequestError."""
     if version < 0:
         raise BadRequestError(f"version {version} is negative")
     if not body:
@@ -121,7 +121,7 @@ def decode_body(
 def decode_native_body(
     body: bytes, *, compressed: bool, limits: RegistrationLimits = DEFAULT_LIMITS
 ) -> Steps[RegisterBrokerBody]:
-    """What a native broker registers. Raises BadRequestError for what is no such map, or beyond the limits."""
+    """Decode the body of a native broker. Raises BadRequestError for a malformed body, or one beyond the limits."""
     if not body:
         return RegisterBrokerBody(data_version=DataVersion(), filter_servers=None)
     from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # agents do without msgpack
@@ -138,18 +138,21 @@ def decode_native_body(
 
 
 def _tally_of_stream(body: bytes, limits: RegistrationLimits) -> Tally:
-    """Few kilobytes may inflate to the same topic a hundred thousand times; topics that differ take a byte each."""
+    """A limit by the compressed size, because a few kilobytes may inflate to one topic a hundred thousand times.
+
+    Different topics take at least a byte each.
+    """
     return Tally(min(limits.max_topics, max(_FREE_TOPICS, _TOPICS_PER_BYTE * len(body))))
 
 
 class _Found:
-    """What was found of a registration so far; of a member that comes twice the last one counts."""
+    """The content of a registration decoded so far; if a member occurs twice, the last one counts."""
 
     def __init__(self, tally: Tally, *, filter_servers: list[str] | None) -> None:
         self._tally = tally
         self._topics: list[TopicConfig] = []
-        # the same by their keys in JSON, once one is under another name than its own: then names count, as in
-        # RouteInfoManager, but of a key that comes twice the last one does
+        # The topics by their keys in JSON, used instead of `_topics` once a key differs from its topic's name; as in
+        # RouteInfoManager the topic's name counts, but of a repeated key only the last topic.
         self._by_key: dict[str, TopicConfig] = {}
         self._deleted: list[str] = []
         self._mappings: dict[str, TopicQueueMappingInfo] = {}
@@ -224,7 +227,7 @@ class _Found:
 
     def _take_topics(self, topics: dict[str, TopicConfig]) -> None:
         if not self._by_key and [*topics] == [*map(_topic_name, topics.values())]:
-            # nearly always: of one that comes twice whoever applies them takes the last one, as of a native one
+            # The usual case. A repeated topic may stay in the list, because applying the list keeps the last one.
             self._topics += topics.values()
         else:
             if not self._by_key:
@@ -239,13 +242,13 @@ class _Found:
     def _take_mappings(self, mappings: dict[str, TopicQueueMappingInfo] | None) -> None:
         for topic, info in (mappings or {}).items():
             self._tally.count(info)
-            # of the class that is equal to others, and has the native spelling
+            # Converted to the native class, because structs of different classes are never equal.
             self._mappings[topic] = msgspec.convert(info, TopicQueueMappingInfo, from_attributes=True)
         self._tally.check("static-topic mappings", len(self._mappings))
 
 
 def encode_native_body(body: RegisterBrokerBody) -> bytes:
-    """The native spelling of a registration, not compressed."""
+    """The native body of a registration, not compressed."""
     members = {
         "topic_configs": body.topic_configs,
         "data_version": body.data_version,
@@ -267,7 +270,7 @@ def encode_json_body(body: RegisterBrokerBody) -> bytes:
 
 
 def _sent(topic: TopicConfig) -> dict[str, object]:
-    """A topic with the members that no NameServer uses, as Java sends it."""
+    """A topic as Java sends it, including members that no NameServer uses."""
     return {
         "attributes": {},
         "order": False,

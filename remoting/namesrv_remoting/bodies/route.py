@@ -1,4 +1,4 @@
-"""Routes, clusters and the small tables that a NameServer answers with.
+"""Bodies of responses: routes, clusters and small tables.
 
 In JSON they are standard (integer keys quoted), compact and in alphabetical order: Java, Go and Node read quoted keys,
 and a blank after "," or ":" makes the Go client put the slave in the master's place.
@@ -14,7 +14,7 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.headers import Int32, Name
 
-# 217 names a topic's queues on each broker group, 100 to 250 bytes for one; this has room for five hundred.
+# The body of 217 takes 100 to 250 bytes for each broker group of a topic; this has room for five hundred groups.
 MAX_QUEUE_DATAS_BYTES: Final = 128 * 1024
 
 
@@ -29,7 +29,7 @@ class QueueData(msgspec.Struct, frozen=True, gc=False):
 
 
 class BrokerData(msgspec.Struct, frozen=True, gc=False):
-    """One broker group: its instances by id; the master is id 0."""
+    """One broker group: the addresses of its brokers by id; the master is id 0."""
 
     cluster: str
     broker_name: Name
@@ -38,15 +38,16 @@ class BrokerData(msgspec.Struct, frozen=True, gc=False):
     enable_acting_master: bool = False
 
     def logged(self) -> dict[str, Any]:
-        """As heartbeat logs have it (docs/heartbeat-log.md): `{"name": str, "master": bool, "ids": [int]}`."""
+        """The group's form in heartbeat logs (docs/heartbeat-log.md): `{"name": str, "master": bool, "ids": [int]}`."""
         return {"name": self.broker_name, "master": MASTER_ID in self.broker_addrs, "ids": sorted(self.broker_addrs)}
 
 
 class TopicRouteData(msgspec.Struct, frozen=True):
-    """105: where the queues of one topic are.
+    """105: the brokers and queues of one topic.
 
-    `filter_server_table` holds only addresses that have filter servers; `order_topic_conf` is None unless order topics
-    are on, and the mappings by broker name are None unless there are some: Java takes other paths when they are there.
+    `filter_server_table` has only addresses with filter servers. `order_topic_conf` is None unless order topics are
+    enabled, and the mappings by broker name are None unless the topic has mappings: Java behaves differently if these
+    members are present.
     """
 
     broker_datas: Sequence[BrokerData]
@@ -57,14 +58,14 @@ class TopicRouteData(msgspec.Struct, frozen=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True):
-    """106: broker groups by name, and the names of each cluster."""
+    """106: broker groups by name, and the names of the groups of each cluster."""
 
     broker_addr_table: Mapping[str, BrokerData]
     cluster_addr_table: Mapping[str, Sequence[str]]
 
 
 class MemberGroup(msgspec.Struct, frozen=True):
-    """One group, without addresses when nobody is in it."""
+    """One broker group; without addresses if no broker of the group is registered."""
 
     cluster: str
     broker_name: str
@@ -72,13 +73,13 @@ class MemberGroup(msgspec.Struct, frozen=True):
 
 
 class BrokerMemberGroup(msgspec.Struct, frozen=True):
-    """901."""
+    """901: the members of one broker group."""
 
     broker_member_group: MemberGroup
 
 
 class TopicList(msgspec.Struct, frozen=True):
-    """206, 224, 304 and 311 to 313; 304 adds the address of one broker."""
+    """206, 224, 304 and 311 to 313: names of topics; 304 adds the address of one broker."""
 
     topic_list: Sequence[str]
     broker_addr: str | None = None
@@ -95,19 +96,19 @@ class _QueueDatas(msgspec.Struct, frozen=True):
 
 
 def read_queue_datas(dialect: Dialect, body: bytes) -> list[QueueData]:
-    """The queues in a TopicRouteData body, all that 217 uses; natively no default counts. Raises BadRequestError."""
+    """The queues in a TopicRouteData body; 217 uses no other member. Raises BadRequestError."""
     found = dialect.read(_QueueDatas, body, what="TopicRouteData", max_bytes=MAX_QUEUE_DATAS_BYTES)
     return found.queue_datas or []
 
 
 def read_route(body: bytes) -> TopicRouteData:
     """A route in JSON, from a server of any version. Raises RemoteProtocolError."""
-    # how it was spelt before 4.9.0
+    # RocketMQ misspelt this name before 4.9.0.
     return JSON.read_answer(TopicRouteData, body.replace(b'"topicSynFlag":', b'"topicSysFlag":'))
 
 
 def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
-    """Its zone's groups, and those whose master is down wherever they are, as RocketMQ's NameServer filters."""
+    """The route with the groups of the zone, and all groups without a master, as RocketMQ's NameServer filters."""
     zone = zone_name.casefold()
     kept = [
         group

@@ -1,8 +1,8 @@
-"""Large documents, JSON here and msgpack in `msgpack_slices`, read in slices of which none takes long.
+"""Reader of large JSON documents in slices, each of which takes little time (`msgpack_slices` does so for msgpack).
 
-One call of a parser over 16 MiB would keep an event loop for half a second. Both readers take the members of a document
-that they are told of, and hand over what those hold: a small value whole, a large table or array slice by slice. Each
-slice is a step of a generator; nothing of a document is looked at before what stands in front of it was accepted.
+One call of a parser for 16 MiB would stop the event loop for half a second. Both readers read the given members of a
+document: a small value at once, a large table or array slice by slice. Each slice is a step of a generator; a part of
+the document is only examined after everything before it has been accepted.
 """
 
 import re
@@ -16,41 +16,40 @@ from namesrv_remoting.errors import BadRequestError
 
 T = TypeVar("T")
 
-# One topic or mapping, or one value that is parsed whole. A mapping has 10 to 20 bytes per queue of one topic.
+# The most bytes of a topic, a mapping, or a value that is parsed at once. A mapping takes 10 to 20 bytes per queue.
 MAX_VALUE_BYTES: Final = 64 * 1024
-# members of a document and their names: a registration has two and five
+# The most members of a document, and bytes of their names; a registration has two members, with five inside.
 MAX_MEMBERS: Final = 64
 MAX_NAME_BYTES: Final = 64
-# how deep fastjson's objects may be
+# the largest depth of nested objects
 _MAX_DEPTH: Final = 64
-# A value that is skipped costs half a microsecond for each bracket that is not the end of a pair without another one in
-# it. Real ones have hundreds of bytes between those.
+# Skipping a value costs half a microsecond for each bracket of a nested pair; real documents have hundreds of bytes
+# between such brackets.
 _BYTES_PER_BRACKET: Final = 16
-# After so many values of a table, or bytes of it, others may run: a slice takes a millisecond or two at most, nearly
-# always a fiftieth of that.
+# The values or bytes of a table in one step: a step takes a millisecond or two at most, usually a fiftieth of that.
 _VALUES_PER_STEP: Final = 500
 _BYTES_PER_STEP: Final = 128 * 1024
-# what one match may look at; no key, string or run of blanks of a registration comes near it
+# The most bytes of one regular expression match; keys, strings and blanks of a registration are far shorter.
 _WINDOW: Final = 64 * 1024
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A member of a document: what decodes it, and who takes it. One that comes twice is taken twice."""
+    """A member of a document: its decoder, and the function that takes the decoded values, once per occurrence."""
 
-    # of the value, or of some of its elements at a time
+    # decodes the whole value, or a slice of its elements
     decoder: Any
     take: Callable[[Any], object]
-    # how long a value may be; how long slices of JSON are
+    # the most bytes of a value; the length of a JSON slice
     max_bytes: int = MAX_VALUE_BYTES
-    # it comes in slices, and this is called before the first one
+    # set for a member that is read in slices; called before the first slice
     begin: Callable[[], object] | None = None
-    # how errors name its elements, and how many there may be, where a document says so beforehand
+    # name of the elements in errors, and their largest number, for documents that announce the number
     what: str = ""
     most: int = 0
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A member that is an object with members that are wanted."""
+    """A member that is an object, some of whose members are read."""
 
     begin: Callable[[], object]
     members: Mapping[str, Member]
@@ -65,34 +64,34 @@ _BLANKS: Final = re.compile(_B)
 _KEY: Final = re.compile(b"(" + _STRING + b")" + _B + b":" + _B, re.DOTALL)
 _NEXT: Final = re.compile(_B + b"([,}])" + _B)
 _SCALAR: Final = re.compile(_STRING + rb'|[^\s"\[\]{},:]+', re.DOTALL)
-# text without brackets and pairs of brackets around such text, as much as there is, and one bracket more
+# text without brackets, and pairs of brackets around such text, as often as possible, and then one bracket
 _BRACKET: Final = re.compile(
     _PLAIN + rb"(?:(?:\{" + _PLAIN + rb"\}|\[" + _PLAIN + rb"\])" + _PLAIN + rb")*+([\[\]{}]?)", re.DOTALL
 )
-# where an object ends and a member begins that is an object as well: nearly always between two topics
+# the end of an object before a member that is an object, too: nearly always the boundary between two topics
 _LIKELY_CUT: Final = re.compile(rb"\}" + _B + b"," + _B + b"(?=" + _STRING + _B + b":" + _B + rb"\{)", re.DOTALL)
 
 
 class JsonSlices:
     """A JSON document; `what` names it in errors.
 
-    Its members are found with regular expressions that never see more than a window of it; what is wanted of them is
-    parsed strictly.
+    Regular expressions, which never see more than a window of the document, find its members; the members that are read
+    are parsed strictly.
     """
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
         self._what = what
-        # whether likely cuts have been right so far
+        # True while all likely cuts have been right
         self._guesses = True
 
     def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:
-        """Read the document, an object with a few members; others are skipped unchecked. Raises BadRequestError."""
+        """Read the given members of the document; other members are skipped unchecked. Raises BadRequestError."""
         end = yield from self._object(self._blanks(0), members)
         if self._blanks(end) != len(self._data):
             self._fail("expected the end", end)
 
-    # Each of these reads what begins at `at`, and returns the position behind it.
+    # Each of the following methods reads one item that begins at `at`, and returns the position after the item.
 
     def _object(self, at: int, members: Mapping[str, Member | Group] | Mapping[str, Member]) -> Steps[int]:
         at = self._opened(at)
@@ -133,7 +132,7 @@ class JsonSlices:
                 start = at
                 end, at, is_last = yield from self._members(start, start + member.max_bytes)
                 values = read_strictly(member.decoder, b"{" + self._data[start:end] + b"}", self._what)
-                # the last slice of a table is rarely a likely one; any other says that the cuts are not where we look
+                # The last slice of a table rarely ends at a likely cut. For any other slice the guess was wrong.
                 self._guesses = is_last
             member.take(values)
             held += len(values)
@@ -145,8 +144,8 @@ class JsonSlices:
     def _guess(self, member: Member, at: int) -> tuple[Any, int] | None:
         """The members up to a likely cut, if the parser confirms it.
 
-        It does so only if the cut is between two members: anywhere else a string or a bracket would stay open, or close
-        too early. So a wrong guess costs time, and never changes what a document says.
+        The parser does so only if the cut is between two members: anywhere else a string or a bracket would stay open,
+        or close too early. So a wrong guess costs time, but never changes the meaning of a document.
         """
         near = at + member.max_bytes
         cut = _LIKELY_CUT.search(self._data, near, near + MAX_VALUE_BYTES) if self._guesses else None
@@ -159,7 +158,7 @@ class JsonSlices:
         return values, cut.end()
 
     def _members(self, at: int, full: int) -> Steps[tuple[int, int, bool]]:
-        """Members until the slice is full: the end of the last one, what comes next, whether that was the last."""
+        """Find members until the slice is full; the end of the last one, the next position, True at the table's end."""
         while True:
             _, at = self._key(at)
             end = yield from self._skip(at, MAX_VALUE_BYTES)
@@ -168,7 +167,7 @@ class JsonSlices:
                 return end, at, is_last
 
     def _skip(self, at: int, max_bytes: int | None = None) -> Steps[int]:
-        """Read a value, of which the brackets and strings are all that is looked at."""
+        """Skip a value, examining only its brackets and strings."""
         start = at
         if self._data[at : at + 1] not in (b"{", b"["):
             scalar = _SCALAR.match(self._data, at, at + _WINDOW)
@@ -212,11 +211,11 @@ class JsonSlices:
         return key[1], key.end()
 
     def _next(self, at: int) -> tuple[int, bool]:
-        """The position behind a comma or the end of an object, and whether it is the end."""
+        """The position after a comma or the end of an object, and True for the end."""
         found = _NEXT.match(self._data, at, at + _WINDOW)
         if found is None:
             self._fail("expected ',' or '}'", at)
-        # blanks behind the end belong to what follows
+        # Blanks after the end belong to the next item.
         return (found.end(), False) if found[1] == b"," else (found.end(1), True)
 
     def _blanks(self, at: int) -> int:

@@ -1,6 +1,6 @@
-"""A broker's description of one topic, and the version of its whole table.
+"""A broker's configuration of one topic, and the version of the broker's whole topic table.
 
-Declared as they are spelt natively; how Java spells them is in `dialects.py`.
+The structs have the names of the native protocol; `dialects.py` derives Java's names.
 """
 
 from typing import Annotated
@@ -12,25 +12,25 @@ from namesrv_remoting.headers import Int32, Int64
 
 TopicName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
-# TopicConfig.java: what a topic has when its sender leaves it out
+# the defaults of TopicConfig.java for fields that the sender leaves out
 DEFAULT_QUEUE_NUMS = 16
 DEFAULT_PERM = (Permission.READ | Permission.WRITE).value
 
-# three numbers and their names, however they are spelt and whatever a later version adds
+# Room for three numbers and their names in any encoding, and for fields of later versions.
 MAX_DATA_VERSION_BYTES = 512
 
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False):
-    """One topic on one broker: how many queues, a `Permission`, unit flags."""
+    """One topic on one broker: its numbers of queues, its `Permission` and unit flags."""
 
     topic_name: TopicName
-    # queues that consumers read; 16 if nothing is said
+    # number of queues that consumers read, 16 by default
     read_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
-    # queues that producers write to; 16 if nothing is said
+    # number of queues that producers write to, 16 by default
     write_queue_nums: Int32 = DEFAULT_QUEUE_NUMS
-    # a sum of `Permission`: 6, read and write, if nothing is said
+    # a sum of `Permission`, by default 6 (read and write)
     perm: Int32 = DEFAULT_PERM
-    # 1: a unit topic, 2: one that units subscribe to (TopicSysFlag.java)
+    # 1: a unit topic, 2: a topic that units subscribe to (TopicSysFlag.java)
     topic_sys_flag: Int32 = 0
 
 
@@ -46,7 +46,7 @@ class DataVersion(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicQueueMappingInfo(msgspec.Struct, frozen=True, gc=False):
-    """Which logical queues of a static topic live on broker `bname`: logical queue id -> physical queue id."""
+    """The logical queues of a static topic on broker `bname`, as logical queue id -> physical queue id."""
 
     topic: str | None = None
     bname: str | None = None

@@ -1,4 +1,4 @@
-"""Serializers by serialize type: each spells headers in one way."""
+"""The serializers of headers, by serialize type."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,13 +21,13 @@ _DECODE: Final[Mapping[int, Callable[[Frame], RemotingCommand]]] = {
 
 
 def encode_command(command: RemotingCommand, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> bytes:
-    """The bytes of a whole frame. Raises LocalProtocolError if it cannot be spelt, or is too large for the receiver."""
+    """The bytes of a whole frame. Raises LocalProtocolError if it cannot be encoded, or is too large to be received."""
     header = _ENCODE[command.serialize_type](command)
     return encode_frame(command.serialize_type, header, command.body, max_frame_bytes=max_frame_bytes)
 
 
 def decode_frame(frame: Frame) -> RemotingCommand:
-    """The command in a frame that was cut from the stream. Raises RemoteProtocolError if the header is not one."""
+    """The command in a frame. Raises RemoteProtocolError if the header is malformed."""
     return _DECODE[frame.serialize_type](frame)
 
 

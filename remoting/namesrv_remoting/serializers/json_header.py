@@ -1,7 +1,8 @@
 """Header in JSON (serialize type 0).
 
-Written: members in alphabetical order, compact, null members left out, as Java does.
-Read: typed and strict first, which is what all but a few peers send; what that refuses goes through fastjson's dialect.
+Headers are written as Java writes them: members in alphabetical order, compact, without null members.
+Headers are read by a strict typed decoder first, which accepts nearly all peers; a header that it refuses is read again
+in fastjson's dialect.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ _decoder: Final = msgspec.json.Decoder(_Header)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header's bytes."""
+    """The bytes of the header."""
     header: dict[str, object] = {"code": command.code}
     if command.ext_fields is not None:
         header["extFields"] = dict(command.ext_fields)
@@ -58,7 +59,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame. Raises RemoteProtocolError for what is no JSON object, or has a member that cannot be."""
+    """The command in a frame. Raises RemoteProtocolError for a header that is not a JSON object with valid members."""
     try:
         header = _decoder.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -68,7 +69,7 @@ def decode(frame: Frame) -> RemotingCommand:
         opaque=None if header.opaque is None else int32("opaque", header.opaque),
         flag=int32("flag", header.flag),
         version=int32("version", header.version),
-        # fastjson takes a name that it does not know as none at all
+        # Like fastjson, an unknown name counts as no language.
         language=_LANGUAGES.get(header.language, LanguageCode.OTHER),
         remark=header.remark,
         ext_fields=None if header.extFields is None else check_ext_fields(header.extFields),
@@ -85,7 +86,7 @@ def _read_leniently(data: bytes) -> _Header:
         raise RemoteProtocolError(f"header cannot be read: {error}", reason="header") from error
     language = found.language
     if isinstance(language, int) and not isinstance(language, bool):
-        # an ordinal, which fastjson takes for an enum as well
+        # fastjson also accepts the ordinal of an enum.
         if language not in _LANGUAGES.values():
             raise RemoteProtocolError(f"header field language: unknown language code {language}", reason="header")
         language = LanguageCode(language).name

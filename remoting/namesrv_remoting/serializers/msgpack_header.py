@@ -1,6 +1,6 @@
-"""Header in msgpack (serialize type 77, ours).
+"""Header in msgpack (serialize type 77, the native protocol).
 
-An array [code, opaque, flag, version, remark | nil, ext | nil]; ext is a map of str to str, int or bool.
+The header is an array [code, opaque, flag, version, remark | nil, ext | nil]; ext maps str to str, int or bool.
 """
 
 from typing import Annotated, Final
@@ -20,7 +20,7 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=Fa
     flag: int
     version: int
     remark: str | None
-    # known by its length to be too many before any of them is there
+    # The length of the map is checked before its entries are decoded.
     ext: Annotated[dict[str, str | int | bool | None], msgspec.Meta(max_length=MAX_EXT_FIELDS)] | None
 
 
@@ -28,7 +28,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Header)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header's bytes."""
+    """The bytes of the header."""
     ext = None if command.ext_fields is None else dict(command.ext_fields)
     return msgspec.msgpack.encode(
         (command.code, command.opaque or 0, command.flag, command.version, command.remark, ext)
@@ -36,7 +36,7 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame. Raises RemoteProtocolError for what is no array of six, or has a wrong member."""
+    """The command in a frame. Raises RemoteProtocolError unless the header is an array of six valid members."""
     try:
         header = _decoder.decode(frame.header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

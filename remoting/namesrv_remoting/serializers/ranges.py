@@ -1,18 +1,18 @@
-"""Ranges of the numbers in a header, whatever its encoding."""
+"""Limits of the numbers and ext fields in a header, the same for all encodings."""
 
 from typing import Final
 
 from namesrv_remoting.errors import LocalProtocolError, RemoteProtocolError
 
 INT32: Final = range(-(1 << 31), 1 << 31)
-# D4 of the security notes: a registration, the richest header, has nine
+# A registration, the header with the most fields, has nine (D4 of the security notes).
 MAX_EXT_FIELDS: Final = 256
 MAX_EXT_KEY_BYTES: Final = 255
 MAX_EXT_VALUE_BYTES: Final = 32 * 1024
 
 
 def int32(name: str, value: int) -> int:
-    """The value, if it fits Java's int. Raises RemoteProtocolError."""
+    """Return the value. Raises RemoteProtocolError if it does not fit Java's int."""
     if value in INT32:
         return value
     raise RemoteProtocolError(
@@ -21,7 +21,7 @@ def int32(name: str, value: int) -> int:
 
 
 def check_ext_fields(ext_fields: dict[str, str]) -> dict[str, str]:
-    """The fields, if they are within the limits. Raises RemoteProtocolError."""
+    """Return the fields. Raises RemoteProtocolError if there are too many, or one is too long."""
     if len(ext_fields) > MAX_EXT_FIELDS:
         raise RemoteProtocolError(f"{len(ext_fields)} ext fields, limit {MAX_EXT_FIELDS}", reason="ext_fields")
     for key, value in ext_fields.items():
@@ -37,7 +37,7 @@ def check_ext_fields(ext_fields: dict[str, str]) -> dict[str, str]:
 
 
 def check_sendable(name: str, value: int, bits: int) -> int:
-    """The value, if it fits a signed integer of that many bits. Raises LocalProtocolError."""
+    """Return the value. Raises LocalProtocolError if it does not fit a signed integer of `bits` bits."""
     if -(1 << bits - 1) <= value < 1 << bits - 1:
         return value
     raise LocalProtocolError(f"{name} {value} does not fit {bits} bits")

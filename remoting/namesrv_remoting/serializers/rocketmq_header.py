@@ -21,7 +21,7 @@ _LANGUAGES: Final = frozenset(LanguageCode)
 
 
 def encode_header(command: RemotingCommand) -> bytes:
-    """The header's bytes. Raises LocalProtocolError if code or version does not fit 16 bits."""
+    """The bytes of the header. Raises LocalProtocolError if code or version does not fit 16 bits."""
     remark = (command.remark or "").encode()
     ext = b"".join(
         _INT16.pack(check_sendable("ext field name length", len(key), 16)) + key + _INT32.pack(len(value)) + value
@@ -38,10 +38,10 @@ def encode_header(command: RemotingCommand) -> bytes:
 
 
 def decode(frame: Frame) -> RemotingCommand:
-    """The command in a frame. Raises RemoteProtocolError for a length that cannot be, or text that is not UTF-8.
+    """The command in a frame. Raises RemoteProtocolError for an impossible length, or text that is not UTF-8.
 
-    The body begins where the ext fields end and keeps its length, whatever the declared header length says: that is
-    what Java's decoder does.
+    As in Java's decoder, the body begins where the ext fields end, and has the length that follows from the declared
+    header length.
     """
     data, body = frame.header, frame.body
     declared = len(data)
@@ -53,7 +53,7 @@ def decode(frame: Frame) -> RemotingCommand:
     except (struct.error, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"binary header: {error}", reason="header") from error
     if end < declared:
-        # one copy: it may be large
+        # A memoryview, so that a large body is copied only once.
         with memoryview(body) as view:
             body = b"".join((data[end:], view[: max(0, len(body) + end - declared)]))[: len(body)]
     return RemotingCommand(
