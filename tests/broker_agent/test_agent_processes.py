@@ -1,7 +1,6 @@
 """Agents and NameServers in processes of their own find each other again when one is killed or stopped."""
 
 import asyncio
-import contextlib
 import signal
 from pathlib import Path
 
@@ -43,20 +42,6 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
             assert ([], []) == (evictions(survivor), evictions(hung))
 
 
-def test_crash_of_the_broker_is_noticed_at_once(tmp_path: Path) -> None:
-    """The kernel closes its connections, and every server evicts it without waiting for its expiry."""
-    with (
-        Daemon(tmp_path / "1") as first,
-        Daemon(tmp_path / "2") as second,
-        side_car(tmp_path / "agent.toml", first, second) as process,
-    ):
-        for daemon in (first, second):
-            daemon.wait_for("broker_registered", broker_name=NAME)
-        process.kill()
-        for daemon in (first, second):
-            assert "disconnected" == daemon.wait_for("broker_evicted", broker_name=NAME)["reason"]
-
-
 @pytest.mark.parametrize("flags", [(), ("--no-evict-on-disconnect",)])
 def test_broker_that_was_stopped_comes_back_by_itself(flags: tuple[str, ...], tmp_path: Path) -> None:
     """Silent for longer than the expiry, it is evicted and hung up on; when it goes on, it registers anew."""
@@ -69,29 +54,3 @@ def test_broker_that_was_stopped_comes_back_by_itself(flags: tuple[str, ...], tm
         daemon.wait_for("broker_registered", count=2, broker_name=NAME)
         # on a busy machine a second may pass between two heartbeats, too
         assert {"silent"} == set(evictions(daemon))
-
-
-@pytest.mark.slow
-async def test_server_that_was_stopped_keeps_agents_that_gave_it_up(tmp_path: Path) -> None:
-    """The end of an agent's old connection is read before its registration over the next one: it leaves no route.
-
-    Eleven agents with the usual time-outs, of which two to six would be gone for a moment.
-    """
-    with Daemon(tmp_path, "--log-level", "debug") as daemon:
-        async with asyncio.timeout(GUARD_SECONDS), contextlib.AsyncExitStack() as stack:
-            agents = []
-            for number in range(11):
-                broker = {"broker_name": f"broker-{number}", "broker_addr": f"10.0.0.{number}:10911"}
-                settings = agent_settings(daemon.where, heartbeat_seconds=2.0, **broker)
-                agents.append(await stack.enter_async_context(BrokerAgent(settings, TOPICS)))
-            for agent in agents:
-                assert await agent.registered() == 1
-            daemon.send_signal(signal.SIGSTOP)
-            # The agents' time-outs run on a real clock: 5 s for a response, and pauses of up to 15 s.
-            await asyncio.sleep(22)
-            assert {agent.servers[daemon.where].status for agent in agents} == {"unreachable"}
-            daemon.send_signal(signal.SIGCONT)
-            await until(lambda: all(agent.servers[daemon.where].status == "registered" for agent in agents))
-            await logged(daemon, "connection_closed", count=len(agents))
-
-            assert evictions(daemon) == []

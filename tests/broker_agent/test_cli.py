@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -69,19 +68,6 @@ def file(tmp_path: Path, namesrv: Daemon) -> ConfigFile:
 def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> TalkingProcess:
     """The command with this file; it logs text, unless the flags say otherwise."""
     return TalkingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "said"),
-    [(["--help"], 0, ("--config FILE", "SIGHUP", "SIGTERM", "SIGUSR1")), ([], 2, ("--config",))],
-)
-def test_usage(flags: list[str], code: int, said: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What file and signals do; there is no default."""
-    with pytest.raises(SystemExit) as ended:
-        main(flags)
-
-    shown = capsys.readouterr()
-    assert (code, []) == (ended.value.code, [word for word in said if word not in shown.out + shown.err])
 
 
 def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """The example broker works, from its first message to its last."""
 
-import contextlib
 import json
 import signal
 import socket
@@ -82,74 +81,6 @@ def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
         ]
 
 
-def test_line_protocol(namesrv: Daemon) -> None:
-    """Create, produce, consume: one answer for each line, and the new topic is known everywhere."""
-    with Broker(namesrv, "b-lines") as broker:
-        assert {"ok": True} == broker.ask({"op": "create", "topic": "lines", "queues": 2})
-        wait_until_routed(namesrv, broker.name, lines=6)
-        assert {"error": "topic lines exists already"} == broker.ask({"op": "create", "topic": "lines"})
-
-        assert [{"offset": 0}, {"offset": 1}] == [
-            broker.ask({"op": "produce", "topic": "lines", "queue": 1, "body": body}) for body in ("a", "b")
-        ]
-        consume = {"op": "consume", "topic": "lines", "queue": 1}
-        assert {"messages": ["a", "b"], "next": 2} == broker.ask({**consume, "offset": 0})
-        assert {"messages": ["b"], "next": 2} == broker.ask({**consume, "offset": 1})
-        assert {"messages": [], "next": 2} == broker.ask({**consume, "offset": 2})
-        assert {"messages": [], "next": 0} == broker.ask({**consume, "queue": 0})
-
-
-def test_what_cannot_be_done_is_an_answer(namesrv: Daemon) -> None:
-    """Each line has one, whatever it says, and the next line is read."""
-    nameless = "must be 1 to 255 bytes of printable characters without blanks"
-    with Broker(namesrv, "b-errors", "--topic", "errors") as broker:
-        for question, error in (
-            ("nonsense", "Expecting value: line 1 column 1 (char 0)"),
-            ("5", "not an object"),
-            ("[" * 100_000, ("maximum recursion depth exceeded", "Stack overflow")),
-            ('{"op": "delete"}', "unknown op 'delete' (one of produce, consume, create)"),
-            ('{"op": "create"}', f"invalid topic name '': {nameless}"),
-            ('{"op": "create", "topic": "T", "queues": 0}', "topic T: read_queue_nums 0 is not between 1 and 65535"),
-            ('{"op": "create", "topic": "T", "queues": "x"}', "invalid literal for int()"),
-            ('{"op": "produce", "topic": "gone"}', "topic 'gone' does not exist"),
-            ('{"op": "produce", "topic": "errors", "queue": 4}', "topic 'errors' has no queue 4"),
-            ('{"op": "produce", "topic": "errors", "queue": -1}', "topic 'errors' has no queue -1"),
-            ('{"op": "produce", "topic": "errors", "queue": Infinity}', "cannot convert float infinity to integer"),
-            ('{"op": "consume", "topic": "errors", "offset": null}', "int() argument must be"),
-        ):
-            answer = broker.ask(question)
-            assert ["error"] == list(answer)
-            assert answer["error"].startswith(error), question
-        assert {"offset": 0} == broker.ask({"op": "produce", "topic": "errors"})
-        assert 0 == broker.process.stop()
-        assert [] == broker.process.said("Traceback")
-
-
-def test_line_that_is_too_long_ends_the_connection(namesrv: Daemon) -> None:
-    """It cannot be told where the next one would begin; others are served."""
-    with Broker(namesrv, "b-long", "--topic", "long") as broker:
-        with socket.create_connection(broker._socket.getpeername(), GUARD_SECONDS) as other:
-            other.sendall(b"x" * (1 << 20) + b"x\n")
-            # what it has not read is a reset
-            with contextlib.suppress(ConnectionResetError):
-                assert b"" == other.recv(1)
-        assert {"offset": 0} == broker.ask({"op": "produce", "topic": "long"})
-
-
-def test_consume_goes_on_until_a_queue_is_empty_and_end_hangs_up(namesrv: Daemon) -> None:
-    """Also when it holds more than fits one answer; the broker ends silently while a client is connected."""
-    with Broker(namesrv, "b-many", "--topic", "many") as broker:
-        for number in range(250):
-            broker.ask({"op": "produce", "topic": "many", "queue": 2, "body": str(number)})
-
-        code, consumed = said_by(namesrv, "consume", "--topic", "many")
-        assert (0, [str(number) for number in range(250)]) == (code, [message["body"] for message in consumed])
-        assert 0 == broker.process.stop()
-        assert broker.hangs_up()
-        assert [] == broker.process.said("Traceback|ERROR")
-        broker.wait_until_left()
-
-
 def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
     """No new message is sent to it, those that it has can be fetched, and then it leaves."""
     with Broker(namesrv, "b-drain", "--topic", "drain", "--poll-seconds", "3600") as broker:
@@ -169,18 +100,3 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
         broker.process.send_signal(signal.SIGUSR1)
         assert 0 == broker.process.wait()
         broker.wait_until_left()
-
-
-def test_commands_that_fail_say_why(namesrv: Daemon) -> None:
-    """The last line says why, behind what the client logs; the exit code is 1."""
-    for arguments, reason in (
-        (("consume", "--topic", "nowhere"), f"topic nowhere does not exist, according to {namesrv.where}"),
-        (
-            ("produce", "--topic", "nowhere", "x", "--name-servers", "127.0.0.1:1"),
-            "topic nowhere: no NameServer could answer: 127.0.0.1:1: no connection to 127.0.0.1:1",
-        ),
-        (("serve", "--name", ""), "broker_name: '': must be 1 to 255 printable characters without blanks"),
-    ):
-        code, lines = said_by(namesrv, *arguments)
-        assert 1 == code
-        assert lines[-1].startswith(f"memory_broker: {reason}")

@@ -10,30 +10,11 @@ from namesrv_broker_agent import AgentSettings, TopicConfig
 from namesrv_broker_agent.dialects import BrokerIdentity
 from namesrv_broker_agent.topics import TopicTable
 
-ADDRESS = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "10.0.0.5:10911", "brokerId": "0"}
-
 
 def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> BrokerIdentity:
     """A broker with these topics, and with settings besides those that are needed."""
     needed = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
     return BrokerIdentity(AgentSettings(**{**needed, **settings}), TopicTable(topics), state)
-
-
-def test_fields_in_rocketmqs_names() -> None:
-    """What there is nothing to say about is left out; the id is that of now."""
-    plain = identity_of()
-    assert {**ADDRESS, "enableActingMaster": "false"} == plain.registration_fields()
-    plain.broker_id = 2
-    assert {**ADDRESS, "brokerId": "2"} == plain.address_fields()
-
-
-def test_registrations_are_numbered_in_one_process() -> None:
-    """The number only grows, and whose numbers these are is drawn anew by each process."""
-    one, another = identity_of(), identity_of()
-
-    assert [1, 2, 3] == [one.next_registration_seq() for _ in range(3)]
-    assert (3, 0) == (one.registration_seq, another.registration_seq)
-    assert one.agent_id != another.agent_id
 
 
 def test_draining_broker_registers_without_write_permission() -> None:

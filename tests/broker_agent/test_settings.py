@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from namesrv_broker_agent import AgentSettings, TopicConfig
 from namesrv_broker_agent import settings as documented
@@ -14,41 +13,6 @@ from namesrv_broker_agent.settings import AgentConfig, ConfigFileError, read_con
 NEEDED: dict[str, Any] = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
 BROKER = "".join(f'{name} = "{value}"\n' for name, value in NEEDED.items())
 TOPIC = BROKER + '[[topics]]\ntopic_name = "T"\n'
-
-
-def test_three_values_are_enough() -> None:
-    """The rest is that of a master that registers with the servers in the environment, as the README says."""
-    seconds = {"heartbeat": 30.0, "answer_timeout": 5.0, "connect_timeout": 3.0, "max_backoff": 0.8}
-    seconds |= {"client_poll": 30.0, "stop": 3.0, "refresh": 120.0}
-    nothing = dict.fromkeys(["ha_server_addr", "zone_name", "expiry_seconds", "state_file"])
-    nothing |= dict.fromkeys(["access_key", "secret_key", "secret_key_file"])
-    nothing |= dict.fromkeys(["tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_file", "tls_key_password"])
-    settings = AgentSettings(**NEEDED)
-
-    assert {
-        **NEEDED,
-        **nothing,
-        **{f"{name}_seconds": value for name, value in seconds.items()},
-        "broker_id": 0,
-        "enable_acting_master": False,
-        "name_servers": "",
-        "protocol": "auto",
-        "tls": False,
-        "tls_verify_host": True,
-    } == settings.model_dump()
-    with pytest.raises(ValidationError, match="frozen"):
-        settings.broker_id = -1
-
-
-def test_values_at_their_limits_are_taken() -> None:
-    """And in every form."""
-    limits: dict[str, Any] = {"broker_name": "x" * 255, "cluster_name": "кластер", "broker_addr": "[2001:db8::1]:10911"}
-    limits |= {"broker_id": (1 << 63) - 1, "ha_server_addr": "broker.example:65535", "zone_name": "eu-1"}
-    limits |= {"name_servers": "dns:namesrv.example:9876", "protocol": "rocketmq", "heartbeat_seconds": 86_400.0}
-    limits |= {"client_poll_seconds": 0.0, "state_file": Path("topics.json")}
-    assert limits.items() <= AgentSettings(**limits).model_dump().items()
-    # a little longer than a heartbeat
-    assert AgentSettings(**NEEDED, expiry_seconds=30.1).expiry_seconds == 30.1
 
 
 NAMELESS = "must be 1 to 255 printable characters without blanks"

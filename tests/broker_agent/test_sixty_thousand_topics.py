@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from namesrv_broker_agent import BrokerAgent, TopicConfig
-from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
-from namesrv_remoting.frames import MAX_FRAME_BYTES
 from tests.support.agents import agent_settings
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import namesrv_in_process
@@ -65,8 +63,3 @@ async def test_sixty_thousand_topics_are_seen_all_or_none(tmp_path: Path, protoc
 
         assert [(6, 6), (4, 4)] == await watched(change(), peer, ends)
         assert [(4, 4), (None, None)] == await watched(agent.stop(), peer, ends)
-
-
-def test_they_would_not_fit_as_they_are() -> None:
-    """What the test above is worth: uncompressed, RocketMQ's spelling of these topics is more than a frame may hold."""
-    assert len(encode_json_body(RegisterBrokerBody([TopicConfig(topic) for topic in names()]))) > MAX_FRAME_BYTES

@@ -74,22 +74,6 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     assert ([], "<SyncBrokerAgent [not started]>") == (agent_threads(), repr(agent))
 
 
-def test_block_starts_and_stops(namesrv: Daemon, name: str) -> None:
-    """Also when it ends by an exception."""
-
-    def fail() -> None:
-        with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
-            assert 1 == agent.registered()
-            assert f"<SyncBrokerAgent [<BrokerAgent [{name}:0 at {name}:10911 | 1 of 1 servers | " in repr(agent)
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-
-    namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
-    assert [] == agent_threads()
-
-
 VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
     lambda agent: agent.registered(),
     lambda agent: agent.create_topic(BILLS),

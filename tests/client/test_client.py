@@ -1,6 +1,5 @@
 """The client serves what it knows, asks for what it does not, and says why there is no route."""
 
-import asyncio
 import gc
 from collections import Counter
 from pathlib import Path
@@ -9,15 +8,10 @@ import pytest
 
 from namesrv_client import (
     BrokerAddress,
-    ClientSettings,
     MessageQueue,
-    NoQueueError,
-    RouteClient,
-    RouteError,
     RouteUnavailableError,
     TopicNotFoundError,
 )
-from namesrv_remoting.errors import RemotingError
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess
@@ -26,7 +20,6 @@ from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
     INFO,
-    SLAVE_A,
     register,
     registered,
     route_client,
@@ -49,11 +42,6 @@ def objects() -> Counter[str]:
     return Counter(kind.__name__ for kind in kinds if str(kind.__module__).startswith(ours))
 
 
-async def brokers_picked(client: RouteClient) -> set[str]:
-    """The brokers that twenty messages go to."""
-    return {(await client.select_queue("orders")).broker_name for _ in range(20)}
-
-
 async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path) -> None:
     """testQueryTopicRouteData, testGetAnExistTopicRouteData: the second use of a topic asks nobody."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
@@ -65,17 +53,6 @@ async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path)
         assert ["broker-a", "broker-b"] == [data.broker_name for data in first.data.broker_datas]
         assert (first, 10.0, "pull") == (second, second.age, second.source)
         assert (1, 1, scene.proxy.address) == (scene.asked(INFO), scene.asked(), scene.client.chosen_server)
-
-
-@pytest.mark.parametrize("listed", ["a:1;b:2", ["a:1", "b:2"]])
-async def test_a_client_of_name_servers_alone_has_the_default_settings(listed: str | list[str]) -> None:
-    """A string or a list; before it is started it says so."""
-    client = RouteClient(listed)
-
-    assert ClientSettings(name_servers="a:1;b:2", client_name=client.settings.client_name) == client.settings
-    for asking in (client.route("t"), client.refresh(), client.select_queue("t"), client.subscribe_queues("t")):
-        with pytest.raises(RuntimeError, match=r"^the client is not started$"):
-            await asking
 
 
 async def test_no_server_is_waited_for_at_the_start() -> None:
@@ -129,44 +106,6 @@ async def test_a_caller_says_how_old_a_route_may_be(tmp_path: Path) -> None:
             await client.route("orders", max_stale=5.0)
 
 
-async def test_a_cache_ttl_is_the_limit_for_all(tmp_path: Path) -> None:
-    """Then it is an error rather than an old route, for consumers and producers."""
-    async with route_scene(tmp_path, cache_ttl_seconds=100.0, poll_seconds=1000.0) as scene:
-        client = scene.client
-        await client.route("orders")
-        await client.select_queue("orders")
-        scene.proxy.cut()
-        scene.clock.stall(100.0)
-        await client.route("orders")
-        await client.select_queue("orders")
-
-        scene.clock.stall(0.1)
-        for asking in (client.route("orders"), client.select_queue("orders")):
-            with pytest.raises(RouteUnavailableError):
-                await asking
-        assert client.known_publish_info("orders") is None
-        assert client.cached("orders") is not None
-        # whoever wants to can still have it
-        assert "orders" == (await client.route("orders", max_stale=1e9)).topic
-
-        await scene.proxy.heal()
-        scene.clock.stall(10.0)
-        await client.route("orders")
-        assert "broker-a" == (await client.select_queue("orders")).broker_name
-
-
-async def test_too_old_and_only_a_young_server_to_ask(tmp_path: Path) -> None:
-    """Its partial answer is not believed, and does not make the old route younger."""
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B], poll_seconds=1000.0) as scene:
-        await scene.client.route("orders")
-        await scene.restarted(BROKER_A)
-        scene.clock.stall(10.0)
-
-        with pytest.raises(RouteUnavailableError, match="cached route is 10 s old, and no NameServer has confirmed"):
-            await scene.client.route("orders", max_stale=5.0)
-        assert ["broker-a", "broker-b"] == scene.names()
-
-
 async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
     """A server that has had time to hear of all brokers says so; the topic is not kept an eye on."""
     async with route_scene(tmp_path) as scene:
@@ -179,13 +118,6 @@ async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
         with pytest.raises(RouteUnavailableError, match="has just started and may not know topic none yet"):
             await scene.client.route("none")
         assert "orders" == (await scene.client.route("orders")).topic
-
-
-def test_errors_are_of_one_family() -> None:
-    """Whoever does not care why catches one class, which is one of the wire's as well."""
-    for error in (TopicNotFoundError, RouteUnavailableError, NoQueueError):
-        assert issubclass(error, RouteError)
-    assert issubclass(RouteError, RemotingError)
 
 
 async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> None:
@@ -207,55 +139,6 @@ async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> N
         await register(scene.peers[0], BROKER_A)
         assert await client.refresh()
         assert (await client.route("orders")).confirmed_absent_since is None
-
-
-async def test_changes_are_told_with_what_differs(tmp_path: Path) -> None:
-    """To callbacks, which find the client as it is after the change, and to those who iterate."""
-    async with route_scene(tmp_path) as scene:
-        client, told = scene.client, []
-        end = client.on_change(
-            lambda change: told.append((change.brokers_added, scene.names(), client.known_publish_info("orders")))
-        )
-        changes = client.changes()
-
-        await client.publish_info("orders")
-        await registered(scene.server, BROKER_B)
-        await client.refresh()
-        end()
-        await registered(scene.server, BROKER_A, topics=(topic_config("orders", write=2), "bills"), counter=2)
-        await client.refresh()
-
-        assert [(("broker-a",), ["broker-a"], None), (("broker-b",), ["broker-a", "broker-b"], None)] == told
-        seen = [await anext(changes) for _ in range(3)]
-        assert [(), ("broker-a",)] == [change.queues_changed for change in seen[1:]]
-        assert seen[1].new == seen[2].old
-        assert {"orders"} == {change.topic for change in seen}
-    with pytest.raises(StopAsyncIteration):
-        await anext(changes)
-
-
-async def test_messages_go_round_the_queues(tmp_path: Path) -> None:
-    """Broker by broker, each task in its own turn."""
-    async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
-        queues = list((await scene.client.publish_info("orders")).queues)
-        assert [("broker-a", 8), ("broker-b", 8)] == list(Counter(queue.broker_name for queue in queues).items())
-
-        async def picks() -> list[MessageQueue]:
-            return [await scene.client.select_queue("orders") for _ in range(16)]
-
-        for picked in await asyncio.gather(picks(), picks()):
-            begin = queues.index(picked[0])
-            assert [*queues[begin:], *queues[:begin]] == picked
-        assert {"broker-a"} == {(await scene.client.select_queue("orders", "broker-b")).broker_name for _ in range(9)}
-
-
-async def test_a_topic_without_master_has_no_queue_to_write_to(tmp_path: Path) -> None:
-    """There is a route, and consumers use it."""
-    async with route_scene(tmp_path, []) as scene:
-        await only_slaves(scene.server, SLAVE_A)
-        with pytest.raises(NoQueueError, match="topic orders has no queue that can be written to"):
-            await scene.client.select_queue("orders")
-        assert 8 == len(await scene.client.subscribe_queues("orders"))
 
 
 @pytest.mark.parametrize("watch", [False, True])
@@ -280,29 +163,6 @@ async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: 
         else:
             scene.clock.stall(1.0)
         assert 6 == (await scene.client.publish_info("new")).count
-
-
-@pytest.mark.parametrize("probe", ["off", "connect", "own"])
-async def test_a_failed_broker_is_left_out_until_it_is_back(tmp_path: Path, probe: str) -> None:
-    """Without a probe for its pause; with one somebody connects to its master every 3 s, or the application does."""
-    async with route_scene(tmp_path, []) as scene:
-        # the proxy stands for the broker
-        await registered(scene.server, BROKER_A._replace(addr=scene.proxy.address), BROKER_B)
-        async with route_client(scene.clock, scene.server, fault_tolerance=True, probe=probe) as client:
-            await client.route("orders")
-            scene.proxy.cut()
-            client.report("broker-a", 0.1, failed=True)
-            assert {"broker-b"} == await brokers_picked(client)
-            await scene.clock.advance(12.0)
-            assert ([] if probe == "off" else ["broker-a"]) == client.unreachable_brokers
-
-            await scene.proxy.heal()
-            if probe == "own":
-                await scene.clock.advance(12.0)
-                assert ["broker-a"] == client.unreachable_brokers
-                client.reached("broker-a")
-            await passing(scene.clock, lambda: not client.unreachable_brokers, at_most=3.5)
-            assert {"broker-a", "broker-b"} == await brokers_picked(client)
 
 
 @pytest.mark.parametrize(
@@ -354,32 +214,6 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             assert logical == await client.subscribe_queues("static")
             queues = (plain, *logical, MessageQueue("unknown", "broker-z", 3))
             assert ["broker-a", "broker-a", "__syslo__none__", "broker-z"] == list(map(client.broker_of, queues))
-
-
-async def test_servers_from_a_file(tmp_path: Path) -> None:
-    """While it cannot be read the error says why; a server that leaves the list is left, at the next look."""
-    listed = tmp_path / "servers"
-    async with route_scene(tmp_path, [BROKER_A], [BROKER_A]) as scene:
-        clock, (first, second) = scene.clock, scene.servers
-        async with route_client(clock, f"file:{listed}", poll_seconds=1000.0) as client:
-            with pytest.raises(RouteUnavailableError, match="no NameServer is known"):
-                await client.route("orders")
-            assert client.name_servers_error is not None
-            assert "servers" in client.name_servers_error
-
-            listed.write_text(first.where)
-            await clock.advance(1.0)
-            await until(lambda: client.chosen_server == first.where)
-            await client.route("orders")
-            assert 2 == len(first.namesrv.connections)
-
-            listed.write_text(second.where)
-            await clock.advance(119.0)
-            assert [first.where, None] == [client.chosen_server, client.name_servers_error]
-            # read by a thread, while no time passes
-            await clock.advance(1.0)
-            await until(lambda: client.chosen_server == second.where)
-            await until(lambda: len(first.namesrv.connections) == 1)
 
 
 async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -108,16 +108,6 @@ def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     check_not_started()
 
 
-def test_a_start_that_fails_leaves_nothing(namesrv: Daemon) -> None:
-    """An argument that the client does not know."""
-    client = SyncRouteClient(settings_of(namesrv), colour="red")
-
-    with pytest.raises(TypeError, match="colour"):
-        client.start()
-
-    assert ([], "<SyncRouteClient [not started]>") == (client_threads(), repr(client))
-
-
 def test_stopping_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
     """They get an error instead of waiting for a client that is gone."""
     with Daemon(tmp_path) as daemon:
@@ -151,16 +141,6 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
 
 
-def test_changes_that_were_not_looked_at_outlast_the_client(namesrv: Daemon) -> None:
-    """Whoever is slow misses none of those until the end."""
-    client = SyncRouteClient(settings_of(namesrv))
-    with client:
-        changes = client.changes()
-        client.route("orders")
-
-    assert ["orders"] == [change.topic for change in changes]
-
-
 def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
     """It may be busy."""
     client.route("orders")
@@ -177,32 +157,6 @@ def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClien
         released.set()
     # but not one that is too old
     assert old.confirmed_at < client.route("orders", max_stale=0.0).confirmed_at
-
-
-def test_every_thread_goes_round_the_queues(client: SyncRouteClient) -> None:
-    """Whatever the others do."""
-    barrier = threading.Barrier(8)
-
-    def picks() -> list[MessageQueue]:
-        barrier.wait(GUARD_SECONDS)
-        return [client.select_queue("orders") for _ in range(16)]
-
-    with ThreadPoolExecutor(8) as pool:
-        for found in [pool.submit(picks) for _ in range(8)]:
-            assert 16 == len(set(found.result(GUARD_SECONDS)))
-
-
-def test_failed_sends_refresh_the_route(namesrv: Daemon) -> None:
-    """As soon as a thread says so, long before the next poll."""
-    with Peer(namesrv.address) as peer, SyncRouteClient(settings_of(namesrv, poll_seconds=3600.0)) as client:
-        broker = Broker(name="broker-x", addr="10.0.0.9:10911", topics=("x1", "x2"))
-        broker.register(peer)
-        client.route("x1")
-        broker.unregister(peer)
-
-        client.report("broker-x", 0.1, failed=True)
-
-        until(lambda: client.route("x1").confirmed_absent_since is not None)
 
 
 def test_changes_are_told_in_the_clients_thread(namesrv: Daemon) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.daemon import Daemon, LoopName, Start
 from tests.support.http_peer import ask, scrape
 from tests.support.ipv6 import can_use_ipv6
-from tests.support.peer import Broker, Connect, until
+from tests.support.peer import Broker, Connect
 
 HTTP = ("--http-listen", "127.0.0.1:0")
 
@@ -77,20 +77,3 @@ def test_installed_without_the_extra(
         assert [name for name in missing if name != "xxhash"] == line["missing"]
         assert "pip install -r namesrv.txt of make dist" == line["install"]
         assert [] == daemon.wait_for("listening")["http"]
-
-
-def test_hostile_peers_do_not_keep_a_supervisor_out(start: Start, connect: Connect) -> None:
-    """A hundred connections that say nothing, and one that asks for ever: health is answered, and so is a client."""
-    daemon = start(*HTTP)
-    client = connect(daemon)
-    silent = [socket.create_connection(daemon.http_address) for _ in range(100)]
-    try:
-        with socket.create_connection(daemon.http_address) as endless:
-            endless.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200)
-
-            assert 200 == ask(daemon.http_address, "/readyz").status
-            assert 0 == client.ask(106).code
-    finally:
-        for each in silent:
-            each.close()
-    until(lambda: 200 == ask(daemon.http_address, "/livez").status)

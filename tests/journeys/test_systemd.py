@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.daemon import Start
 from tests.support.notify_socket import NotifySocket
-from tests.support.peer import Broker, Connect, until
+from tests.support.peer import until
 
 
 @pytest.fixture
@@ -38,20 +38,6 @@ def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
     assert [] == [line for line in daemon.log if "service_manager" in line["event"]]
 
 
-def test_warm_restart_is_told(systemd: NotifySocket, start: Start, connect: Connect) -> None:
-    """Ready to serve brokers at once, with a status that says for whom it waits, until they are back."""
-    first = start()
-    Broker().register(connect(first))
-    first.stop()
-    systemd.messages()
-
-    second = start()
-    assert "waiting 45 s more for 1 of 1 expected brokers" in systemd.receive_with("READY")["STATUS"]
-    Broker().register(connect(second))
-    status = systemd.receive_with("STATUS")
-    assert {"STATUS": "ready: all 1 expected brokers are back"} == status
-
-
 def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
     """A server that hangs says nothing, and would be restarted."""
     daemon = start()
@@ -64,12 +50,3 @@ def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> 
         systemd.receive(2.5)
     daemon.send_signal(signal.SIGCONT)
     assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
-
-
-def test_service_that_cannot_start_is_never_ready(systemd: NotifySocket, start: Start, data_dir: Path) -> None:
-    """Nothing is told but by its exit code."""
-    start()
-    systemd.receive_with("READY")
-    with pytest.raises(AssertionError):
-        start(data_dir=data_dir)
-    assert [] == [message for message in systemd.messages() if "READY" in message]

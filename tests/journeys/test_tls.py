@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 import http.client
-import json
 import re
 import signal
 import socket
 import ssl
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,11 @@ import pytest
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
-from tests.broker_agent.test_example import EXAMPLE
 from tests.support.certificates import Authority, Identity
-from tests.support.ctl import ctl
 from tests.support.daemon import Daemon, Start
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import read_log
 from tests.support.peer import Connect, Peer
-from tests.support.talking_process import TalkingProcess
 
 
 @pytest.fixture
@@ -207,24 +202,6 @@ def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Pa
     assert 400 == page(daemon, "/livez")[0]
 
 
-async def test_certificate_names_an_account(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """Who shows the certificate of an operator may administer; another one of the same authority may not."""
-    access = tmp_path / "access.toml"
-    access.write_text('[accounts.operator]\ncertificates = ["operator.example"]\nmay = ["admin-read", "admin-write"]\n')
-    access.chmod(0o600)
-    others = ("--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}", f"--access={access}")
-    daemon = start(*flags(ca, "enforcing", *others))
-
-    async def put(name: str) -> int:
-        shown = ca.issue(name, f"{name}.example")
-        tls = ("--tls", "--tls-ca-file", str(ca.ca_file), "--tls-cert-file", str(shown.cert_file))
-        server = ("-s", name_server(daemon), "--tls-key-file", str(shown.key_file))
-        return (await ctl(*tls, *server, "kv", "put", "ns", "k", name, "-y")).code
-
-    assert [0, 1] == [await put("operator"), await put("stranger")]
-    daemon.wait_for("access_refused", request="PUT_KV_CONFIG")
-
-
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
     """In the audit trail: a plain-text attempt hides no attempt without a certificate, or with a foreign one."""
     daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
@@ -253,46 +230,6 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
     causes = ["plain text received", "the peer shows no certificate", "the peer's certificate is refused"]
     counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in causes]
     assert [1, 3, 3] == counts
-
-
-def test_side_car_and_example_over_tls(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """The agent's file and the environment say the same; messages go from producer to consumer."""
-    daemon = start(*flags(ca))
-    config = tmp_path / "agent.toml"
-    config.write_text(
-        f'cluster_name = "c1"\nbroker_name = "sidecar"\nbroker_addr = "10.0.0.1:10911"\n'
-        f'name_servers = "{name_server(daemon)}"\ntls = true\ntls_ca_file = "{ca.ca_file}"\n'
-    )
-    with TalkingProcess(sys.executable, "-m", "namesrv_broker_agent", "--config", str(config)) as agent:
-        daemon.wait_for("broker_registered", broker_name="sidecar")
-        assert 0 == agent.stop()
-
-    environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_CA_FILE": str(ca.ca_file)}
-    script = (sys.executable, str(EXAMPLE))
-    place = ("--name-servers", name_server(daemon), "--topic", "orders")
-    with TalkingProcess(*script, "serve", "--name", "example", *place, **environ):
-        daemon.wait_for("broker_registered", broker_name="example")
-        with TalkingProcess(*script, "produce", *place, "hello", **environ) as producer:
-            assert 0 == producer.wait()
-        with TalkingProcess(*script, "consume", *place, **environ) as consumer:
-            assert 0 == consumer.wait()
-            assert ["hello"] == [json.loads(line)["body"] for line in consumer.lines]
-    assert [] == daemon.lines("connection_refused")
-
-
-async def test_namesrvctl_over_tls(start: Start, ca: Authority) -> None:
-    """Options or the environment name the authority; without TLS it is told that the server requires it."""
-    daemon = start(*flags(ca))
-    server = ("-s", name_server(daemon), "status")
-
-    assert 0 == (await ctl("--tls", "--tls-ca-file", str(ca.ca_file), *server)).code
-    assert 0 == (await ctl(*server, env={"NAMESRV_TLS": "true", "NAMESRV_TLS_CA_FILE": str(ca.ca_file)})).code
-    plain = await ctl(*server)
-    assert (1, True) == (plain.code, "this server requires TLS" in plain.err)
-    stranger = await ctl("--tls", *server)
-    assert "certificate is refused" in stranger.err
-    useless = await ctl("--tls-ca-file", str(ca.ca_file), *server)
-    assert (2, True) == (useless.code, "tls_ca_file is set, but tls is not" in useless.err)
 
 
 def test_start_says_which_file_is_wrong(ca: Authority, data_dir: Path) -> None:

@@ -60,18 +60,6 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
     assert 14 == len(set(headings)) == len(headings)
 
 
-@pytest.mark.parametrize("columns", [60, 80, 132])
-def test_help_fits_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
-) -> None:
-    """No line is wider than the terminal."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-
-    main(["--help"])
-
-    assert columns > max(map(len, capsys.readouterr().out.splitlines()))
-
-
 def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever looks for what is wrong can read what would be right."""
     assert 0 == main(["--help", "--config", "/nowhere", "--what"])
@@ -138,14 +126,6 @@ def test_undecodable_arguments_of_a_process() -> None:
     )
 
     assert (2, b'namesrv: unknown flag "--\\\\udcff"\n') == (done.returncode, done.stderr)
-
-
-def test_version() -> None:
-    """The version is one line on standard output."""
-    done = run("--version")
-
-    assert 0 == done.returncode
-    assert re.fullmatch(r"namesrv (\d+\.\d+\.\d+\S*|\(not installed\))\n", done.stdout)
 
 
 def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
