@@ -5,17 +5,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simulation.faults import Fault, slow_reader
+from tests.simulation.faults import slow_reader
 from tests.simulation.patches import simulated_surroundings
-from tests.simulation.shrinking import shrunk
-from tests.simulation.simulation import Outcome, simulate
+from tests.simulation.simulation import simulate
 from tests.simulation.world import World
 
 ROOT = Path(__file__).parents[2]
@@ -48,17 +46,6 @@ def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
 def test_a_scan_that_is_logged_late_is_no_missing_line() -> None:
     """The log of this run has one between lines with lower numbers and later times."""
     assert 1 == simulated("--first", "1323", "--count", "1")["seeds"]
-
-
-def test_a_failure_is_shrunk_to_the_fewest_faults() -> None:
-    """Those without any of which it would not fail."""
-    faults = [Fault(float(number), "kill", ("ns-1",)) for number in range(8)]
-
-    def run(seed: int, chosen: Sequence[Fault]) -> Outcome:
-        fails = {faults[2], faults[5]} <= set(chosen)
-        return Outcome(seed, tuple(chosen), 0, 0.0, "NothingCrashes" if fails else "")
-
-    assert (faults[2], faults[5]) == shrunk(run(7, faults), run).faults
 
 
 def test_a_slow_reader_is_waited_for_and_given_up() -> None:
