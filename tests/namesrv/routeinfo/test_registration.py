@@ -1,7 +1,7 @@
 """What is refused and how it is said, who is told of a smaller id, and what lets others run.
 
-What registrations leave in the tables is for the state machine; here is what it does not see, and what Java's tests say
-of it (test_oracle.py). The numbers are those of the reference's steps (3.2).
+What registrations leave in the tables is for the state machine; here is what it does not see. The numbers are those of
+the reference's steps (3.2).
 """
 
 from dataclasses import replace
