@@ -47,7 +47,7 @@ test-rest: setup ## run what `make test` leaves out, but for real RocketMQ
 	@$(PYTEST) -m 'slow or hypothesis' --all-loops --hypothesis-profile=full -o faulthandler_timeout=1800 $(ARGS)
 
 .PHONY: test-all
-test-all: test test-rest interop ## run all tests there are (needs Java, Maven, Go, a browser; docs/testing.md says what for)
+test-all: test test-rest interop model ## run all tests there are (needs Java, Maven, Go, a browser; docs/testing.md says what for)
 
 .PHONY: lint
 lint: setup ## check format, lint, types and layers
@@ -75,7 +75,11 @@ setup-interop: setup
 
 .PHONY: interop
 interop: setup-interop ## run real RocketMQ brokers, clients and tools against this NameServer (needs Java, Maven, Go)
-	@$(PY) -m pytest --numprocesses 2 --dist loadfile -o faulthandler_timeout=1800 tests/interop $(ARGS)
+	@$(PY) -m pytest --numprocesses 2 --dist loadfile -o faulthandler_timeout=1800 tests/interop --deselect tests/interop/test_model.py $(ARGS)
+
+.PHONY: model
+model: setup-interop ## check the TLA+ model of registering, leaving and watching through every order of events (needs Java, Maven)
+	@$(PY) -m pytest -n0 -o faulthandler_timeout=0 tests/interop/test_model.py $(ARGS)
 
 .PHONY: setup-spark
 setup-spark: setup ## get the Java that the staleness report needs on Spark, from the system's packages where that may be done
