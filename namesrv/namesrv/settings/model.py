@@ -132,11 +132,6 @@ class Settings(BaseModel):
     """File (PEM) of the revocation lists of those CAs, one of each, read again like tls-cert-file. Clients whose
     certificate is in one are refused, and so are all when a CA has none there or it has expired."""
 
-    tls_handshake_timeout_seconds: float = Field(default=5.0, ge=0.1, le=3600)
-    """Time that a peer has for its part of a TLS handshake; later the connection is closed. It begins with the
-    connection, or with permissive with its first byte, and stands still while the server computes. Lower: slow links
-    fail; higher: strangers hold connections for longer."""
-
     http_tls: bool = False
     """Serve HTTPS on http-listen, with the certificate of tls-cert-file. If off, health and metrics are plain text."""
 
@@ -236,18 +231,10 @@ class Settings(BaseModel):
     """How many times its size a registration may have after decompression. Higher: a small frame can cost more; lower:
     real ones are refused, which grow about 40-fold. 1032, the most that zlib can do, means no limit."""
 
-    first_frame_timeout_seconds: float = Field(default=10.0, ge=0.1, le=3600)
-    """Time from the first byte of a connection's first frame to its last; later the connection is closed. Lower: slow
-    links fail; higher: strangers hold connections for longer."""
-
-    silent_timeout_seconds: float = Field(default=120.0, ge=1, le=3600)
-    """Time after which a new connection that has sent nothing is closed, without a warning. RocketMQ 5.x connects to
-    every server in advance and may be silent for two minutes. Lower: its first request can meet a closed connection;
-    higher: useless connections stay open for longer."""
-
     whole_frame_timeout_seconds: float = Field(default=30.0, ge=0.1, le=3600)
-    """Time from the first byte of a frame to its last; later the connection is closed. Lower: large registrations over
-    slow links fail; higher: a peer that trickles bytes holds memory for longer."""
+    """Time from the first byte of a frame to its last; later the connection is closed. A connection's first frame has a
+    third of that time, and a peer's part of a TLS handshake a sixth. Lower: large registrations over slow links fail;
+    higher: a peer that trickles bytes holds memory for longer."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or nobody can
@@ -255,7 +242,7 @@ class Settings(BaseModel):
 
     reserved_broker_connections: int = Field(default=1000, ge=0, le=1_000_000)
     """Part of max-connections that is reserved for brokers, at most a tenth: a peer that takes one of these must begin
-    like a broker within first-frame-timeout-seconds, or is closed; an access file has to allow it, too. Until a broker
+    like a broker within a third of whole-frame-timeout-seconds, or is closed; an access file has to allow it, too. Until a broker
     has registered over it, such a connection makes room for a newer one. 0 reserves none, and a crowd of clients can
     keep brokers out."""
 
@@ -289,11 +276,6 @@ class Settings(BaseModel):
     received, answers not yet read and watches, an eighth of that for one address. When it is used up, new connections
     and large frames are refused and connected peers notice nothing. Higher: the process may grow; lower: many large
     registrations at once have to wait."""
-
-    tcp_user_timeout_seconds: float = Field(default=30.0, ge=0, le=3600)
-    """Time after which the kernel gives up a connection whose peer acknowledges nothing (TCP_USER_TIMEOUT); 0 leaves it
-    to the kernel, about 15 minutes. Lower: vanished peers free memory sooner; too low, a short network failure closes
-    connections."""
 
     kv_max_value_bytes: int = Field(default=16 * KIB, ge=1, le=32 * KIB)
     """Largest value; a larger one is refused. Higher: every change takes longer, since it writes all values again. A

@@ -1,6 +1,6 @@
 """Limits of one peer: amounts and timeouts.
 
-The numbers come from the limits table of the security notes; each is a setting of the daemon.
+Settings of the daemon give those without a default; no operator has a reason to change the others.
 """
 
 from collections.abc import Mapping
@@ -51,8 +51,9 @@ class ServerLimits:
     max_in_flight: int
     # what may wait to be sent to a peer before it counts as one that does not read
     write_buffer_bytes: int
-    # a connection that says nothing is closed then; peers connect in advance and are silent for up to two minutes
-    silent_seconds: float
+    # A new connection that has sent nothing is closed then: RocketMQ 5.x connects to every server in advance, and may
+    # send its first request two minutes later.
+    silent_seconds: float = 120.0
     # from the first byte of a connection's first frame to its last
     first_frame_seconds: float
     # the same for those that follow; also how long a peer may leave its answers unread
@@ -61,5 +62,7 @@ class ServerLimits:
     idle_seconds: float
     # from connecting, or where plain peers are let in from the first byte, to the end of the TLS handshake
     tls_handshake_seconds: float
-    tcp_user_timeout_seconds: float
+    # The kernel gives up a connection whose peer acknowledges nothing for so long, instead of after about 15 minutes:
+    # vanished peers free their memory, and a network failure of a few seconds closes no connection.
+    tcp_user_timeout_seconds: float = 30.0
     proxy_protocol: bool
