@@ -15,9 +15,10 @@ from namesrv_remoting.codes import RequestCode
 CONNECTIONS: Final = 10_000
 # the daemon's own files, and a few to spare
 _OTHER_FILES: Final = 100
-# none of them begins like a broker, and all come from one address, which gets an eighth of the memory
+# None of them begins like a broker, and a tenth of all connections is reserved for brokers. All come from one address,
+# which gets an eighth of the memory.
 _FLAGS: Final = (
-    *("--max-connections", str(CONNECTIONS + _OTHER_FILES), "--reserved-broker-connections", "0"),
+    *("--max-connections", str((CONNECTIONS + _OTHER_FILES) * 10 // 9 + 1)),
     *("--max-memory-bytes", str(4 << 30)),
 )
 

@@ -139,8 +139,8 @@ def _seen(bench: Bench, name: str) -> Seen:
         flags = (
             *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
             *("--scan-interval-seconds", str(SCAN_SECONDS), "--max-memory-bytes", str(4 << 30)),
-            # none of the clients begins like a broker
-            *("--max-connections", "18000", "--reserved-broker-connections", "1100"),
+            # none of the clients begins like a broker, and a tenth of all connections is reserved for brokers
+            *("--max-connections", "19000"),
         )
         first = ExitStack()
         run.push(first)

@@ -34,7 +34,7 @@ DAEMON_FLAGS: Final = (
 
 # All load comes from this machine, and all brokers of a large table over one connection.
 WITHOUT_SHARES: Final = (
-    *("--max-connections-per-ip", "0"),
+    *("--share-per-ip-percent", "100"),
     *("--max-brokers-per-connection", "1000000", "--max-topics-per-connection", "100000000"),
 )
 

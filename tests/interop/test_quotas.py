@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon
 from tests.support.http_peer import scrape
 from tests.support.peer import Peer
 
-FLAGS = ("--quotas=enforce", "--quota-requests-per-second-per-ip=20", "--http-listen=127.0.0.1:0")
+FLAGS = ("--quotas=enforce", "--quota-requests-per-second=200", "--http-listen=127.0.0.1:0")
 # of the clients that exceed the quota
 FLOODS = 8
 CONNECTIONS_EACH = 6

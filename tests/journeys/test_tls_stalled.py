@@ -85,7 +85,7 @@ async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
     flags = ("--tls-mode=enforcing", f"--tls-cert-file={server.cert_file}", f"--tls-key-file={server.key_file}")
     # the newcomer's time, too: on a busy machine it may need a while for its part
     patient = ("--whole-frame-timeout-seconds=180", "--http-listen=127.0.0.1:0")
-    daemon = start(*flags, *patient, "--max-connections=20000", "--max-connections-per-ip=0")
+    daemon = start(*flags, *patient, "--max-connections=20000", "--share-per-ip-percent=100")
     context = ssl.create_default_context(cafile=str(ca.ca_file))
     status = Path(f"/proc/{daemon.pid}/status")
     with over_tls(daemon, context) as connected:

@@ -19,7 +19,7 @@ from tests.support.tcp_proxy import TcpProxy
 
 _ROUTE: Final = 105
 _PULL_ROUTES: Final = 20001
-_NO_SHARES: Final = ("--max-connections-per-ip", "0")
+_NO_SHARES: Final = ("--share-per-ip-percent", "100")
 _EXPIRY_SECONDS: Final = 10.0
 _SCAN_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 3.0

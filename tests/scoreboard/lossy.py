@@ -34,7 +34,7 @@ _LOSS: Final = 0.1
 _LATENCY_SECONDS: Final = (0.1, 0.3)
 # a tenth of the defaults
 _HEARTBEAT_SECONDS: Final = 3.0
-_FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1", "--max-connections-per-ip", "0")
+_FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1", "--share-per-ip-percent", "100")
 _PATIENCE_SECONDS: Final = 60.0
 
 

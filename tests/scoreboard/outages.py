@@ -36,7 +36,7 @@ _PULL_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 60.0
 _FLAGS: Final = (
     *("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(_SCAN_SECONDS)),
-    *("--max-connections-per-ip", "0"),
+    *("--share-per-ip-percent", "100"),
 )
 
 

@@ -68,7 +68,7 @@ _ANSWERED: Final = Target("<=", 1.5)
 
 
 def _started(root: Path, port: int) -> Daemon:
-    flags = ("--log-level=debug", "--heartbeat-log-dir=", "--max-connections-per-ip=0")
+    flags = ("--log-level=debug", "--heartbeat-log-dir=", "--share-per-ip-percent=100")
     return Daemon(root, f"--listen-port={port}", *flags).__enter__().listening()
 
 

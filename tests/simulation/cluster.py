@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from namesrv.routeinfo.records import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 from namesrv_client import ClientSettings, RouteClient
@@ -162,8 +163,6 @@ class ServerNode(Node):
             wait_for_service_seconds=times.warm_up,
             drain_seconds=times.drain,
             whole_frame_timeout_seconds=times.unread,
-            # the least: answers that are not read are soon as many
-            write_buffer_bytes=64 * 1024,
             audit_log_dir="",
             admin_enabled=True,
         )
@@ -178,8 +177,14 @@ class ServerNode(Node):
     def where(self) -> str:
         return f"{self.machine.address}:{PORT}"
 
+    def _limits(self) -> Limits:
+        limits = Limits.of(self.settings)
+        # so little that answers which are not read are soon as many
+        limits.server.write_buffer_bytes = 64 * 1024
+        return limits
+
     async def main(self) -> None:
-        self.controller = controller = NamesrvController(self.settings, self.machine)
+        self.controller = controller = NamesrvController(self.settings, self.machine, limits=self._limits())
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(controller.serve())
             listening = tasks.create_task(controller.listening.wait())

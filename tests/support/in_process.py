@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from namesrv.context import Namesrv
 from namesrv.routeinfo.records import Effect
 from namesrv.server.controller import NamesrvController
+from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import read_access_file
 from namesrv.state.events import RING_SIZE
@@ -27,11 +28,18 @@ class InProcess:
     """A running server, seen from inside, and the peers that were connected to it."""
 
     def __init__(
-        self, settings: Settings, clock: FakeClock, data_dir: Path, origins: Mapping[str, str] | None = None
+        self,
+        settings: Settings,
+        clock: FakeClock,
+        data_dir: Path,
+        origins: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.clock = clock
         self.data_dir = data_dir
-        self.controller = NamesrvController(settings, clock, access=read_access_file(settings), origins=origins)
+        self.controller = NamesrvController(
+            settings, clock, access=read_access_file(settings), origins=origins, limits=limits
+        )
         # what was told of the past, and is not told again: numbers of events, and of lines of the heartbeat log
         self._last_event = self._last_line = 0
         # done when the server has ended
@@ -119,6 +127,7 @@ async def namesrv_in_process(
     *,
     clock: FakeClock | None = None,
     origins: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
     **overrides: Any,
 ) -> AsyncIterator[InProcess]:
     """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
@@ -126,7 +135,7 @@ async def namesrv_in_process(
     place: dict[str, Any] = {"listen_host": HOST, "listen_port": 0, "http_listen": "", "data_dir": data_dir}
     settings = Settings(**{**place, "drain_seconds": 0.0, **overrides})
     async with asyncio.timeout(GUARD_SECONDS):
-        server = InProcess(settings, clock, data_dir, origins)
+        server = InProcess(settings, clock, data_dir, origins, limits)
         await until(lambda: server.controller.listening.is_set() or server.serving.done())
         if server.serving.done():
             await server.serving

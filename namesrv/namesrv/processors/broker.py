@@ -44,6 +44,8 @@ _CRC_MASK: Final = 0x7FFFFFFF
 # until it is applied. One that cannot grow beyond the second number (JSON of some KiB) does not wait for its turn.
 _MAX_LARGE_AT_ONCE: Final = 2
 _SMALL_BYTES: Final = 3 * 1024 * 1024
+# What a registration may become by decompression, in largest frames: 300,000 topics in JSON, more than any broker has.
+_MOST_INFLATED: Final = 4
 # Whom the memory of these is charged to: nobody's address, whose other brokers would be refused for it.
 _DECODING: Final = "decoding"
 # of a body, looked at in one step
@@ -143,9 +145,7 @@ class BrokerProcessor:
         """The body, to be decoded in steps, and how many bytes it can grow to."""
         # as they are now: a reload may have changed them
         settings = self._namesrv.settings
-        limits = RegistrationLimits(
-            settings.max_topics_per_broker, settings.max_inflated_bytes, settings.max_inflate_ratio
-        )
+        limits = RegistrationLimits(settings.max_topics_per_broker, _MOST_INFLATED * settings.max_frame_bytes)
         body, compressed = command.body, header.compressed
         if command.is_native:
             steps = decode_native_body(body, compressed=compressed, limits=limits)

@@ -134,7 +134,7 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
 class NamesrvController:
     """One NameServer from start to end: `run` for a process, `start` and `stop` for a test."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the settings, and by keyword what comes from elsewhere
         self,
         settings: Settings,
         clock: Clock | None = None,
@@ -142,13 +142,18 @@ class NamesrvController:
         *,
         access: AccessFile | None = None,
         origins: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """With settings that name an access file, `access` is what is in it; `origins` says where settings are from."""
+        """With settings that name an access file, `access` is what is in it; `origins` says where settings are from.
+
+        Without `limits`, those of the settings hold.
+        """
         if access is None and settings.access:
             raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
         self._settings = settings
         self._access = access
         self._origins = dict(origins or {})
+        self._limits = limits or Limits.of(settings)
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
         self._stop_asked = asyncio.Event()
@@ -230,7 +235,7 @@ class NamesrvController:
 
     def _build(self, spawn: Spawn) -> Namesrv:
         settings, clock, data_dir = self._settings, self._clock, self._settings.data_dir
-        live, limits = LiveSettings.of(settings), Limits.of(settings)
+        live, limits = LiveSettings.of(settings), self._limits
         kv_path = data_dir / "kvConfig.json"
         boot_id = secrets.token_hex(8)
         audit = None

@@ -1,13 +1,16 @@
 """The settings that are limits, in the terms of what enforces them."""
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Final, Literal
 
 from namesrv.kv import KVLimits
 from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention
+
+# percent
+_EVERYTHING: Final = 100
 
 
 @dataclass(slots=True)
@@ -46,12 +49,12 @@ class Limits:
         return cls(
             ServerLimits(
                 max_frame_bytes=settings.max_frame_bytes,
-                max_header_bytes=settings.max_header_bytes,
                 max_connections=settings.max_connections,
-                reserved_connections=min(settings.reserved_broker_connections, settings.max_connections // 10),
-                max_connections_per_ip=settings.max_connections_per_ip,
-                max_in_flight=settings.max_in_flight_per_connection,
-                write_buffer_bytes=settings.write_buffer_bytes,
+                reserved_connections=settings.max_connections // 10,
+                # one address that may have all of them is refused, or makes room, like all others
+                max_connections_per_ip=(
+                    0 if settings.share_per_ip_percent == _EVERYTHING else _share(settings.max_connections, settings)
+                ),
                 first_frame_seconds=settings.whole_frame_timeout_seconds / 3,
                 whole_frame_seconds=settings.whole_frame_timeout_seconds,
                 idle_seconds=settings.idle_timeout_seconds,
@@ -69,7 +72,7 @@ class Limits:
             RequestQuotas(
                 settings.quotas,
                 settings.quota_requests_per_second,
-                settings.quota_requests_per_second_per_ip,
+                _share(settings.quota_requests_per_second, settings),
                 settings.quota_bytes_in_flight_per_ip,
             ),
             TableQuotas(
@@ -89,3 +92,8 @@ class Limits:
             mine, new = getattr(self, member.name), getattr(wanted, member.name)
             for limit in fields(new):
                 setattr(mine, limit.name, getattr(new, limit.name))
+
+
+def _share(total: int, settings: Settings) -> int:
+    """What one address may have of a total: at least one."""
+    return max(1, int(total * settings.share_per_ip_percent / _EVERYTHING))

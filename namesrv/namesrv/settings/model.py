@@ -216,20 +216,9 @@ class Settings(BaseModel):
     the memory of many brokers with the same topics."""
 
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
-    """Largest frame, both ways; the connection of a larger one is closed. Higher: one peer can take more memory, and
-    Java peers still refuse over 16 MiB; one of more than a twelfth of max-memory-bytes is never received. Lower:
-    brokers with many topics cannot register."""
-
-    max_header_bytes: int = Field(default=64 * KIB, ge=KIB, le=16 * MIB - 1)  # its length is 24 bits wide
-    """Largest header of a frame. Real ones stay below 2 KiB. Higher: a peer can make the server decode more at once."""
-
-    max_inflated_bytes: int = Field(default=64 * MIB, ge=64 * KIB, le=1024 * MIB)
-    """Largest registration after decompression. Higher: a small frame can take more memory; lower: brokers with many
-    topics cannot register compressed."""
-
-    max_inflate_ratio: int = Field(default=200, ge=2, le=1032)
-    """How many times its size a registration may have after decompression. Higher: a small frame can cost more; lower:
-    real ones are refused, which grow about 40-fold. 1032, the most that zlib can do, means no limit."""
+    """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
+    as much after decompression. Higher: one peer can take more memory, and Java peers still refuse over 16 MiB; one of
+    more than a twelfth of max-memory-bytes is never received. Lower: brokers with many topics cannot register."""
 
     whole_frame_timeout_seconds: float = Field(default=30.0, ge=0.1, le=3600)
     """Time from the first byte of a frame to its last; later the connection is closed. A connection's first frame has a
@@ -238,17 +227,14 @@ class Settings(BaseModel):
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or nobody can
-    connect when that is reached. Each takes a few KiB."""
+    connect when that is reached. Each takes a few KiB. The last tenth is reserved for brokers: a peer that takes one of
+    these must begin like a broker, and the access file has to allow that; until a broker has registered over it, such a
+    connection makes room for a newer one."""
 
-    reserved_broker_connections: int = Field(default=1000, ge=0, le=1_000_000)
-    """Part of max-connections that is reserved for brokers, at most a tenth: a peer that takes one of these must begin
-    like a broker within a third of whole-frame-timeout-seconds, or is closed; an access file has to allow it, too. Until a broker
-    has registered over it, such a connection makes room for a newer one. 0 reserves none, and a crowd of clients can
-    keep brokers out."""
-
-    max_connections_per_ip: int = Field(default=1024, ge=0, le=1_000_000)
-    """Open connections from one address; 0 is no limit. It keeps one machine from using up all connections; too low,
-    peers behind one NAT address or proxy are refused."""
+    share_per_ip_percent: float = Field(default=10.0, ge=0.1, le=100)
+    """Part of max-connections and of quota-requests-per-second that one address may have, in percent; of IPv6, one /64
+    network. It keeps one machine from using up what all share. With 100 one address may have everything; too low, peers
+    behind one NAT address or proxy are refused."""
 
     max_watched_topics_per_connection: int = Field(default=100_000, ge=1, le=10_000_000)
     """Topics that one connection may wait for at the same time, in all its watches; one more is refused with code 2.
@@ -256,15 +242,6 @@ class Settings(BaseModel):
 
     max_watched_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
     """Topics that all connections together may wait for. They count towards max-memory-bytes as well."""
-
-    max_in_flight_per_connection: int = Field(default=256, ge=1, le=65535)
-    """Requests of one connection processed at the same time; more wait in its socket. Higher: one peer can take more of
-    the server; lower: pipelining clients slow down."""
-
-    write_buffer_bytes: int = Field(default=4 * MIB, ge=64 * KIB, le=1024 * MIB)
-    """Bytes that may wait for a peer that does not read its answers; when notices or watches exceed this, its
-    connection is closed. It gets no further answer to an ordinary request before it has read the last, which may be
-    larger. Higher: slow peers take more memory; lower: they are cut off sooner."""
 
     idle_timeout_seconds: float = Field(default=600.0, ge=0, le=86400)
     """Close a connection that has registered no broker and on which nothing was sent for this long; 0 never does.
@@ -322,13 +299,9 @@ class Settings(BaseModel):
     and answered: to find out which peers would be refused before they are."""
 
     quota_requests_per_second: int = Field(default=50_000, ge=1, le=10_000_000)
-    """Requests a second from all addresses together, after a burst of ten seconds' worth. What comes faster waits for
-    up to a second, and is then refused with SYSTEM_BUSY: administration first, then questions of clients, and
-    registrations and heartbeats of brokers last."""
-
-    quota_requests_per_second_per_ip: int = Field(default=5_000, ge=1, le=10_000_000)
-    """The same from one address; of IPv6, from one /64 network. Lower: hosts with many clients, or many clients behind
-    one NAT, are slowed down."""
+    """Requests a second from all addresses together, after a burst of ten seconds' worth; one address may have its
+    share of them, see share-per-ip-percent. What comes faster waits for up to a second, and is then refused with
+    SYSTEM_BUSY: administration first, then requests of clients, and registrations and heartbeats of brokers last."""
 
     quota_brokers_per_cluster: int = Field(default=0, ge=0, le=1_000_000)
     """Brokers of one cluster, slaves included; one more is refused. 0 leaves only max-brokers."""

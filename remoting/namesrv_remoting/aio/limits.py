@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from namesrv_remoting.codes import RequestCode
-from namesrv_remoting.frames import MAX_FRAME_BYTES
+from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 
 # Requests over a reserved connection slot before a registration: what brokers send, and what agents ask first.
 BROKER_CODES: Final = frozenset(
@@ -39,7 +39,8 @@ class ServerLimits:
     """The bounds of a server. Seconds of 0 switch a deadline off; 0 connections per address means no bound."""
 
     max_frame_bytes: int
-    max_header_bytes: int
+    # real headers stay below 2 KiB; a larger one makes the server decode more at once
+    max_header_bytes: int = MAX_HEADER_BYTES
     # Up to here a frame is received whatever it asks; a larger one only after its header.
     small_frame_bytes: int = 64 * 1024
     large_frames: Mapping[int, int] = field(default_factory=lambda: LARGE_FRAMES)
@@ -47,10 +48,11 @@ class ServerLimits:
     # the last of them are for brokers: the oldest without a registration makes room for the next connection
     reserved_connections: int
     max_connections_per_ip: int
-    # ordinary requests of one connection that wait or run; beyond it nothing more is read from the peer
-    max_in_flight: int
-    # what may wait to be sent to a peer before it counts as one that does not read
-    write_buffer_bytes: int
+    # Requests of one connection that wait or run; more wait in its socket. Clients that pipeline send a few dozen.
+    max_in_flight: int = 256
+    # Notices and changes of watches that exceed this while a peer does not read close its connection. An ordinary
+    # response may be larger: a peer gets no further one before it has read the last.
+    write_buffer_bytes: int = 4 * 1024 * 1024
     # A new connection that has sent nothing is closed then: RocketMQ 5.x connects to every server in advance, and may
     # send its first request two minutes later.
     silent_seconds: float = 120.0

@@ -58,7 +58,7 @@ async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:
 
 async def test_errors_are_counted_and_are_a_no(tmp_path: Path) -> None:
     """A server that lets in no more connections, here; nothing was measured then. One that is down hides no other."""
-    async with asked(tmp_path / "1", max_connections=2) as (_, where):
+    async with asked(tmp_path / "1", max_connections=2, share_per_ip_percent=100) as (_, where):
         measured = await ctl(*at(where), "bench", "--seconds", "0.1", "--connections", "8", "-o", "json")
         (found,) = measured.json["servers"]
         assert (1, True, 0, None) == (measured.code, found["errors"] > 0, found["requests"], found["p50_ms"])

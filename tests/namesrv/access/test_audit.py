@@ -83,7 +83,7 @@ async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
     assert expected == [(line["count"], line["by_reason"], line["by_address"]) for line in of(lines, "refusals")]
 
 
-@pytest.mark.settings(max_connections=3)
+@pytest.mark.settings(max_connections=3, share_per_ip_percent=100)
 async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) -> None:
     """The first is a line with what it was about, all further ones of the kind are one more; nothing else of theirs.
 

@@ -251,7 +251,7 @@ async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess)
     assert not server.namesrv.guard.refusals  # type: ignore[union-attr]
 
 
-@pytest.mark.settings(max_connections=10)
+@pytest.mark.settings(max_connections=10, share_per_ip_percent=100)
 async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> None:
     """Whoever is refused keeps its place only until a broker comes; that one has it from its first answer on."""
     clients = [await server.connect() for _ in range(9)]

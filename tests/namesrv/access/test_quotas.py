@@ -31,7 +31,7 @@ def limiter(clock: FakeClock, *, everybody: int = 1000, one: int = 10) -> Reques
 
 
 @pytest.mark.parametrize(("idle", "pulls"), [(0.0, 14), (100.0, 15)])
-@pytest.mark.settings(quotas="enforce", quota_requests_per_second_per_ip=2)
+@pytest.mark.settings(quotas="enforce", quota_requests_per_second=20)
 async def test_what_comes_too_fast_waits_and_then_is_refused(
     server: InProcess, peer: NamesrvPeer, idle: float, pulls: int
 ) -> None:
@@ -80,7 +80,7 @@ async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Pat
     is above the quarter that is left to heartbeats.
     """
     (tmp_path / "access.toml").write_text(ACCESS.format("us"))
-    settings: dict[str, Any] = {"quotas": "enforce", "quota_requests_per_second": 2}
+    settings: dict[str, Any] = {"quotas": "enforce", "quota_requests_per_second": 2, "share_per_ip_percent": 100}
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
         peer = await server.connect()
         strangers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(20)]
@@ -180,7 +180,7 @@ def test_buckets_of_quiet_addresses_are_forgotten() -> None:
     assert count <= 1024
 
 
-@pytest.mark.settings(quotas="observe", quota_requests_per_second_per_ip=2)
+@pytest.mark.settings(quotas="observe", quota_requests_per_second=20)
 async def test_observed_quotas_let_everything_through(server: InProcess, peer: NamesrvPeer) -> None:
     """What exceeds them is in the metric, and one request in 65 is in the audit trail."""
     await peer.register(Broker())
@@ -353,7 +353,7 @@ async def test_requests_of_one_read_are_counted(tmp_path: Path, mode: str, on_fa
     Of a bucket of 20 a quarter is kept from reads, and the registration has taken one token. Of requests beyond a quota
     that is only observed, one in 65 goes to the dispatcher.
     """
-    limits: dict[str, Any] = {"quotas": mode, "quota_requests_per_second_per_ip": 2}
+    limits: dict[str, Any] = {"quotas": mode, "quota_requests_per_second": 20}
     async with namesrv_in_process(tmp_path, **limits) as server:
         peer = await server.connect()
         await peer.register(Broker())

@@ -177,8 +177,8 @@ async def test_connections_by_protocol_and_role(server: InProcess) -> None:
 @pytest.mark.parametrize(
     ("most", "reason"),
     [
-        pytest.param(2, "connections", marks=pytest.mark.settings(max_connections=2)),
-        pytest.param(1, "connections_per_ip", marks=pytest.mark.settings(max_connections_per_ip=1)),
+        pytest.param(2, "connections", marks=pytest.mark.settings(max_connections=2, share_per_ip_percent=100)),
+        pytest.param(1, "connections_per_ip", marks=pytest.mark.settings(max_connections=10)),
     ],
 )
 async def test_connection_beyond_a_limit(server: InProcess, most: int, reason: str) -> None:
@@ -210,7 +210,6 @@ async def test_connections_that_are_ended(server: InProcess) -> None:
     assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
 
 
-@pytest.mark.settings(write_buffer_bytes=65536)
 async def test_peer_that_does_not_read(server: InProcess) -> None:
     """It asks for more than it reads, and is a slow consumer."""
     broker = await server.connect()

@@ -103,7 +103,7 @@ def compressed(topics: int) -> bytes:
 
 UNREADABLE = "body of REGISTER_BROKER"
 two_topics = pytest.mark.settings(max_topics_per_broker=2)
-little = pytest.mark.settings(max_inflated_bytes=64 * 1024)
+little = pytest.mark.settings(max_frame_bytes=64 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ little = pytest.mark.settings(max_inflated_bytes=64 * 1024)
         ("json", {}, registration("T"), "register broker failed"),
         pytest.param("json", {}, registration("T", "U", "V"), "3 topics in one registration, limit", marks=two_topics),
         pytest.param("native", {}, native_registration("T", "U", "V"), "3 topics in one", marks=two_topics),
-        pytest.param("json", {"compressed": "true"}, compressed(3000), "inflates to more than 65536", marks=little),
+        pytest.param("json", {"compressed": "true"}, compressed(10_000), "inflates to more than 262144", marks=little),
     ],
 )
 async def test_registration_that_is_refused_changes_nothing(

@@ -50,7 +50,7 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
 
 async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever does not read its answers within two seconds is left behind."""
-    async with namesrv_in_process(tmp_path, write_buffer_bytes=1 << 24) as server:
+    async with namesrv_in_process(tmp_path) as server:
         broker = await server.connect()
         for number in range(300):
             await broker.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))

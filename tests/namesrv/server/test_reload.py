@@ -51,12 +51,10 @@ def file(tmp_path: Path, server: InProcess) -> File:
 # setting, its value, who enforces it, in which words, and what then holds if that is not the value
 BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("max_frame_bytes", 65536, "server", "max_frame_bytes", None),
-    ("max_header_bytes", 2048, "server", "max_header_bytes", None),
     ("max_connections", 110, "server", "max_connections", None),
-    ("reserved_broker_connections", 500, "server", "reserved_connections", 11),
-    ("max_connections_per_ip", 12, "server", "max_connections_per_ip", None),
-    ("max_in_flight_per_connection", 13, "server", "max_in_flight", None),
-    ("write_buffer_bytes", 65537, "server", "write_buffer_bytes", None),
+    ("max_connections", 110, "server", "reserved_connections", 11),
+    ("share_per_ip_percent", 20.0, "server", "max_connections_per_ip", 22),
+    ("share_per_ip_percent", 20.0, "requests", "ip_per_second", 5),
     ("whole_frame_timeout_seconds", 15.0, "server", "whole_frame_seconds", None),
     ("whole_frame_timeout_seconds", 15.0, "server", "first_frame_seconds", 5.0),
     ("whole_frame_timeout_seconds", 15.0, "server", "tls_handshake_seconds", 2.5),
@@ -71,7 +69,6 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
     ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", 1 << 28),
     ("quota_requests_per_second", 25, "requests", "all_per_second", None),
-    ("quota_requests_per_second_per_ip", 26, "requests", "ip_per_second", None),
     ("quota_bytes_in_flight_per_ip", 27, "requests", "ip_bytes_in_flight", None),
 ]
 
