@@ -205,7 +205,8 @@ def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Pa
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
     """In the audit trail: a plain-text attempt hides no attempt without a certificate, or with a foreign one."""
     daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
-    foreign = Authority(tmp_path, "foreign").issue("forged", "operators.example.com")
+    others = Authority(tmp_path, "foreign")
+    foreign, another = (others.issue(f"forged-{name}", f"{name}.example.com") for name in ("operators", "brokers"))
 
     def refused(shown: Identity | None) -> None:
         context = ssl.create_default_context(cafile=str(ca.ca_file))
@@ -222,14 +223,16 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
     peer = Peer(daemon.address)
     assert 1 == peer.ask(105, {"topic": "orders"}).code
     peer.close()
-    for shown in (None, foreign) * 3:
+    for shown in (None, foreign, another) * 3:
         refused(shown)
     assert 0 == daemon.stop()
 
     lines = [line for line in read_log(daemon.data_dir / "audit") if line["event"] == "refusal"]
-    causes = ["plain text received", "the peer shows no certificate", "the peer's certificate is refused"]
+    causes = ["plain text received", "the peer shows no certificate", "operators.example.com", "brokers.example.com"]
     counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in causes]
-    assert [1, 3, 3] == counts
+    assert [1, 3, 3, 3] == counts
+    claimed = "(names in it, not verified: operators.example.com)"
+    assert any(line["remark"].endswith(claimed) for line in lines)
 
 
 def test_start_says_which_file_is_wrong(ca: Authority, data_dir: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import SecretStr, model_validator
 
+from namesrv_remoting.aio.claimed_names import watch_handshakes
+from namesrv_remoting.x509 import next_update, not_after
 from namesrv_runtime.settings import CheckedSettings, PathArgument
 
 ClientAuth = Literal["none", "optional", "require"]
@@ -34,8 +36,6 @@ _CLIENT_FAILURES: Final = {
 }
 _PEM_END: Final = "-----END CERTIFICATE-----"
 _CRL_BEGIN, _CRL_END = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
-# tags of DER
-_INTEGER, _UTC_TIME, _GENERALIZED_TIME = 0x02, 0x17, 0x18
 # of a file: time, size, inode
 _Stamp = tuple[int, int, int] | None
 
@@ -88,6 +88,7 @@ def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
     context.verify_mode = _VERIFY_MODES[client_auth]
     if client_auth != "none":
         _load_crls(context, files)
+        watch_handshakes(context)
     return context
 
 
@@ -108,8 +109,8 @@ def expires_at(cert_file: Path) -> float:
     try:
         # there may be a key, or comments, in front of each
         pems = [pem[pem.rindex("-----BEGIN") :] + _PEM_END for pem in text.split(_PEM_END)[:-1]]
-        return min(_not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in pems)
-    except (ValueError, IndexError) as error:
+        return min(not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in pems)
+    except ValueError as error:
         raise TlsError(f"{cert_file}: no certificate") from error
 
 
@@ -119,44 +120,9 @@ def crls_expire_at(crl_file: Path) -> float:
     if not lists:
         raise TlsError(f"{crl_file}: no revocation list")
     try:
-        return min(_next_update(base64.b64decode(text)) for text, end, _ in lists if end)
-    except (ValueError, IndexError) as error:
+        return min(next_update(base64.b64decode(text)) for text, end, _ in lists if end)
+    except ValueError as error:
         raise TlsError(f"{crl_file}: no usable revocation list") from error
-
-
-def _next_update(der: bytes) -> float:
-    # CertificateList and TBSCertList are sequences: in the second there is a version (an integer, may be missing), then
-    # algorithm, issuer, and the times of this list and of the next one, which may be missing
-    at = _contents(der, _contents(der, 0)[0])[0]
-    for _ in range(4 if der[at] == _INTEGER else 3):
-        at = _contents(der, at)[1]
-    return _time(der, at) if der[at] in (_UTC_TIME, _GENERALIZED_TIME) else float("inf")
-
-
-def _not_after(der: bytes) -> float:
-    # Certificate and TBSCertificate are sequences: in the second there is a version (tagged 0, may be missing), then
-    # serial number, algorithm and issuer, then the validity: a sequence of two times
-    at = _contents(der, _contents(der, 0)[0])[0]
-    for _ in range(4 if der[at] == 0xA0 else 3):
-        at = _contents(der, at)[1]
-    at = _contents(der, _contents(der, at)[0])[1]
-    return _time(der, at)
-
-
-def _time(der: bytes, at: int) -> float:
-    begin, end = _contents(der, at)
-    # UTCTime until 2049, GeneralizedTime after that
-    form = "%y%m%d%H%M%SZ" if der[at] == _UTC_TIME else "%Y%m%d%H%M%SZ"
-    return datetime.strptime(der[begin:end].decode(), form).replace(tzinfo=UTC).timestamp()
-
-
-def _contents(der: bytes, at: int) -> tuple[int, int]:
-    """Where the contents of an element begin and end."""
-    size, begin = der[at + 1], at + 2
-    if size & 0x80:
-        begin += size & 0x7F
-        size = int.from_bytes(der[at + 2 : begin])
-    return begin, begin + size
 
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:

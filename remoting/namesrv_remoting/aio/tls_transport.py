@@ -12,6 +12,7 @@ from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
 from namesrv_remoting.addresses import network_of
+from namesrv_remoting.aio.claimed_names import claimed_names, handshake_is_over
 from namesrv_remoting.aio.read_shares import (
     COPIED_READ_COST,
     LONGEST_READ_BYTES,
@@ -363,13 +364,16 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if certificate := self._tls.getpeercert():
             self._names = certificate_names(certificate)
             self._expires_at = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+        handshake_is_over(self._tls)
         self._listener.handshake_completed(self._tls.version() or "")
 
     def _broken(self, error: ssl.SSLError) -> None:
         # the alert that says why
         self._flush()
         if isinstance(error, ssl.SSLCertVerificationError):
-            why = f"the peer's certificate is refused: {error.verify_message}"
+            names = claimed_names(self._tls)
+            claim = f" (names in it, not verified: {names})" if names else ""
+            why = f"the peer's certificate is refused: {error.verify_message}{claim}"
         else:
             reason = error.reason or str(error)
             why = _FAILURES.get(reason) or reason.replace("_", " ").lower()

@@ -1,0 +1,101 @@
+"""What this package reads in certificates and revocation lists (DER): names and times, and nothing that decides."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final, NamedTuple
+
+# Elements of one level that are looked at: a certificate that nobody has verified may hold very many.
+_MAX_ELEMENTS: Final = 200
+_MAX_SIZE_BYTES: Final = 4
+_INTEGER, _UTC_TIME, _GENERALIZED_TIME, _BMP_STRING = 0x02, 0x17, 0x18, 0x1E
+_VERSION, _EXTENSIONS = 0xA0, 0xA3
+_COMMON_NAME, _ALTERNATIVE_NAMES = b"\x55\x04\x03", b"\x55\x1d\x11"
+# mail address, DNS name, URI
+_TEXT_NAMES: Final = (0x81, 0x82, 0x86)
+# of a certificate, behind its version: serial number, algorithm, issuer, validity, subject, key
+_VALIDITY, _SUBJECT, _CERTIFICATE_FIELDS = 3, 4, 6
+# of a revocation list, behind its version: algorithm, issuer, time of this one, time of the next one
+_NEXT_UPDATE: Final = 3
+_LIST_FIELDS: Final = 3
+
+
+class _Element(NamedTuple):
+    tag: int
+    begin: int
+    end: int
+
+
+def not_after(der: bytes) -> float:
+    """When a certificate expires (wall clock). Raises ValueError for what is none."""
+    _, end = _members(der, _fields(der, _VERSION, _CERTIFICATE_FIELDS)[_VALIDITY])
+    return _time(der, end)
+
+
+def next_update(der: bytes) -> float:
+    """When a revocation list expires (wall clock), infinite if it never does. Raises ValueError for what is none."""
+    following = _fields(der, _INTEGER, _LIST_FIELDS)[_NEXT_UPDATE:][:1]
+    times = [each for each in following if each.tag in (_UTC_TIME, _GENERALIZED_TIME)]
+    return _time(der, times[0]) if times else float("inf")
+
+
+def names_in(der: bytes) -> Iterator[str]:
+    """Common name and textual alternative names in a certificate. Raises ValueError for what is none."""
+    fields = _fields(der, _VERSION, _CERTIFICATE_FIELDS)
+    for part in _members(der, fields[_SUBJECT]):
+        for attribute in _members(der, part):
+            kind, value = _members(der, attribute)[:2]
+            if der[kind.begin : kind.end] == _COMMON_NAME:
+                yield _text(der, value)
+    for extension in _extensions(der, fields):
+        kind, *_, value = _members(der, extension)
+        if der[kind.begin : kind.end] == _ALTERNATIVE_NAMES:
+            (names,) = _members(der, value)
+            yield from (_text(der, name) for name in _members(der, names) if name.tag in _TEXT_NAMES)
+
+
+def _extensions(der: bytes, fields: list[_Element]) -> list[_Element]:
+    found = [each for each in fields if each.tag == _EXTENSIONS]
+    return _members(der, _members(der, found[0])[0]) if found else []
+
+
+def _fields(der: bytes, version: int, least: int) -> list[_Element]:
+    """The members of the signed part, without its version, which may be missing."""
+    outermost = _members(der, _Element(0, 0, len(der)))[0]
+    fields = _members(der, _members(der, outermost)[0])
+    fields = fields[1:] if fields and fields[0].tag == version else fields
+    if len(fields) < least:
+        raise ValueError("neither a certificate nor a revocation list")
+    return fields
+
+
+def _members(der: bytes, element: _Element) -> list[_Element]:
+    members = list(islice(_elements(der, element.begin, element.end), _MAX_ELEMENTS))
+    if not members:
+        raise ValueError("an element is empty")
+    return members
+
+
+def _elements(der: bytes, at: int, end: int) -> Iterator[_Element]:
+    while at < end:
+        begin = at + 2
+        size = der[at + 1] if begin <= end else end
+        if size & 0x80:
+            count = size & 0x7F
+            size = int.from_bytes(der[begin : begin + count]) if 0 < count <= _MAX_SIZE_BYTES else end
+            begin += count
+        if begin + size > end:
+            raise ValueError(f"an element ends at {begin + size}, limit {end}")
+        yield _Element(der[at], begin, begin + size)
+        at = begin + size
+
+
+def _time(der: bytes, element: _Element) -> float:
+    # UTCTime until 2049, GeneralizedTime after that
+    form = "%y%m%d%H%M%SZ" if element.tag == _UTC_TIME else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(der[element.begin : element.end].decode(), form).replace(tzinfo=UTC).timestamp()
+
+
+def _text(der: bytes, element: _Element) -> str:
+    coding = "utf-16-be" if element.tag == _BMP_STRING else "utf-8"
+    return der[element.begin : element.end].decode(coding, "backslashreplace")

@@ -1,0 +1,77 @@
+"""What a server learns of a certificate that it refused, in both versions of TLS, and that nothing is left of it."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from namesrv_remoting.aio.claimed_names import WatchedHandshake, claimed_names, handshake_is_over, leaf_in
+from namesrv_remoting.aio.tls import TlsFiles, client_context, server_context
+from tests.support.certificates import Authority, Identity
+
+
+@pytest.fixture
+def ca(tmp_path: Path) -> Authority:
+    """The server's authority."""
+    return Authority(tmp_path)
+
+
+class Pair:
+    """A server's TLS connection and its client's, in memory."""
+
+    def __init__(self, ca: Authority, shown: Identity, version: ssl.TLSVersion) -> None:
+        issued = ca.issue("server")
+        context = server_context(TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file), "require")
+        context.maximum_version = version
+        client = client_context(TlsFiles(shown.cert_file, shown.key_file, None, ca.ca_file), verify_host=False)
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = context.wrap_bio(to_server, to_client, server_side=True)
+        self.client = client.wrap_bio(to_client, to_server)
+
+    def shake_hands(self) -> None:
+        """Until both are done, or one refuses the other."""
+        waiting = [self.client, self.server]
+        while waiting:
+            side = waiting.pop(0)
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                waiting.append(side)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_refused_certificate_has_its_names(ca: Authority, tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """Of the peer's own certificate, cut, escaped, and no more than five."""
+    hosts = [f"{number}.example.com" for number in range(6)]
+    forged = Authority(tmp_path, "foreign").issue("forged", *hosts, common_name="op\n" + "x" * 60)
+    pair = Pair(ca, forged, version)
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        pair.shake_hands()
+
+    assert claimed_names(pair.server) == ", ".join(["op\\n" + "x" * 60, *hosts[:4]])
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_nothing_is_watched_after_a_handshake(ca: Authority, version: ssl.TLSVersion) -> None:
+    """The certificate is forgotten, the names that were verified stay, and data flows without the callback."""
+    pair = Pair(ca, ca.issue("client", "client.example.com"), version)
+    pair.shake_hands()
+
+    handshake_is_over(pair.server)
+
+    assert isinstance(pair.server, WatchedHandshake)
+    assert pair.server.leaf == b""
+    assert pair.server.context._msg_callback is None  # type: ignore[attr-defined]
+    assert pair.server.getpeercert()
+    pair.client.write(b"x")
+    assert pair.server.read(1) == b"x"
+    pair.server.write(b"y")
+    assert pair.client.read(1) == b"y"
+
+
+# half a message, and empty lists of both versions
+@pytest.mark.parametrize("message", ["", "0b", "0b000003000000", "0b00000400000000"])
+def test_messages_without_a_certificate(message: str) -> None:
+    """They hold no leaf."""
+    assert leaf_in(bytes.fromhex(message)) == b""
