@@ -85,9 +85,6 @@ class Case(NamedTuple):
         return question(self.code, fields, body, spelling=self.spelling, flag=FLAGS[self.kind])
 
 
-REGISTERING: Final = Case(103, "request", "json")
-
-
 def cases() -> list[Case]:
     """Every code of the table, and one that is not in it."""
     codes = [*map(int, CODES), UNKNOWN_CODE]

@@ -47,10 +47,6 @@ class Broker:
         self._lines.flush()
         return json.loads(self._lines.readline())
 
-    def hangs_up(self) -> bool:
-        """Whether it closes the connection, without another word."""
-        return self._lines.read(1) == b""
-
     def wait_until_left(self) -> None:
         self._namesrv.wait_for("broker_evicted", broker_name=self.name, reason="unregistered")
 

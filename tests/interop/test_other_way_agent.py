@@ -1,7 +1,5 @@
 """Our broker agent and the example broker live with Apache's NameServer, as its own tools see it."""
 
-import json
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -13,13 +11,10 @@ import pytest
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 from namesrv_remoting.codes import Permission
 from tests.interop.peers.apache import ApacheNameServer, MqAdmin
-from tests.interop.peers.place import ROOT
 from tests.interop.peers.route import brokers_of, route_of, topics_of
 from tests.interop.peers.waiting import until, until_equal
 from tests.support.ports import free_port
-from tests.support.talking_process import TalkingProcess
 
-EXAMPLE = ROOT / "demo" / "memory_broker.py"
 TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 2))
 
 Protocol = Literal["rocketmq", "auto"]
@@ -131,31 +126,6 @@ def test_agent_is_back_on_a_server_that_restarted(place: Path) -> None:
 
         until_equal({"agent-again": {0: chosen.broker_addr}}, lambda: brokers_of(again.address))
         assert {"orders", "bills"} <= topics_of(again.address)
-
-
-def test_example_broker_serves_through_apaches_name_server(
-    apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin
-) -> None:
-    """The example registers, mqadmin lists it, and a message goes through it by Apache's routes."""
-    name_servers = ";".join(server.address for server in apache)
-
-    def example(command: str, *flags: str) -> TalkingProcess:
-        return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", name_servers, *flags)
-
-    with example("serve", "--name", "memory", "--topic", "shop", "--topic", "till") as broker:
-        address = json.loads(broker.wait_for("serving"))["address"]
-        for server in apache:
-            until_equal({0: address}, partial(_addresses, server, "memory"))
-
-        assert ["example", "memory", "0", address] in [cells[:4] for cells in mqadmin("clusterList").rows]
-        with example("produce", "--topic", "shop", "hello") as producer:
-            assert 0 == producer.wait()
-        with example("consume", "--topic", "shop") as consumer:
-            assert 0 == consumer.wait()
-            assert ["hello"] == [json.loads(line)["body"] for line in consumer.lines]
-        assert 0 == broker.stop()
-    for server in apache:
-        until_equal(None, partial(_addresses, server, "memory"))
 
 
 def _addresses(server: ApacheNameServer, broker_name: str) -> dict[int, str] | None:

@@ -1,9 +1,6 @@
 """The audit trail of real servers: who changed what, who was refused, and what a crash or a full disk leaves of it."""
 
-import contextlib
 import json
-import os
-import resource
 import signal
 import socket
 import ssl
@@ -13,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.certificates import Authority
-from tests.support.daemon import Daemon, Start
+from tests.support.daemon import Start
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import Line, of, read_log
 from tests.support.peer import Broker, Connect, Peer, until
@@ -224,25 +221,6 @@ def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) ->
     assert "hunter2" not in json.dumps(lines)
 
 
-def test_what_is_observed_is_a_line_too(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
-    """What would be refused is one of the refusals, marked as observed, and the change that was made is there."""
-    file = tmp_path / "access.toml"
-    file.write_text(ACCESS)
-    daemon = start("--access", str(file), "--access-mode=observe", "--takeover=warn")
-    owner, stranger = connect(daemon), connect(daemon)
-    BROKER.register(owner)
-    assert 0 == stranger.ask(216, {"topic": "orders"}).code
-    Broker(addr="10.6.6.6:10911").register(stranger)
-    daemon.stop()
-
-    lines = trail(data_dir)
-    assert [("not_granted", True), ("takeover", True)] == [
-        (line["reason"], line["observed"]) for line in of(lines, "refusal")
-    ]
-    made = [line["request"] for line in of(lines, "change")][:3]
-    assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV", "REGISTER_BROKER"] == made
-
-
 def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data_dir: Path) -> None:
     """A line is on disk shortly after the change, not when a buffer is full; the next start goes on beside it."""
     daemon = start()
@@ -256,73 +234,3 @@ def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data
     assert 1 == len([line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"])
     assert 2 == len(of(lines, "start"))
     assert {path.suffix for path in (data_dir / "audit").rglob("*.jsonl*")} == {".gz"}
-
-
-def limit_files(daemon: Daemon, size: int) -> None:
-    """Let no file of a process grow over a size: what a full disk is to it."""
-    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-
-def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Requests are carried out and answered; once there is room, every line is there, in order and whole."""
-    daemon = start("--heartbeat-log-dir=")
-    until(lambda: trail(data_dir))
-    limit_files(daemon, 10)
-    peer = connect(daemon)
-    BROKER.register(peer)
-    assert "error" == daemon.wait_for("audit_log_not_written")["level"]
-    assert 0 == peer.ask(216, {"topic": "bills"}).code
-    assert [] == changes(data_dir, "REGISTER_BROKER")
-
-    limit_files(daemon, resource.RLIM_INFINITY)
-    daemon.wait_for("audit_log_write_recovered")
-    assert 0 == daemon.stop()
-
-    lines, seqs = trail(data_dir), numbers(data_dir)
-    assert [*range(1, len(seqs) + 1)] == seqs
-    assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"] == [line["request"] for line in of(lines, "change")][:2]
-
-
-def test_its_size_is_bounded(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Whoever makes changes without end fills no disk: the oldest files go, and the newest lines stay."""
-    bound = 64 * 1024
-    daemon = start(f"--audit-log-max-bytes={bound}")
-    peer = connect(daemon)
-    most, number, name = 0, 0, ""
-
-    def is_written() -> bool:
-        """Whether the last change is on disk: in the open file, since nothing comes after it."""
-        nonlocal most
-        size, is_there = 0, False
-        for path in (data_dir / "audit").rglob("*.jsonl*"):
-            # one that was compressed or removed meanwhile
-            with contextlib.suppress(FileNotFoundError):
-                text = path.read_bytes()
-                size += len(text)
-                is_there |= path.suffix == ".open" and name.encode() in text
-        most = max(most, size)
-        return is_there
-
-    while len(daemon.lines("audit_log_removed")) < 3:
-        # more of one peer are not written within ten seconds
-        assert number < 1000
-        for _ in range(50):
-            number += 1
-            # so that little is won by compression
-            name = f"{number}-{os.urandom(100).hex()}"
-            Broker(name=name, addr=f"10.0.0.1:{number % 500 + 1}").register(peer)
-        # changes come no faster than this machine writes them
-        until(is_written)
-    daemon.stop()
-
-    # Brokers' lines have half of the room. Of their files that are not compressed yet each is an eighth of that: one is
-    # written, and three are on their way. The other half holds the line about the start.
-    half = bound // 2
-    assert half // 2 < most <= half * 3 // 2 + 2048
-    lines = [line for line in trail(data_dir) if line.get("request") == "REGISTER_BROKER" or line["event"] == "opened"]
-    joined = [line["changes"][-1]["after"] for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"]
-    assert name == joined[-1]["broker_name"]
-    # without a gap: only whole files have gone, the oldest first
-    seqs = [line["seq"] for line in lines]
-    assert [*range(seqs[0], seqs[-1] + 1)] == seqs
-    assert seqs[0] > 1

@@ -2,13 +2,11 @@
 
 import gzip
 import json
-import resource
 from pathlib import Path
 
 import pytest
 
-from tests.support.daemon import Daemon, Start
-from tests.support.heartbeat_files import of, read_log
+from tests.support.daemon import Start
 from tests.support.peer import Broker, Connect, until
 
 # nothing here depends on the loop
@@ -22,11 +20,6 @@ def wait_for_file(root: Path, suffix: str) -> Path:
     """The first file of a kind with a line in it, as soon as it is there."""
     until(lambda: [path for path in root.rglob(f"*{suffix}") if path.stat().st_size])
     return next(path for path in root.rglob(f"*{suffix}") if path.stat().st_size)
-
-
-def limit_files(daemon: Daemon, size: int) -> None:
-    """Let no file of a process grow over a size: what a full disk is to it."""
-    resource.prlimit(daemon.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data_dir: Path) -> None:
@@ -67,25 +60,3 @@ def test_closed_files_become_parquet(start: Start, connect: Connect, data_dir: P
     assert [] == again.lines("heartbeat_log_not_compacted")
     # the one that is being written
     until(lambda: 1 == len(list(root.rglob("*.open"))))
-
-
-def test_a_full_disk_stops_nothing(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Routes are served, brokers registered and evicted; once there is room, the log goes on without a torn line."""
-    daemon = start()
-    root = data_dir / "heartbeats"
-    path = wait_for_file(root, ".open")
-    limit_files(daemon, path.stat().st_size + 10)
-    peer = connect(daemon)
-    BROKER.register(peer)
-    daemon.wait_for("heartbeat_log_not_written")
-    assert 0 == connect(daemon).ask(ROUTE, ORDERS).code
-    peer.close()
-    daemon.wait_for("broker_evicted")
-
-    limit_files(daemon, resource.RLIM_INFINITY)
-    daemon.wait_for("heartbeat_log_write_recovered")
-    assert 0 == daemon.stop()
-
-    lines = read_log(root)
-    assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
-    assert ["register", "evict"] == [line["event"] for line in of(lines, "register", "evict")]

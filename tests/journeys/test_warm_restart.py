@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -101,22 +100,3 @@ def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, con
     peer = connect(start())
     BROKER_A.register(peer)
     assert {"broker-a": 6} == perms(peer)
-
-
-def test_damaged_snapshot_is_set_aside(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A snapshot that cannot be read is kept beside the new one; whom to wait for is unknown, so it waits its time."""
-    data_dir.mkdir()
-    content = b"\xff{{{{"
-    (data_dir / "snapshot.json").write_bytes(content)
-
-    daemon = start("--wait-for-service-seconds", "3")
-    line = daemon.wait_for("damaged_file_set_aside")
-    assert ("warning", str(data_dir / "snapshot.json")) == (line["level"], line["path"])
-    assert content == Path(line["kept_as"]).read_bytes()
-    assert daemon.wait_for("listening")["ready"] is False
-
-    BROKER_A.register(connect(daemon))
-    assert "ready: waited 3 s, the snapshot of brokers to expect was lost" == daemon.wait_for("ready")["reason"]
-    assert 0 == daemon.stop()
-    assert ["broker-a"] == expected_brokers(daemon)
-    assert content == Path(line["kept_as"]).read_bytes()

@@ -98,19 +98,6 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
         assert seen["longest_seconds"] < 60
 
 
-def test_empty_snapshot_makes_a_server_wait(deploy: Deploy) -> None:
-    """It cannot know whom to wait for, and gives no routes for as long as it would wait for anybody."""
-    deployment = deploy("NAMESRV_WAIT_FOR_SERVICE_SECONDS=10")
-    snapshot = deployment.directory("ns1") / "data" / "snapshot.json"
-    snapshot.parent.mkdir()
-    snapshot.touch()
-
-    deployment.run("ssh ns1 sudo systemctl start namesrv")
-
-    assert "not ready" in deployment.run("namesrvctl -s ns1:9876 status", code=1)
-    deployment.until("namesrvctl -s ns1:9876 status")
-
-
 def test_another_server_takes_the_place_of_the_first(deploy: Deploy) -> None:
     """A fourth is added, brokers first; the first is removed, clients first; nobody ever misses a broker."""
     deployment = deploy()

@@ -11,29 +11,13 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl import app, cli
-from namesrv_client.ctl.commands import mqadmin
 from tests.support.ctl import COMMAND, nobody, run
-
-GROUPS = [*app._GROUPS]
-COMMANDS = [*app.COMMANDS, *GROUPS]
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Run it as a process of its own."""
     kept = {name: value for name, value in os.environ.items() if name not in ("NAMESRV_ADDR", "COLUMNS")}
     return subprocess.run([*COMMAND, *args], capture_output=True, text=True, check=False, env={**kept, **env})
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_explains_itself(command: str) -> None:
-    """With --help and -h, with its common options, in lines that end where the terminal does."""
-    shown = run(*command.split(), "--help", env={"COLUMNS": "80"})
-
-    assert (0, "") == (shown.code, shown.err)
-    assert f"Usage: namesrvctl {command} " in shown.out
-    assert ("--timeout" in shown.out) == (command not in GROUPS)
-    assert max(len(line) for line in shown.lines) <= 80
-    assert shown == run(*command.split(), "-h", env={"COLUMNS": "80"})
 
 
 @pytest.mark.parametrize(("target", "summary"), app.COMMANDS.values())
@@ -57,25 +41,6 @@ def test_only_what_is_needed_is_imported(args: list[str], spared: set[str]) -> N
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert set() == spared & set(done.stdout.splitlines()[-1].split())
-
-
-def test_root_lists_all_commands_but_mqadmins() -> None:
-    """Those are for fingers that know them, and explain themselves, too."""
-    shown = run("--help", env={"COLUMNS": "120"})
-
-    for command in COMMANDS:
-        assert f"│ {command.split()[0]} " in shown.out
-    for name in mqadmin.COMMANDS:
-        explained = run(name, "--help", env={"COLUMNS": "120"})
-        assert (0, True, False) == (explained.code, "--namesrvAddr" in explained.out, name in shown.out)
-
-
-@pytest.mark.parametrize("args", [("topics", "-o", "xml"), ("-o", "xml", "topics")], ids=["after", "before"])
-def test_wrong_choice_is_named_without_a_python_class(args: tuple[str, ...]) -> None:
-    """Before and after the command."""
-    refused = run(*args, env={"COLUMNS": "200"})
-
-    assert "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', 'yaml'." in refused.err
 
 
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])

@@ -1,14 +1,10 @@
 """The common options, and exit codes of several answers."""
 
-from importlib.metadata import version
-
 import pytest
 import typer
 
-from namesrv_client.ctl.options import Options, duration, options_of
+from namesrv_client.ctl.options import duration, options_of
 from namesrv_client.ctl.servers import Answers, problem
-from namesrv_remoting.aio.credentials import SigningSettings
-from namesrv_remoting.aio.tls import TlsClientSettings
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import nobody, run
 
@@ -17,14 +13,6 @@ from tests.support.ctl import nobody, run
 def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
-
-
-def test_defaults() -> None:
-    """This machine's server, asked once."""
-    options = options_of()
-
-    assert options == Options(("127.0.0.1:9876",), "table", None, 3.0, color=True, yes=False)
-    assert (SigningSettings(), TlsClientSettings()) == (options.signing, options.tls)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +82,6 @@ def test_options_may_stand_before_and_after_the_command() -> None:
     assert before == after
     assert (2, absent) == (before.code, before.json["servers"][0]["server"])
     assert (2, [absent, other]) == (both.code, [answer["server"] for answer in both.json["servers"]])
-
-
-def test_version() -> None:
-    """Of the distribution that it came with."""
-    assert (0, f"namesrvctl {version('namesrv')}\n") == run("--version")[:2]
 
 
 @pytest.mark.parametrize(

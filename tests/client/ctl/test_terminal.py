@@ -73,15 +73,6 @@ def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
     assert [["bills", "orders"]] * 3 == [json.loads(line)["servers"][0]["topics"] for line in lines]
 
 
-def test_bench_is_interrupted(server: str) -> None:
-    """An unfinished measurement is none."""
-    with Terminal([*COMMAND, "-s", server, "bench", "--seconds", "60"], columns=200) as shown:
-        shown.wait_for("for 60 s")
-        shown.interrupt()
-        assert 130 == shown.wait()
-    assert "Traceback" not in shown.shown
-
-
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), (None, 1)])
 def test_change_is_asked_about(server: str, said: str | None, code: int) -> None:
     """Only a yes does it; Enter is none, nor is Ctrl-C."""
@@ -90,17 +81,6 @@ def test_change_is_asked_about(server: str, said: str | None, code: int) -> None
         shown.interrupt_prompt() if said is None else shown.type(said)
         assert code == shown.wait()
     assert ("done" in shown.shown) == (code == 0)
-
-
-def test_narrow_terminal_gets_blocks(server: str) -> None:
-    """A wide one a table."""
-    with Terminal([*COMMAND, "-s", server, "clusters"], columns=120) as wide:
-        assert 0 == wide.wait()
-    with Terminal([*COMMAND, "-s", server, "clusters"], columns=40) as narrow:
-        assert 0 == narrow.wait()
-
-    assert ["CLUSTER    BROKER                   MASTER          ACTING MASTER"] == plain(wide.shown)[:1]
-    assert ["CLUSTER        cluster-a", "BROKER         broker-with-a-long-name"] == plain(narrow.shown)[:2]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from namesrv_client.ctl.commands.top import Seen, bar, page
+from namesrv_client.ctl.commands.top import Seen, page
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
 from tests.support.ctl import COMMAND, asked, at, ctl, nobody, run, two_asked
@@ -74,33 +74,6 @@ def test_each_server_is_shown_as_it_is(found: Seen, now: float, state: str, said
 
     assert shown[1].split("  ")[1].strip() == state or f"  {state}" in shown[1]
     assert said in shown[5]
-
-
-def test_a_narrow_and_low_terminal_gets_less() -> None:
-    """Without sentences, then in blocks; and as many brokers as there is room for."""
-    many = seen("s", *(broker(f"broker-{number}", 30) for number in range(9)))
-
-    assert "c        broker-0   0  broker-0:1  ██████·· 30.0 s" == lines(many, width=60)[4]
-    assert ["ADDRESS  broker-0:1", "S        ██████·· 30.0 s"] == lines(many, width=40)[10:12]
-    assert 8 == len(lines(many, height=8))
-    assert "... 6 more brokers" == lines(many, height=8)[-1]
-
-
-@pytest.mark.parametrize(("share", "drawn"), [(1, "█" * 8), (0.01, "▏·······"), (0, "·" * 8), (-1, "·" * 8)])
-def test_bar_drains_until_nothing_is_left(share: float, drawn: str) -> None:
-    """The last eighth stands until the end."""
-    assert drawn == bar(share)
-
-
-@pytest.mark.parametrize(("age", "colour"), [(30, "32"), (37, "33"), (89, "33"), (91, "31"), (121, "31")])
-def test_bar_turns_as_in_the_console(age: float, colour: str) -> None:
-    """Green, yellow, red; grey on a server that does not answer."""
-    for now, expected in ((100.0, colour), (103.0, "2")):
-        console = Console(width=200, color_system="standard", force_terminal=True)
-        with console.capture() as captured:
-            for part in page([seen("s", broker("a", age))], now):
-                console.print(part)
-        assert f"\x1b[{expected}m{bar((120 - age - now + 100) / 120)}" in captured.get()
 
 
 async def test_once_says_it_to_scripts(tmp_path: Path) -> None:

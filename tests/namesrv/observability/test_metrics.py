@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import re
 import sys
 import time
 from collections.abc import Coroutine
@@ -15,7 +14,7 @@ from namesrv import version
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.observability.metrics import count_brokers, count_connections, exposition
 from namesrv.observability.surface import LAG_INTERVAL_SECONDS
-from tests.support.fake_clock import settle, until
+from tests.support.fake_clock import until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, NamesrvPeer, native, question, registration
@@ -357,36 +356,6 @@ async def test_requests_over_http(server: InProcess) -> None:
 
     asked = by(metrics, "nameserver_http_requests_total", "path", "status")
     assert {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2} == asked
-
-
-async def test_the_process(server: InProcess) -> None:
-    """Under the names that every client library uses."""
-    before = await seen(server)
-    peers = [await server.connect() for _ in range(10)]
-    after = await seen(server)
-
-    # both ends of each connection are ours
-    assert 2 * len(peers) == after("process_open_fds") - before("process_open_fds")
-    assert after("process_max_fds") > after("process_open_fds")
-    assert after("process_virtual_memory_bytes") > after("process_resident_memory_bytes") > 10e6
-    assert after("process_cpu_seconds_total") > 0
-    assert after("process_start_time_seconds") > 1.6e9
-
-
-async def test_names_and_labels(server: InProcess, peer: NamesrvPeer) -> None:
-    """Every name has our prefix or is of the process, ends in its unit, and no label's value comes from a peer."""
-    await peer.register(Broker("broker-named-by-peer", 0, "10.9.9.9:10911", "cluster-named-by-peer"))
-    await peer.call(105, {"topic": "topic-named-by-peer"})
-    await settle()
-
-    metrics = await seen(server)
-
-    assert not re.search("named-by-peer|10.9.9.9|127.0.0.1", metrics.text)
-    for name, (kind, documentation) in metrics.families.items():
-        assert re.fullmatch(r"(nameserver|process)_[a-z_]+", name)
-        assert re.fullmatch(r"[A-Z][^\n]*\.", documentation), name
-        assert kind in {"gauge", "counter", "histogram"}, name
-        assert kind != "histogram" or name.endswith("_seconds")
 
 
 def _snapshot(metrics: Scrape) -> tuple[float, float]:

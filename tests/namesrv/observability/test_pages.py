@@ -102,15 +102,6 @@ async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> No
     server.namesrv.addresses = addresses
 
 
-async def test_one_broker_is_no_brokers(server: InProcess) -> None:
-    """For people."""
-    found = []
-    for number in (1, 2):
-        await (await server.connect()).register(Broker(f"broker-{number}", 0, f"10.0.0.{number}:10911"))
-        found += [check.found for check in readiness(server.namesrv) if check.name == "registered"]
-    assert ["1 broker", "2 brokers"] == found
-
-
 async def test_it_ends_with_the_server(tmp_path: Path) -> None:
     """Nobody listens any more, nothing is measured, and a new one may."""
     async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:

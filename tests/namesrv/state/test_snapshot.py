@@ -11,8 +11,6 @@ from namesrv_runtime.durable_file import SealedFileError, seal
 
 MASTER = ExpectedBroker("c", "broker-a", 0, "10.0.0.1:10911")
 SLAVE = ExpectedBroker("c", "broker-a", 1, "10.0.0.2:10911")
-OTHER = ExpectedBroker("c", "broker-b", 0, "10.0.0.3:10911")
-
 SMALL = Snapshot(
     saved_ms=1_738_367_999_000,
     boot_id="b00f",
@@ -140,12 +138,3 @@ def test_lost_snapshot_is_waited_out() -> None:
     assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
     assert readiness.is_ready(1_045.0)
     assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
-
-
-def test_reason_names_only_a_few() -> None:
-    """Of seven missing brokers five are named."""
-    readiness = Readiness([ExpectedBroker("c", f"b{n}", 0, "a:1") for n in range(7)], wait_seconds=45.0, now=0.0)
-
-    assert readiness.reason(0.0).endswith(
-        "7 of 7 expected brokers: c/b0/0 at a:1, c/b1/0 at a:1, c/b2/0 at a:1, c/b3/0 at a:1, c/b4/0 at a:1, and 2 more"
-    )
