@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Final
 
-from namesrv.fast_lane import RouteAnswers
+from namesrv.encoded_routes import EncodedRoutes
 from namesrv.routeinfo.admission import TableLimits
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
@@ -34,7 +34,7 @@ class _Nameserver:
 
     def __init__(self, brokers: int) -> None:
         tables, options = RouteTables(), RouteOptions()
-        answers = RouteAnswers(tables, options, lambda _: None, "bench")
+        answers = EncodedRoutes(tables, options, lambda _: None, "bench")
         self._answers = answers.json
         self._manager = RouteInfoManager(
             tables,

@@ -27,7 +27,7 @@ from benchmarks.soak.commanded import Crew
 from benchmarks.soak.noise import Noise
 from benchmarks.soak.server import PATIENCE_SECONDS, VICTIM, Daemon
 from benchmarks.soak.verdict import Found
-from namesrv.questions import MAX_REPEATED
+from namesrv.fast_path import MAX_REMEMBERED
 from namesrv_runtime.freed_memory import EVERY_SECONDS
 
 # brokers of a process of their own, which is killed and frozen
@@ -61,7 +61,7 @@ class Pace:
 
 
 # as many questions as a server remembers; as long as it may keep what is free
-FULL: Final = Pace(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, MAX_REPEATED, EVERY_SECONDS + 3.0)
+FULL: Final = Pace(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, MAX_REMEMBERED, EVERY_SECONDS + 3.0)
 SHORT: Final = Pace(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1000, 0.0)
 
 

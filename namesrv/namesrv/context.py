@@ -10,7 +10,8 @@ from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
 from namesrv.counters import Counters
-from namesrv.fast_lane import FastLane, RouteAnswers
+from namesrv.encoded_routes import EncodedRoutes
+from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.routeinfo.manager import RouteInfoManager
@@ -54,8 +55,8 @@ class Namesrv:
     clock: Clock
     kv: KVConfig
     manager: RouteInfoManager
-    answers: RouteAnswers
-    fast_lane: FastLane
+    answers: EncodedRoutes
+    fast_path: FastPath
     # None: no access file, and everybody may do everything
     guard: AccessGuard | None
     # connection id -> connection; all that were let in and are not gone

@@ -3,17 +3,13 @@
 Judged with the frame reader and the header decoders of the code under test, which are fuzzed on their own.
 """
 
-import contextlib
 import itertools
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Final, Self
 
-import msgspec
-
-from namesrv import questions
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
@@ -26,10 +22,6 @@ from tests.support.spelling import JSON, NATIVE
 PULL_ROUTES: Final = 20001
 # frames of one connection, if none of them ends it before
 MAX_FRAMES: Final = 40
-
-# a frame of length 0, which ends every stream
-GARBAGE: Final = bytes(8)
-_FAST_LANE: Final[dict[int, Any]] = {JSON: questions.decode_json, NATIVE: questions.decode_native}
 
 # how its answer is spelt, and its opaque; no opaque when the server draws one of its own
 Due = tuple[int, int | None]
@@ -72,7 +64,7 @@ class Stream:
             try:
                 command = decode_frame(frame)
             except RemoteProtocolError:
-                self._end_for_sure(frame, end)
+                self.is_broken = True
                 return
             if not (command.is_response or command.is_oneway):
                 self._due_for(command)
@@ -93,15 +85,6 @@ class Stream:
             self.may_wait[due] += 1
         else:
             self.pulls[due] += 1
-
-    def _end_for_sure(self, frame: Frame, end: int) -> None:
-        """The fast lane does not look at header fields that it has no use for, and so may answer such a frame."""
-        self.is_broken = True
-        decode = _FAST_LANE.get(frame.serialize_type)
-        if decode is not None:
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self.may_wait[frame.serialize_type, decode(frame.header).opaque] += 1
-                self.pieces[-1] = self.pieces[-1][:end] + GARBAGE
 
     def settled(self) -> Self:
         """The same when nothing is added any more."""

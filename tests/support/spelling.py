@@ -83,13 +83,13 @@ def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
 
 
 def json_frame(code: int, opaque: int | None = 1, ext: Ext = None, body: bytes = b"", **members: object) -> bytes:
-    """A frame with a JSON header; without an opaque when that is None."""
+    """A frame with a JSON header, compact as peers write it; without an opaque when that is None."""
     header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}
     if opaque is not None:
         header["opaque"] = opaque
     if ext is not None:
         header["extFields"] = dict(ext)
-    return cut(JSON, json.dumps(header).encode(), body)
+    return cut(JSON, json.dumps(header, separators=(",", ":")).encode(), body)
 
 
 def native_frame(

@@ -1,8 +1,8 @@
 """Access control of a running server: who asks, and whether the access file lets them.
 
-Both roads come by here. The ordinary one asks about each request; the fast lane answers only what is allowed whatever
-it names, over connections that are known by certificate or network, and leaves the rest to the ordinary road. A server
-without an access file has none of this.
+The dispatcher asks the guard about each request. The fast path asks it about connections: over those that are known by
+certificate or network it answers requests of the classes that are allowed whatever they name. A server without an
+access file has no guard.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
-from namesrv.fast_lane import FastLane
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import (
@@ -51,7 +50,6 @@ _WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCod
 # where a request names what rules can be narrowed by, if its code names it at all
 _USUAL_FIELDS: Final = {"clusters": "clusterName", "brokers": "brokerName", "topics": "topic"}
 _FIELDS: Final[Mapping[tuple[int, str], str]] = {(RequestCode.GET_TOPICS_BY_CLUSTER, "clusters"): "cluster"}
-_KEY_BYTES: Final = ACCESS_KEY.encode()
 
 SignerOf = Callable[[VerifiedSignature], Signer]
 
@@ -231,7 +229,7 @@ class AccessGuard:
         account = file.of_certificate(connection.certificate_names) or file.of_network(address)
         classes = _NOTHING
         if account is not None:
-            # noted here since the fast lane does not
+            # noted here since the fast path does not
             connection.note_account(account.name)
             if account.expires is None and account.is_admitted_from(address):
                 classes = frozenset(each for each in AccessClass if account.may_anything_in(each))
@@ -346,39 +344,3 @@ def permissions_needed(command: RemotingCommand, tables: RouteTables) -> list[Pe
         if live is not None:
             names.append((cluster, live.broker_name))
     return [Permission(code, *pair, topic) for pair in dict.fromkeys(names)]
-
-
-class GuardedFastLane(FastLane):
-    """The fast lane of a server with an access file."""
-
-    def __init__(self, guard: AccessGuard, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._open_classes: Callable[[ServerConnection], frozenset[AccessClass]] = guard.open_classes
-
-    def answer(  # noqa: PLR0913, PLR0917 - as the one without
-        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        """The encoded answer, empty when none is due; None: not mine."""
-        if _KEY_BYTES in header:
-            # signed: whose it is is in the signature. A key that is spelt with escapes is not seen here, and that
-            # request gets what it would get without it.
-            return None
-        return super().answer(connection, serialize_type, header, data, body_at, end)
-
-    def answer_repeated(self, connection: ServerConnection, serialize_type: int, data: bytes) -> None:
-        """Nothing: whose question it is may depend on what else it says."""
-
-    def _pull(self, connection: ServerConnection, *question: Any) -> bytes | None:
-        if AccessClass.ROUTE_READ not in self._open_classes(connection):
-            return None
-        return super()._pull(connection, *question)
-
-    def _heartbeat(self, connection: ServerConnection, *question: Any) -> bytes | None:
-        if AccessClass.BROKER_CONTROL not in self._open_classes(connection):
-            return None
-        return super()._heartbeat(connection, *question)
-
-    def _data_version(self, connection: ServerConnection, *question: Any, **how: Any) -> bytes | None:
-        if AccessClass.BROKER_CONTROL not in self._open_classes(connection):
-            return None
-        return super()._data_version(connection, *question, **how)

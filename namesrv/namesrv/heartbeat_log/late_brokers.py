@@ -22,7 +22,7 @@ class LateBrokers:
     """The topics that have a late broker, and how often they were pulled."""
 
     def __init__(self, tables: RouteTables) -> None:
-        # empty as long as nobody is late; the same object all the time, since the fast lane holds it
+        # empty as long as nobody is late; the same object all the time, since the fast path holds it
         self.topics: set[str] = set()
         # pulls of such topics since they were last taken
         self.pulls: Counter[str] = Counter()

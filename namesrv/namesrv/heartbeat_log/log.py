@@ -52,9 +52,9 @@ CLOSE_SECONDS: Final = 6.0
 
 
 class ServedAnswers(dict[str, object]):
-    """Topic to the very answer that a connection got last, which the fast lane compares with `is`.
+    """Topic to the very answer that a connection got last, which the fast path compares with `is`.
 
-    Kept at the connection, so that it goes with it. A dict itself: the fast lane looks into it with every pull.
+    Kept at the connection, so that it goes with it. A dict itself: the fast path looks into it with every pull.
     """
 
     __slots__ = ("client", "epoch", "revisions")
@@ -219,7 +219,7 @@ class HeartbeatLog(LineLog):
             self._note(self._clock.monotonic(), Told(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
-        """Answers were given that the fast lane did not give."""
+        """Answers were given that the fast path did not give."""
         late = self.late
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)

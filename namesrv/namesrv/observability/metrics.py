@@ -22,7 +22,7 @@ from prometheus_client.utils import floatToGoString
 from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.counters import REASONS
-from namesrv.fast_lane import FastLane
+from namesrv.fast_path import FastPath
 from namesrv.histogram import Histogram
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv_remoting.aio.server import RemotingServer
@@ -242,7 +242,7 @@ def _traffic_families(
     yield _counter(
         "requests",
         "Answered requests, by request code and response code in RocketMQ's names.",
-        _requests(namesrv.fast_lane, server.dispatcher.answered),
+        _requests(namesrv.fast_path, server.dispatcher.answered),
         "code,result",
     )
     yield _histogram(
@@ -288,7 +288,7 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
 
 
-def _requests(lane: FastLane, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
+def _requests(lane: FastPath, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
     counts = Counter(answered)
     counts[RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS] += lane.pulls
     counts[RequestCode.BROKER_HEARTBEAT, ResponseCode.SUCCESS] += lane.heartbeats - lane.data_versions

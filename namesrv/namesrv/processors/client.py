@@ -33,7 +33,7 @@ _SMALL_BYTES: Final = 16 * 1024
 
 
 class ClientProcessor:
-    """Answers route questions that the fast lane left."""
+    """Answers route questions that the fast path left."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv

@@ -58,8 +58,8 @@ class ExtensionProcessor:
             topics=len(manager.tables.topic_queue_table),
             connections=len(namesrv.connections),
             watchers=len(namesrv.watchers),
-            pulls=namesrv.fast_lane.pulls,
-            heartbeats=namesrv.fast_lane.heartbeats,
+            pulls=namesrv.fast_path.pulls,
+            heartbeats=namesrv.fast_path.heartbeats,
             refusals=namesrv.counters.refusals_by_reason(),
             last_event_seq=namesrv.events.last_seq,
         )

@@ -39,7 +39,7 @@ class TopicRow(msgspec.Struct, gc=False, eq=False):
     queues: QueueRow
     # the last change of these topics' routes, 0 until that is made; every change of a route gives it a new row
     revision: int = 0
-    # The encoded answers to questions for these topics, see route_cache and fast_lane: bytes, and tuples and lists of
+    # The encoded answers to questions for these topics, see route_cache and fast_path: bytes, and tuples and lists of
     # those. None: there is none yet, or it depends on more than the row.
     json: Any = None
     native: Any = None

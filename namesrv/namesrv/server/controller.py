@@ -16,12 +16,13 @@ from typing import Final
 
 from namesrv import version
 from namesrv.access.audit import AuditLog
-from namesrv.access.guard import AccessGuard, GuardedFastLane
+from namesrv.access.guard import AccessGuard
 from namesrv.access.quotas import RequestLimiter
 from namesrv.certificates import Certificates
 from namesrv.context import LiveSettings, Namesrv, Spawn
 from namesrv.counters import Counters
-from namesrv.fast_lane import FastLane, RouteAnswers
+from namesrv.encoded_routes import EncodedRoutes
+from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.observability.surface import http_port
@@ -276,9 +277,7 @@ class NamesrvController:
             observers=[counters, *(each for each in (log, audit) if each is not None)],
         )
         guard = self._guard(tables, audit)
-        # a server that is open to everybody has nothing to ask on its way to an answer
-        fast_lane: Callable[..., FastLane] = FastLane if guard is None else partial(GuardedFastLane, guard)
-        answers = RouteAnswers(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
+        answers = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,
             liveness,
@@ -302,9 +301,10 @@ class NamesrvController:
             kv=kv,
             manager=manager,
             answers=answers,
-            fast_lane=fast_lane(
+            fast_path=FastPath(
                 manager,
                 answers,
+                open_classes=None if guard is None else guard.open_classes,
                 first_served=None if log is None else log.served,
                 late=None if log is None else log.late,
             ),
@@ -368,8 +368,7 @@ class NamesrvController:
             budget=namesrv.budget,
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
-            fast_lane=namesrv.fast_lane.answer,
-            whole_lane=namesrv.fast_lane.answer_repeated,
+            fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
             connections=namesrv.connections,
             turns=namesrv.turns,
@@ -402,12 +401,12 @@ class NamesrvController:
             version=version(),
             boot_id=namesrv.boot_id,
             data_dir=settings.data_dir.resolve(),
-            ready=namesrv.fast_lane.is_ready,
+            ready=namesrv.fast_path.is_ready,
         )
         warn_if_open(namesrv)
         warn_if_files_are_few(settings.max_connections)
         reason = namesrv.readiness.reason(self._clock.monotonic())
-        if not namesrv.fast_lane.is_ready:
+        if not namesrv.fast_path.is_ready:
             event(logger, logging.INFO, "waiting", reason=reason)
         namesrv.service_manager.ready(reason)
         if self._read_again is not None:

@@ -128,9 +128,9 @@ class Housekeeping:
     def check_readiness(self) -> None:
         """Open the gate for route questions once."""
         namesrv = self._namesrv
-        if namesrv.fast_lane.is_ready or not namesrv.is_ready():
+        if namesrv.fast_path.is_ready or not namesrv.is_ready():
             return
-        namesrv.fast_lane.start_to_answer()
+        namesrv.fast_path.start_to_answer()
         namesrv.manager.stop_waiting_for_brokers(is_any_missing=bool(namesrv.readiness.missing))
         reason = namesrv.readiness.reason(namesrv.clock.monotonic())
         namesrv.service_manager.status(reason)

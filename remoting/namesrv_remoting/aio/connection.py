@@ -9,7 +9,6 @@ many are in work, and nobody gets a further answer before the last one is read.
 import asyncio
 import contextlib
 import mmap
-import os
 import select
 import socket
 import time
@@ -39,8 +38,8 @@ from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
-# Above this much unsent data nothing more is read from the peer; well below the limit at which it is closed.
-_HIGH_WATER_BYTES: Final = 64 * 1024
+# A response beyond this size is large, and a peer that has so much to read has left something unread.
+_LARGE_BYTES: Final = 64 * 1024
 # Answers of one read are joined into writes of about this size.
 _BATCH_BYTES: Final = 256 * 1024
 # Bytes of one connection's requests that wait to be answered; beyond it nothing more is read from the peer.
@@ -60,7 +59,6 @@ _ANY_COST: Final = float("-inf")
 _HANDSHAKE_BYTES: Final = 48 * 1024
 _TLS_BYTES: Final = 20 * 1024
 _SERIALIZE_TYPES: Final = (0, 1, 77)
-_write_to_socket: Final = os.write
 # what a TlsTransport knows besides
 _NAMES: Final = "certificate_names"
 _EXPIRES_AT: Final = "certificate_expires_at"
@@ -73,14 +71,23 @@ class Answer(NamedTuple):
     closes: bool = False
 
 
-# Answers a frame inside `data_received`: (connection, serialize type, header, data, begin and end of the body in it)
-# to the encoded answer, empty when none is due; None leaves the frame to the ordinary road. One call per frame: a value
-# made for it would cost as much as the answer.
-FastLane = Callable[["ServerConnection", int, bytes, bytes, int, int], bytes | None]
-# Answers a whole read of a serialize type likewise, before anybody looks at its frames, if it is one that it has seen
-# before: then it is a sound frame. No limit of a frame or a header is lower than this length.
-WholeLane = Callable[["ServerConnection", int, bytes], bytes | None]
-LONGEST_WHOLE_READ: Final = 512
+# Longer requests are the dispatcher's.
+LONGEST_FAST_REQUEST: Final = 512
+
+
+class FastPath(Protocol):
+    """Answers requests inside `data_received` that it recognises by their bytes."""
+
+    def answer(self, connection: "ServerConnection", frame: bytes) -> bytes | None:
+        """The encoded response, empty when none is due; None leaves the frame to the dispatcher.
+
+        The frame is what one read brought, perhaps not one frame: then it is not recognised.
+        """
+        ...
+
+    def learn(self, frame: bytes, command: RemotingCommand) -> None:
+        """Look at a request of this connection that was decoded for the dispatcher."""
+        ...
 
 
 @dataclass(slots=True, frozen=True)
@@ -131,13 +138,8 @@ class ConnectionOwner(Protocol):
     bytes_sent: int
 
     @property
-    def fast_lane(self) -> FastLane:
+    def fast_path(self) -> FastPath:
         """What answers most frames."""
-        ...
-
-    @property
-    def whole_lane(self) -> WholeLane | None:
-        """What answers most reads without a look at frames."""
         ...
 
     def may_be_idle(self, connection: "ServerConnection") -> bool:
@@ -223,9 +225,8 @@ class ServerConnection(asyncio.Protocol):
     serialize_type: int = field(default=-1, init=False)
     requests: int = field(default=0, init=False)
     opened_wall: float = field(init=False)
-    # when the peer was heard last, and whether that was again since: nearly all reads need not ask for the time
-    _last_read: float = field(init=False)
-    _is_heard: bool = field(default=False, init=False)
+    # when something was received last, monotonic
+    last_read: float = field(init=False)
     # whether answers can still reach the peer
     is_open: bool = field(default=True, init=False)
     # whether it has to read answers before it gets another
@@ -233,10 +234,6 @@ class ServerConnection(asyncio.Protocol):
     # True while the connection occupies a slot that is reserved for brokers, and no broker has registered over it
     must_register: bool = field(default=False, init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
-    # The socket, where nothing but its transport stands between us and it (else -1); and the same as long as the
-    # transport keeps nothing that has to be sent first.
-    _fd: int = field(default=-1, init=False)
-    _direct_fd: int = field(default=-1, init=False)
     # what this peer's address may have processed in an iteration of the loop
     read_share: AddressShare = field(init=False)
     # The beginning of a frame; None when the last read ended with a frame's end and the next one is looked at. From
@@ -286,16 +283,11 @@ class ServerConnection(asyncio.Protocol):
     def __post_init__(self) -> None:
         """Look at the owner's clock and limits."""
         self.opened_wall = self._owner.clock.wall()
-        self._last_read = self._owner.clock.monotonic()
+        self.last_read = self._owner.clock.monotonic()
         self._preamble = self._owner.limits.proxy_protocol
 
     def __repr__(self) -> str:
         return f"<ServerConnection [{self.id} from {self.peer} | {self.role or 'silent'} | {self.requests} requests]>"
-
-    @property
-    def last_read(self) -> float:
-        """When the peer was heard last, monotonic; to the second."""
-        return self._owner.clock.monotonic() if self._is_heard else self._last_read
 
     @property
     def is_broker(self) -> bool:
@@ -338,9 +330,9 @@ class ServerConnection(asyncio.Protocol):
         self.ip = self.peer.rpartition(":")[0]
         self.network = network_of(self.ip)
         self.read_share = self._owner.read_shares.enter(self.network)
-        self._transport.set_write_buffer_limits(high=min(_HIGH_WATER_BYTES, self._owner.limits.write_buffer_bytes))
-        if (accepted := self.socket) is not None:
-            self._fd = accepted.fileno()
+        # Each write goes to the socket at once, in uvloop, too, which else waits until all reads of an iteration are
+        # done; and writing is paused as soon as, and as long as, anything is unsent.
+        self._transport.set_write_buffer_limits(high=0)
         self.must_register = self._owner.connection_opened(self)
         if self._preamble or self.must_register:
             self._buffer = bytearray()
@@ -361,8 +353,8 @@ class ServerConnection(asyncio.Protocol):
         """It is the peer's turn."""
         left, self._handshake_seconds_left = self._handshake_seconds_left or 0.0, None
         # nor was it silent meanwhile
-        self._last_read = self._owner.clock.monotonic()
-        self._deadline_frame = self._last_read + left
+        self.last_read = self._owner.clock.monotonic()
+        self._deadline_frame = self.last_read + left
 
     def handshake_over(self, tls_version: str = "") -> None:
         """It has, or need not; what it says comes now."""
@@ -370,7 +362,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_in_handshake = False
         self._charge_tls(min(self._tls_bytes, _TLS_BYTES))
         self._deadline_frame = _NEVER
-        self._last_read = self._owner.clock.monotonic()
+        self.last_read = self._owner.clock.monotonic()
         transport = self._transport
         if transport is not None and transport.get_extra_info(_EXPIRES_AT, _NEVER) < self._owner.clock.wall():
             # TLS 1.2 resumes sessions, which Python cannot switch off, and verifies nothing then
@@ -387,7 +379,7 @@ class ServerConnection(asyncio.Protocol):
 
     def move_to(self, tls: asyncio.Transport) -> None:
         """Speak TLS, over the same socket; nothing was said yet."""
-        self._transport, self._fd, self._direct_fd = tls, -1, -1
+        self._transport = tls
 
     def _charge_tls(self, size: int) -> None:
         self._owner.budget.charge(self.network, size - self._tls_bytes)
@@ -458,8 +450,6 @@ class ServerConnection(asyncio.Protocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if the peer is too late with something."""
-        # by the clock: `now` is earlier where the loop was late
-        self._last_read, self._is_heard = self.last_read, False
         if self._deadline_write < now:
             self._give_up_slow_reader()
         elif self._deadline_frame < now:
@@ -483,7 +473,7 @@ class ServerConnection(asyncio.Protocol):
             seconds = limits.first_frame_seconds if self.must_register else limits.silent_seconds
             if self._has_spoken and not self.must_register:
                 seconds, reason = 0.0 if self._owner.may_be_idle(self) else limits.idle_seconds, "idle"
-            if seconds and self._last_read + seconds < now and not self._is_input_unread():
+            if seconds and self.last_read + seconds < now and not self._is_input_unread():
                 self.refuse(RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason))
 
     @property
@@ -524,7 +514,7 @@ class ServerConnection(asyncio.Protocol):
         """Look at nothing that still comes."""
         self._drop_buffer()
         # not None: what comes is not looked at as a whole either
-        self._buffer, self._is_refused, self._direct_fd = bytearray(), True, -1
+        self._buffer, self._is_refused = bytearray(), True
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -533,23 +523,16 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or not self.is_open:
             return
-        if self.is_write_paused and self.unsent_bytes + len(data) > self._owner.limits.write_buffer_bytes:
-            self._give_up_slow_reader()
-            return
+        if self.is_write_paused:
+            unsent = self.unsent_bytes
+            if unsent > _LARGE_BYTES and unsent + len(data) > self._owner.limits.write_buffer_bytes:
+                self._give_up_slow_reader()
+                return
         self._owner.bytes_sent += len(data)
         transport.write(data)
-        self._direct_fd = -1
-        # below the high-water mark there is nothing to look at
         if self.is_write_paused:
             # all of it: the transport keeps an answer whole until its last byte is sent
             self._charge_unsent(self._unsent_bytes + len(data))
-
-    def _is_all_sent(self) -> bool:
-        """Whether we may write to the socket ourselves, from now on until the transport has to."""
-        transport = self._transport
-        if self._fd >= 0 and transport is not None and self.is_open and not transport.get_write_buffer_size():
-            self._direct_fd = self._fd
-        return self._direct_fd >= 0
 
     async def until_answers_read(self) -> None:
         """Return when the peer has read enough for a further answer, or is gone."""
@@ -593,50 +576,29 @@ class ServerConnection(asyncio.Protocol):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def data_received(self, data: bytes) -> None:  # noqa: C901, PLR0912 - each call would cost every pull
-        """Answer what the fast lane can, queue the rest."""
+    def data_received(self, data: bytes) -> None:  # noqa: C901 - each call would cost every pull
+        """Answer what the fast path can, queue the rest."""
         owner, size, share = self._owner, len(data), self.read_share
         if not share.is_active:
             share.activate()
-        if (
-            self._buffer is None
-            and self._held is None
-            and share.left > 0
-            and share.may_use_fast_path
-            and 8 < size <= LONGEST_WHOLE_READ
-            and (whole_lane := owner.whole_lane) is not None
-        ):
-            serialize_type = data[4]
-            answer = whole_lane(self, serialize_type, data)
-            if answer is not None:
-                share.left -= FAST_FRAME_COST
-                share.uncounted += 1
-                if share.uncounted >= share.count_at:
-                    share.count_requests()
-                self._is_heard = True
-                self.requests += 1
-                self.serialize_type = serialize_type
-                owner.bytes_received += size
-                if answer:
-                    # The transport would put it into a list until all reads are done, and then do the same. What the
-                    # socket does not take, and what is wrong with it, is the transport's business.
-                    sent = 0
-                    if self._direct_fd >= 0 or self._is_all_sent():
-                        try:
-                            sent = _write_to_socket(self._direct_fd, answer)
-                        except OSError:
-                            sent = 0
-                    owner.bytes_sent += sent
-                    if sent < len(answer):
-                        self.write(answer[sent:])
-                return
         if self._is_refused:
-            # The connection still reads, so that the last answers arrive: its peer must not keep the loop by that.
+            # The connection still reads, so that the last responses arrive: its peer must not keep the loop by that.
             self._read_later()
             return
-        share.left -= FAST_FRAME_COST + size * COPIED_READ_COST // LONGEST_READ_BYTES
         owner.bytes_received += size
-        self._last_read = owner.clock.monotonic()
+        self.last_read = owner.clock.monotonic()
+        if self._buffer is None and self._held is None:
+            if share.left > 0 and share.may_use_fast_path and 8 < size <= LONGEST_FAST_REQUEST:
+                # Nearly every read is one request of the fast path.
+                response = owner.fast_path.answer(self, data)
+                if response is not None:
+                    self._count_fast(data[4], FAST_FRAME_COST)
+                    if response:
+                        self.write(response)
+                    return
+            self._answer_frames(data, 0)
+            return
+        share.left -= FAST_FRAME_COST + size * COPIED_READ_COST // LONGEST_READ_BYTES
         if self._held is not None:
             self._hold(self._held[self._held_at :] + data, 0)
             return
@@ -650,7 +612,7 @@ class ServerConnection(asyncio.Protocol):
     def _answer_frames(self, data: bytes, at: int) -> None:  # noqa: C901, PLR0912, PLR0915 - likewise
         """Answer or queue the frames from `at` on, until the share of this address is used up, and keep the rest."""
         owner, size, unpack, share = self._owner, len(data), HEAD.unpack_from, self.read_share
-        limits, fast_lane = owner.limits, owner.fast_lane
+        limits, fast_path = owner.limits, owner.fast_path
         begin, turn_end = at, _ANY_COST if self.must_register else share.turn_end()
         answers: list[bytes] = []
         pending, has_to_wait = 0, False
@@ -671,18 +633,14 @@ class ServerConnection(asyncio.Protocol):
                 break
             body_at = at + 8 + header_length
             serialize_type = word >> 24
+            frame = data[at:end]
             answer = None
             if share.may_use_fast_path:
-                answer = fast_lane(self, serialize_type, data[at + 8 : body_at], data, body_at, end)
+                answer = fast_path.answer(self, frame)
             else:
                 share.may_use_fast_path = share.is_only_observed
             if answer is not None:
-                share.left -= max(FAST_FRAME_COST, end - at)
-                share.uncounted += 1
-                if share.uncounted >= share.count_at:
-                    share.count_requests()
-                self.requests += 1
-                self.serialize_type = serialize_type
+                self._count_fast(serialize_type, max(FAST_FRAME_COST, end - at))
                 if answer:
                     answers.append(answer)
                     pending += len(answer)
@@ -695,7 +653,9 @@ class ServerConnection(asyncio.Protocol):
                             has_to_wait = True
             elif serialize_type in _SERIALIZE_TYPES:
                 share.left -= DISPATCHED_FRAME_COST + end - at
-                error = self._receive(Frame(serialize_type, data[at + 8 : body_at], data[body_at:end]))
+                error = self._receive(
+                    Frame(serialize_type, data[at + 8 : body_at], data[body_at:end]), learn_from=frame
+                )
                 if error is not None:
                     self.write(b"".join(answers))
                     self.refuse(error)
@@ -720,6 +680,16 @@ class ServerConnection(asyncio.Protocol):
             self._hold(data, at)
         else:
             self._keep(data[at:] if at else data)
+
+    def _count_fast(self, serialize_type: int, cost: int) -> None:
+        """Count a request that the fast path has answered."""
+        share = self.read_share
+        share.left -= cost
+        share.uncounted += 1
+        if share.uncounted >= share.count_at:
+            share.count_requests()
+        self.requests += 1
+        self.serialize_type = serialize_type
 
     def _hold(self, data: bytes, at: int) -> None:
         """Keep the frames from `at` on for a later iteration; nothing is read meanwhile."""
@@ -786,7 +756,7 @@ class ServerConnection(asyncio.Protocol):
         self._drop_buffer()
         self._deadline_frame = _NEVER
         # it was we who did not read
-        self._last_read = now
+        self.last_read = now
         self._keep(data, is_declined=True)
 
     def _keep(self, data: bytes, *, is_declined: bool = False) -> None:
@@ -805,7 +775,7 @@ class ServerConnection(asyncio.Protocol):
             return
         if self._deadline_frame == _NEVER:
             seconds = limits.whole_frame_seconds if self._has_spoken else limits.first_frame_seconds
-            self._deadline_frame = self._last_read + seconds if seconds else _NEVER
+            self._deadline_frame = self.last_read + seconds if seconds else _NEVER
         self._needed = needed
         if self._large is not None:
             self._buffer = bytearray(data[needed:])
@@ -874,7 +844,7 @@ class ServerConnection(asyncio.Protocol):
         if found is None:
             self._buffer = bytearray(data)
             self._needed = len(data) + 1
-            self._deadline_frame = min(self._deadline_frame, self._last_read + self._owner.limits.first_frame_seconds)
+            self._deadline_frame = min(self._deadline_frame, self.last_read + self._owner.limits.first_frame_seconds)
             return b""
         self._preamble = False
         self._deadline_frame = _NEVER
@@ -930,7 +900,7 @@ class ServerConnection(asyncio.Protocol):
 
     # -- the ordinary road --------------------------------------------------------------------------------------------
 
-    def _receive(self, frame: Frame, *, unread: str = "") -> RemoteProtocolError | None:
+    def _receive(self, frame: Frame, *, learn_from: bytes = b"", unread: str = "") -> RemoteProtocolError | None:
         """Have a request answered; or what is wrong with the frame, which changed nothing then."""
         try:
             command = decode_frame(frame)
@@ -943,6 +913,8 @@ class ServerConnection(asyncio.Protocol):
         if command.is_response:
             # we ask nothing over accepted connections, so nothing can be the answer to it
             return None
+        if learn_from:
+            self._owner.fast_path.learn(learn_from, command)
         size = len(frame.header) + len(frame.body)
         charge = size if size > _SMALL_BYTES else 0
         self._owner.budget.charge(self.network, charge)
@@ -998,7 +970,7 @@ class ServerConnection(asyncio.Protocol):
         finally:
             self.release(charge)
         data, reserved = answer.data, 0
-        if len(data) > _HIGH_WATER_BYTES:
+        if len(data) > _LARGE_BYTES:
             if self.reserve(len(data)):
                 reserved = len(data)
             else:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import FastLane, RequestHandler, ServerConnection, WholeLane
+from namesrv_remoting.aio.connection import FastPath, RequestHandler, ServerConnection
 from namesrv_remoting.aio.dispatch import Dispatcher
 from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_remoting.aio.read_shares import ReadShares
@@ -55,8 +55,7 @@ class RemotingServer:
     # one for all servers of a process
     read_shares: ReadShares = field(default_factory=ReadShares)
     limits: ServerLimits
-    fast_lane: FastLane
-    whole_lane: WholeLane | None = None
+    fast_path: FastPath
     # connection id -> connection; all that were let in and are not gone
     connections: dict[int, ServerConnection]
     budget: MemoryBudget

@@ -153,7 +153,7 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
 
 def answers_routes(server: InProcess) -> bool:
     """Whether the gate is open."""
-    return server.namesrv.fast_lane.is_ready
+    return server.namesrv.fast_path.is_ready
 
 
 async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -156,63 +156,62 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         assert ZeroDivisionError is record.exc_info[0]
 
 
-class Lane:
-    """A fast lane that answers JSON questions with their body, swallows native ones, leaves binary ones alone."""
+class Noted:
+    """A fast path that answers JSON requests with their body, swallows native ones, leaves binary ones alone."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[int, bytes]] = []
+        self.seen: list[tuple[int, bytes]] = []
 
-    def __call__(
-        self, connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-    ) -> bytes | None:
-        self.calls.append((serialize_type, data[body_at:end]))
-        if b"left" in data[body_at:end]:
+    def __call__(self, connection: ServerConnection, frame: bytes) -> bytes | None:
+        body = frame[8 + int.from_bytes(frame[5:8]) :]
+        self.seen.append((frame[4], body))
+        if b"left" in body:
             return None
-        return {JSON: cut(JSON, b'{"code":0,"opaque":0}', data[body_at:end]), NATIVE: b""}.get(serialize_type)
+        return {JSON: cut(JSON, b'{"code":0,"opaque":0}', body), NATIVE: b""}.get(frame[4])
 
 
 @every_feeding
-async def test_fast_lane_answers_first(feed: Feed) -> None:
-    """What it answers is answered, what it swallows is not, what it leaves goes the ordinary road; all are counted."""
-    lane = Lane()
-    said = [(JSON, b"fast"), (NATIVE, b"swallowed"), (BINARY, b"ordinary"), (JSON, b"left"), (JSON, b"fast, too")]
-    async with serving(fast_lane=lane) as served:
+async def test_fast_path_answers_first(feed: Feed) -> None:
+    """It sees every frame first, and what it does not answer goes to the dispatcher; all are counted."""
+    noted = Noted()
+    said = [(JSON, b"fast"), (NATIVE, b"swallowed"), (BINARY, b"dispatched"), (JSON, b"left"), (JSON, b"fast, too")]
+    async with serving(fast_path=noted) as served:
         peer = await served.connect()
         await feed(peer, b"".join(SPELLINGS[kind](ECHO, 1, None, body) for kind, body in said))
 
         bodies = {(await peer.receive()).body for _ in range(4)}
-        assert {b"fast", b"ordinary", b"left", b"fast, too"} == bodies
-        assert said == lane.calls
+        assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
+        assert said == noted.seen
         assert (5, JSON) == ((connection := served.connection_of(peer)).requests, connection.serialize_type)
 
 
-async def test_whole_lane_answers_before_anybody_looks_at_frames() -> None:
-    """It is asked about short reads with nothing before them; what it leaves is read frame by frame."""
-    asked: list[bytes] = []
+async def test_reads_of_one_frame_each_are_answered() -> None:
+    """On the fast path or by the dispatcher, short or long, in one piece or in two; every byte is counted."""
 
-    def lane(_: ServerConnection, serialize_type: int, data: bytes) -> bytes | None:
-        assert JSON == serialize_type
-        asked.append(data)
-        return cut(JSON, b'{"code":0,"opaque":0}', b"whole") if b"known" in data else b"" if b"silent" in data else None
+    def answer(_: ServerConnection, frame: bytes) -> bytes | None:
+        return (
+            cut(JSON, b'{"code":0,"opaque":0}', b"fast") if b"known" in frame else b"" if b"silent" in frame else None
+        )
 
     known, silent, new, long = (
         SPELLINGS[JSON](ECHO, 1, None, body) for body in (b"known", b"silent", b"new", b"known" * 200)
     )
-    async with serving(whole_lane=lane) as served:
+    async with serving(fast_path=answer) as served:
         peer = await served.connect()
 
-        async def answer(*pieces: bytes) -> bytes:
+        async def ask(*pieces: bytes) -> bytes:
             for piece in pieces:
                 before = served.server.bytes_received
                 peer.send(piece)
                 await until(partial(_is_received, served, before + len(piece)))
             return (await peer.receive()).body
 
-        assert b"whole" == await answer(known)
-        assert b"new" == await answer(silent, new)
-        assert b"known" * 200 == await answer(long)
-        assert b"known" == await answer(known[:20], known[20:])
-        assert [known, silent, new, known[:20]] == asked
+        assert [b"fast", b"new", b"fast", b"fast"] == [
+            await ask(known),
+            await ask(silent, new),
+            await ask(long),
+            await ask(known[:20], known[20:]),
+        ]
         connection = served.connection_of(peer)
         assert (5, JSON) == (connection.requests, connection.serialize_type)
         assert len(known + silent + new + long + known) == served.server.bytes_received

@@ -29,11 +29,9 @@ async def answer_large(request: Request) -> Reply:
     return Reply(bytes(MEBIBYTE))
 
 
-def answer_at_once(
-    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-) -> bytes | None:
-    """A fast lane whose answers are 16 KiB; the opaque is the question's."""
-    opaque = int(header.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
+def answer_at_once(connection: ServerConnection, frame: bytes) -> bytes | None:
+    """A fast path whose answers are 16 KiB; the opaque is the question's."""
+    opaque = int(frame.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
     return json_frame(0, opaque, body=bytes(16 * 1024), flag=1)
 
 
@@ -120,7 +118,7 @@ async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
 
 async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
     """Its answers are many times the write buffer, which it cannot have read while its questions were looked at."""
-    async with serving(write_buffer_bytes=MEBIBYTE, fast_lane=answer_at_once) as served:
+    async with serving(write_buffer_bytes=MEBIBYTE, fast_path=answer_at_once) as served:
         peer = await served.connect()
         asked = questions(2000)
         peer.send(asked)
@@ -139,7 +137,7 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
 )
 async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast: bool) -> None:
     """Its questions wait until it has read; it has as long as for a frame: at 31 s it is gone, and nobody else is."""
-    options: dict[str, Any] = {"fast_lane": answer_at_once} if fast else {}
+    options: dict[str, Any] = {"fast_path": answer_at_once} if fast else {}
     async with serving({LARGE: answer_large}, write_buffer_bytes=16 * MEBIBYTE, **options) as served:
         peer, connection = await stuck(served, asked)
         assert connection.unsent_bytes <= MEBIBYTE + 64 * 1024
@@ -189,11 +187,11 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
         assert await is_served(served)
 
 
-async def test_whole_reads_are_answered_in_order_by_socket_and_transport() -> None:
-    """What the socket does not take waits, and what comes after that waits behind it, until the peer has read."""
+async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
+    """What the socket does not take is unsent; no further request is read before the peer has read it."""
     answers: list[bytes] = []
 
-    def lane(_: ServerConnection, serialize_type: int, data: bytes) -> bytes | None:
+    def answer(_: ServerConnection, frame: bytes) -> bytes | None:
         answers.append(cut(JSON, b'{"code":0,"opaque":%d}' % len(answers), b"%d" % len(answers) * MEBIBYTE))
         return answers[-1]
 
@@ -202,7 +200,7 @@ async def test_whole_reads_are_answered_in_order_by_socket_and_transport() -> No
         peer.send(json_frame(ECHO, 1))
         await until(lambda: len(answers) > before)
 
-    async with serving(whole_lane=lane) as served:
+    async with serving(fast_path=answer) as served:
         peer = await served.connect(receive_buffer=4096)
         connection = served.connection_of(peer)
         while not connection.is_write_paused:

@@ -48,11 +48,9 @@ async def with_good_frames_behind(peer: RawPeer, data: bytes) -> None:
     peer.send(data + json_frame(ECHO, 9) * 3)
 
 
-def lane(
-    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-) -> bytes | None:
-    """A fast lane that answers JSON route questions."""
-    return cut(JSON, b'{"code":0,"opaque":0}') if b'"code": 105' in header else None
+def pulls(connection: ServerConnection, frame: bytes) -> bytes | None:
+    """A fast path that answers JSON route questions."""
+    return cut(JSON, b'{"code":0,"opaque":0}') if b'"code":105' in frame else None
 
 
 @pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_behind])
@@ -89,8 +87,8 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
 async def test_good_frames_before_garbage_are_answered(
     garbage: bytes, reason: str, message: str | None, good: list[bytes], cut_off: int
 ) -> None:
-    """What came before the fault is answered, whichever road it takes; then the connection is closed."""
-    async with serving(fast_lane=lane, **LIMITS) as served:
+    """What came before the fault is answered, whichever path it takes; then the connection is closed."""
+    async with serving(fast_path=pulls, **LIMITS) as served:
         peer = await served.connect()
         questions = b"".join(good)
         data = questions + garbage
@@ -129,7 +127,7 @@ async def test_questions_after_garbage_are_dropped() -> None:
     They are read all the same: left unread, they would reset the connection, and the answer with it.
     """
     gate = Gate()
-    async with serving({10: gate}, fast_lane=lane) as served:
+    async with serving({10: gate}, fast_path=pulls) as served:
         peer = await served.connect()
         peer.send(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
         await until(lambda: served.heard.refused)

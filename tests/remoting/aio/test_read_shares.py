@@ -15,11 +15,9 @@ from tests.support.spelling import ONEWAY, RESPONSE, json_frame
 FLOOD = 3_000
 
 
-def answer_oneway(
-    connection: ServerConnection, serialize_type: int, header: bytes, data: bytes, body_at: int, end: int
-) -> bytes | None:
+def answer_oneway(connection: ServerConnection, frame: bytes) -> bytes | None:
     """Answer every one-way request as the fast path answers heartbeats: with nothing."""
-    return b"" if b'"flag":2' in header else None
+    return b"" if b'"flag":2' in frame else None
 
 
 async def requests_by_iteration(served: Serving, connections: list[ServerConnection], floods: list[bytes]) -> list[int]:
@@ -46,7 +44,7 @@ async def requests_by_iteration(served: Serving, connections: list[ServerConnect
 )
 async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int) -> None:
     """A flood in a single read is processed over many iterations, however small the responses to its frames are."""
-    async with serving(fast_lane=answer_oneway, max_in_flight=FLOOD) as served:
+    async with serving(fast_path=answer_oneway, max_in_flight=FLOOD) as served:
         peer = await served.connect()
         frame = json_frame(99, 1, flag=flag)
         counts = await requests_by_iteration(served, [served.connection_of(peer)], [frame * FLOOD])
@@ -57,7 +55,7 @@ async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int
 
 async def test_connections_of_one_address_divide_its_share() -> None:
     """Ten connections that flood have no more processed in an iteration than one, and none of them is left behind."""
-    async with serving(fast_lane=answer_oneway) as served:
+    async with serving(fast_path=answer_oneway) as served:
         connections = [served.connection_of(await served.connect()) for _ in range(10)]
         floods = [json_frame(99, 1, flag=ONEWAY) * 500] * 10
         counts = await requests_by_iteration(served, connections, floods)
@@ -69,7 +67,7 @@ async def test_connections_of_one_address_divide_its_share() -> None:
 
 async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between() -> None:
     """The flood of another connection is far from its end then."""
-    async with serving(fast_lane=answer_oneway) as served:
+    async with serving(fast_path=answer_oneway) as served:
         hostile, other = await served.connect(), await served.connect()
         flooded = served.connection_of(hostile)
         flooded.data_received(json_frame(99, 1, flag=ONEWAY) * FLOOD)
@@ -100,7 +98,7 @@ async def test_order_of_frames_survives_the_waiting() -> None:
 
 async def test_input_of_a_refused_connection_counts() -> None:
     """Until its last responses are sent, what comes is dropped, one read in an iteration."""
-    async with serving(fast_lane=answer_oneway) as served:
+    async with serving(fast_path=answer_oneway) as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
         gate = asyncio.Event()

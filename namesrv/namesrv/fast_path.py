@@ -1,0 +1,340 @@
+"""Fast path: responses to repeated route requests and heartbeats, which are recognised by their bytes.
+
+A peer repeats a request to the byte, but for the opaque. When the dispatcher has decoded a request, the fast path
+remembers what its bytes mean; from then on these bytes are looked up, and the opaque is put into a response that is
+already encoded. Every other request belongs to the dispatcher, which knows every case and every error.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from namesrv.encoded_routes import EncodedRoutes, json_frame, json_response, native_frame, version_frame
+from namesrv.heartbeat_log.late_brokers import LateBrokers
+from namesrv.routeinfo.manager import RouteInfoManager
+from namesrv.routeinfo.records import BrokerAddrInfo, TopicRow
+from namesrv.routeinfo.route_cache import RouteCache
+from namesrv_remoting.access import AccessClass
+from namesrv_remoting.aio.connection import LONGEST_FAST_REQUEST, ServerConnection
+from namesrv_remoting.bodies.dialects import JSON
+from namesrv_remoting.bodies.extensions import heartbeat_state
+from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.codes import RequestCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
+from namesrv_remoting.frames import HEAD, Frame
+from namesrv_remoting.headers import (
+    BrokerHeartbeatRequestHeader,
+    GetRouteInfoRequestHeader,
+    QueryDataVersionRequestHeader,
+)
+from namesrv_remoting.serializers import decode_frame
+from namesrv_remoting.signatures import ACCESS_KEY
+
+# notes which response of a topic a connection has got
+FirstServed = Callable[[ServerConnection, str, object], None]
+# the access classes of requests that need no further check over a connection
+OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
+
+_JSON: Final = int(SerializeType.JSON)
+_NATIVE: Final = int(SerializeType.MSGPACK)
+# At most 25 MB: requests with long names are rare, and each is its bytes and about 300 more.
+MAX_REMEMBERED: Final = 32_768
+_NO_BODY: Final = json_response(b"")
+# of a topic that does not exist
+_NO_ROW: Final = TopicRow(())
+
+
+_CODES: Final = frozenset(
+    {RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION}
+)
+
+
+# -- what a request means --------------------------------------------------------------------------------------------
+
+
+class _Request(msgspec.Struct, frozen=True, gc=False):
+    """What a request asks, whatever its opaque."""
+
+    access_class: ClassVar[AccessClass]
+    # The first eight bytes of its frame, by the length of the opaque. They prove that a read is one whole frame.
+    heads: tuple[bytes, ...]
+
+
+class _Pull(_Request, frozen=True, gc=False):
+    """105: the route of a topic, in a zone unless that is empty."""
+
+    access_class = AccessClass.ROUTE_READ
+    topic: str
+    zone: str
+
+
+class _Heartbeat(_Request, frozen=True, gc=False):
+    """904; a native one has to name the broker as it is registered, and may carry the broker's state."""
+
+    access_class = AccessClass.BROKER_CONTROL
+    key: BrokerAddrInfo
+    broker_name: str
+    broker_id: int | None
+    agent_id: str | None
+    state: Mapping[str, Any] | None
+    is_native: bool
+    is_oneway: bool
+
+
+class _VersionQuery(_Request, frozen=True, gc=False):
+    """322 in JSON: has the version of the broker's topics changed? Counts as a heartbeat."""
+
+    access_class = AccessClass.BROKER_CONTROL
+    key: BrokerAddrInfo
+    offered: DataVersion | None
+    is_oneway: bool
+
+
+def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | None:
+    """What the fast path does for a decoded request; None if that is the dispatcher's, now and always.
+
+    Raises:
+        BadRequestError: a field is missing or cannot be read.
+    """
+    ext = command.ext_fields or {}
+    if ACCESS_KEY in ext:
+        # each signature is verified anew
+        return None
+    if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and not command.is_oneway:
+        pull = GetRouteInfoRequestHeader.from_ext(ext)
+        is_in_zone = (pull.zone_mode or "").lower() == "true" and (pull.zone_name or "").strip()
+        return _Pull(heads, pull.topic, pull.zone_name or "" if is_in_zone else "")
+    if command.code == RequestCode.BROKER_HEARTBEAT:
+        sender = BrokerHeartbeatRequestHeader.from_ext(ext)
+        return _Heartbeat(
+            heads,
+            BrokerAddrInfo(sender.cluster_name, sender.broker_addr),
+            sender.broker_name,
+            sender.broker_id,
+            sender.agent_id,
+            heartbeat_state(command.body) if command.is_native else None,
+            command.is_native,
+            command.is_oneway,
+        )
+    if command.code == RequestCode.QUERY_DATA_VERSION and not command.is_native:
+        asker = QueryDataVersionRequestHeader.from_ext(ext)
+        key = BrokerAddrInfo(asker.cluster_name, asker.broker_addr)
+        return _VersionQuery(heads, key, JSON.read_data_version(command.body), command.is_oneway)
+    return None
+
+
+# -- the bytes of a request without its opaque ------------------------------------------------------------------------
+
+_OPAQUE: Final = b'"opaque":'
+_MAX_INT32: Final = b"2147483647"
+_MOST_DIGITS: Final = len(_MAX_INT32)
+_ZERO: Final = ord("0")
+# array of six, code, opaque, flag, version, nil, empty map
+_SHORTEST_NATIVE: Final = 8 + 7
+# Where the opaque of a native request begins, by the first byte of the code; 0: no positive number.
+_NATIVE_OPAQUE_BEGINS: Final = bytes([10] * 0x80 + [0] * 0x4C + [11, 12] + [0] * 0x32)
+# How many bytes a native opaque takes, by the first one; 0: no positive number.
+_NATIVE_OPAQUE_BYTES: Final = bytes([1] * 0x80 + [0] * 0x4C + [2, 3, 5] + [0] * 0x31)
+_WHOLE_OPAQUE: Final = 5
+# the first byte of a negative int32
+_NEGATIVE: Final = 0x80
+
+
+def _opaque_in(frame: bytes) -> tuple[int, int]:
+    """Where the opaque of a request begins and ends: 0 and 0 if that is not found, or not a number from 1 on."""
+    serialize_type = frame[4]
+    if serialize_type == _JSON:
+        # from behind, where Java clients have it
+        begin = frame.rfind(_OPAQUE) + len(_OPAQUE)
+        end = frame.find(b",", begin)
+        opaque = frame[begin:end]
+        is_number = opaque.isdigit() and opaque[0] != _ZERO
+        digits = end - begin
+        if is_number and (digits < _MOST_DIGITS or (digits == _MOST_DIGITS and opaque <= _MAX_INT32)):
+            return begin, end
+    elif serialize_type == _NATIVE and len(frame) >= _SHORTEST_NATIVE:
+        begin = _NATIVE_OPAQUE_BEGINS[frame[9]]
+        size = _NATIVE_OPAQUE_BYTES[frame[begin]]
+        if begin and size and (size < _WHOLE_OPAQUE or frame[begin + 1] < _NEGATIVE):
+            return begin, begin + size
+    return 0, 0
+
+
+def _four_bytes(opaque: bytes) -> bytes:
+    """A native opaque as the four bytes that a response has."""
+    # a number below 128 has no byte before it
+    return (opaque[1:] or opaque).rjust(4, b"\0")
+
+
+@lru_cache(maxsize=1024)
+def _heads(serialize_type: int, rest_bytes: int, body_bytes: int) -> tuple[bytes, ...]:
+    """The first eight bytes of a frame with so many others beside its opaque, by the length of the opaque."""
+    return (
+        b"",
+        *(
+            HEAD.pack(4 + rest_bytes + size, serialize_type << 24 | rest_bytes + size - body_bytes)
+            for size in range(1, _MOST_DIGITS + 1)
+        ),
+    )
+
+
+def _is_opaque(frame: bytes, begin: int, end: int, command: RemotingCommand) -> bool:
+    """True if these bytes of a frame are the opaque of its command, and nothing else about it changes with them."""
+    opaque = frame[begin:end]
+    if frame[4] == _NATIVE:
+        number = int.from_bytes(_four_bytes(opaque))
+        other = opaque[:-1] + bytes([opaque[-1] ^ 1])
+    else:
+        number = int(opaque)
+        other = b"%d" % (number ^ 1)
+    probe = frame[:begin] + other + frame[end:]
+    body_at = 8 + int.from_bytes(frame[5:8])
+    try:
+        found = decode_frame(Frame(frame[4], probe[8:body_at], probe[body_at:]))
+    except RemoteProtocolError:
+        return False
+    return command.opaque == number and found == replace(command, opaque=number ^ 1)
+
+
+# -- the fast path ---------------------------------------------------------------------------------------------------
+
+
+class FastPath:
+    """Answers 105 and 904, and in JSON 322, as soon as it has seen such a request once; 105 only when `is_ready`."""
+
+    def __init__(
+        self,
+        manager: RouteInfoManager,
+        routes: EncodedRoutes,
+        *,
+        open_classes: OpenClasses | None = None,
+        first_served: FirstServed | None = None,
+        late: LateBrokers | None = None,
+    ) -> None:
+        self.is_ready = False
+        # answered here, for metrics
+        self.pulls = 0
+        self.heartbeats = 0
+        # those of the heartbeats that asked for a version (322)
+        self.data_versions = 0
+        # None on a server without an access file, where every class is open
+        self._open_classes = open_classes
+        # for the heartbeat log: connections that had another response of a topic, and pulls of topics with late brokers
+        self._first_served = first_served
+        self._late_topics = set() if late is None else late.topics
+        self._late_pulls = Counter() if late is None else late.pulls
+        self._manager = manager
+        self._rows = manager.tables.topic_queue_table
+        self._routes = routes
+        self._native_no_body = routes.native_response(b"")
+        # the bytes of a request without its opaque -> what it means
+        self._remembered: dict[bytes, _Request] = {}
+
+    def start_to_answer(self) -> None:
+        """Answer route requests from now on."""
+        self.is_ready = True
+
+    def __repr__(self) -> str:
+        return f"<FastPath [{self.pulls} pulls | {self.heartbeats} heartbeats | {len(self._remembered)} remembered]>"
+
+    def learn(self, frame: bytes, command: RemotingCommand) -> None:
+        """Remember what a frame means that was decoded for the dispatcher, if such frames can be answered here."""
+        if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
+            return
+        begin, end = _opaque_in(frame)
+        if not end or not _is_opaque(frame, begin, end, command):
+            return
+        rest = frame[8:begin] + frame[end:]
+        try:
+            request = _meaning(command, _heads(frame[4], len(rest), len(command.body)))
+        except BadRequestError:
+            return
+        if request is None:
+            return
+        if len(self._remembered) >= MAX_REMEMBERED:
+            # This is rare, and what is still in use is learnt again.
+            self._remembered.clear()
+        self._remembered[rest] = request
+
+    def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
+        """The encoded response, empty when none is due; None when the dispatcher has to answer."""
+        begin, end = _opaque_in(frame)
+        request = self._remembered.get(frame[8:begin] + frame[end:])
+        if request is None or request.heads[end - begin] != frame[:8]:
+            return None
+        if self._open_classes is not None and request.access_class not in self._open_classes(connection):
+            return None
+        opaque = frame[begin:end]
+        if type(request) is _Pull:
+            return self._pull(connection, request, frame[4], opaque)
+        if type(request) is _Heartbeat:
+            return self._heartbeat(connection, request, opaque)
+        if type(request) is _VersionQuery:
+            return self._compare_version(connection, request, opaque)
+        return None
+
+    def _pull(self, connection: ServerConnection, pull: _Pull, serialize_type: int, opaque: bytes) -> bytes | None:
+        if not self.is_ready:
+            return None
+        response: Any
+        topic, is_json = pull.topic, serialize_type == _JSON
+        cache: RouteCache[Any] = self._routes.json if is_json else self._routes.native
+        if pull.zone:
+            response = cache.find_in_zone(topic, pull.zone)
+        else:
+            row = self._rows.get(topic, _NO_ROW)
+            # None until it is encoded, and for a topic without a route
+            response = (row.json if is_json else row.native) or cache.find(topic)
+        if response is None:
+            return None
+        self.pulls += 1
+        if self._first_served is not None:
+            self._note_served(self._first_served, connection, topic, response)
+        if connection.role != "client":
+            connection.note_role("client")
+        return json_frame(response, opaque) if is_json else native_frame(response, _four_bytes(opaque))
+
+    def _note_served(
+        self, first_served: FirstServed, connection: ServerConnection, topic: str, response: object
+    ) -> None:
+        served = connection.served
+        if served is None or served.get(topic) is not response:
+            first_served(connection, topic, response)
+        if self._late_topics and topic in self._late_topics:
+            self._late_pulls[topic] += 1
+
+    def _heartbeat(self, connection: ServerConnection, beat: _Heartbeat, opaque: bytes) -> bytes | None:
+        manager = self._manager
+        if beat.is_native and not manager.is_registered(
+            beat.key, beat.broker_name, beat.broker_id, beat.agent_id, connection.id
+        ):
+            return None
+        if manager.touch(beat.key, connection.id, beat.state) is None:
+            return None
+        self._count_heartbeat(connection)
+        if beat.is_oneway:
+            return b""
+        if beat.is_native:
+            return native_frame(self._native_no_body, _four_bytes(opaque))
+        return json_frame(_NO_BODY, opaque)
+
+    def _compare_version(self, connection: ServerConnection, query: _VersionQuery, opaque: bytes) -> bytes | None:
+        live = self._manager.tables.broker_live_table.get(query.key)
+        if live is None or live.data_version is None:
+            return None
+        self._manager.touch(query.key, connection.id)
+        self._count_heartbeat(connection)
+        self.data_versions += 1
+        if query.is_oneway:
+            return b""
+        return version_frame(live.data_version, opaque, changed=query.offered != live.data_version)
+
+    def _count_heartbeat(self, connection: ServerConnection) -> None:
+        self.heartbeats += 1
+        if connection.role != "broker":
+            connection.note_role("broker")

@@ -1,0 +1,265 @@
+"""What the fast path recognises and what it leaves to the dispatcher; that both say the same: test_fast_path_agrees."""
+
+import msgpack
+import pytest
+
+from namesrv import fast_path
+from namesrv.fast_path import FastPath
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.frames import Frame
+from namesrv_remoting.serializers import decode_frame
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, question
+from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, cut
+
+BROKER, AGENT, VERSIONLESS = POPULATION
+PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322
+AS_JAVA = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":%b,"version":479}'
+AS_GO = b'{"code":105,"language":"GO","version":317,"opaque":%b,"flag":0,"remark":"","extFields":{"topic":"T"}}'
+BEAT = (
+    b'{"code":%d,"extFields":{"clusterName":"'
+    + BROKER.cluster.encode()
+    + b'","brokerAddr":"'
+    + BROKER.addr.encode()
+    + b'","brokerName":"'
+    + BROKER.name.encode()
+    + b'","brokerId":"0"},"flag":%d,"opaque":%%b,"version":479}'
+)
+
+
+def learn(path: FastPath, data: bytes) -> None:
+    """Let the fast path see a frame as the dispatcher gets it, if it is a request that can be decoded."""
+    body_at = 8 + int.from_bytes(data[5:8])
+    try:
+        command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
+    except RemoteProtocolError:
+        return
+    if not command.is_response:
+        path.learn(data, command)
+
+
+@pytest.mark.parametrize(
+    ("data", "is_answered"),
+    [
+        (question(PULL, {"topic": "T"}), True),
+        (question(PULL, {"topic": "T"}, spelling="native"), True),
+        (question(PULL, {"topic": "T"}, spelling="binary"), False),
+        (question(PULL, {"topic": "absent"}), False),
+        (question(PULL, {"topic": "absent"}, spelling="native"), False),
+        (question(PULL), False),
+        (question(PULL, spelling="native"), False),
+        (question(PULL, {}), False),
+        (question(PULL, {"topic": "T"}, flag=ONEWAY), False),
+        (question(PULL, {"topic": "T"}, spelling="native", flag=ONEWAY), False),
+        (question(PULL, {"topic": "T", "x": "x" * 512}), False),
+        # whoever signs is looked at anew each time
+        (question(PULL, {"topic": "T", "AccessKey": "k", "Signature": "s"}), False),
+        (question(HEARTBEAT, Broker("nobody", addr="10.9.9.9:1").ext), False),
+        (question(HEARTBEAT, BROKER.ext, spelling="binary"), False),
+        (question(HEARTBEAT, BROKER.ext, spelling="native"), True),
+        (question(HEARTBEAT, AGENT.ext, spelling="native"), True),
+        (question(HEARTBEAT, {**AGENT.ext, "agentId": "another"}, spelling="native"), False),
+        (question(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x01", spelling="native"), True),
+        (question(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x90", spelling="native"), False),
+        (question(HEARTBEAT, AGENT.ext, spelling="native", flag=ONEWAY), True),
+        (question(DATA_VERSION, BROKER.ext), True),
+        (question(DATA_VERSION, BROKER.ext, spelling="native"), False),
+        (question(DATA_VERSION, VERSIONLESS.ext), False),
+        (question(DATA_VERSION, {**BROKER.ext, "brokerId": "x"}), False),
+        (question(DATA_VERSION, BROKER.ext, b"nonsense"), False),
+        (question(106, {"topic": "T"}), False),
+        (question(106, {"topic": "T"}, spelling="native"), False),
+        (cut(JSON, b'{"code":105,"extFields":{"topic":"T"}}'), False),
+        (cut(JSON, b"{code:105,opaque:1,extFields:{topic:'T'}}"), False),
+        (cut(JSON, b"null"), False),
+        (cut(NATIVE, msgpack.packb([PULL, 1, 0, 479, None, {"topic": "T"}, None])), False),
+        (cut(NATIVE, b"\xc1"), False),
+        (cut(BINARY, b""), False),
+    ],
+)
+async def test_request_is_answered_once_it_was_learnt(
+    server: InProcess, peer: NamesrvPeer, data: bytes, *, is_answered: bool
+) -> None:
+    """A request that the fast path leaves to the dispatcher is not counted by it."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    assert path.answer(connection, data) is None
+    learn(path, data)
+
+    assert is_answered == (path.answer(connection, data) is not None) == (path.pulls + path.heartbeats == 1)
+    assert f"<FastPath [{path.pulls} pulls | {path.heartbeats} heartbeats | " in repr(path)
+
+
+async def test_no_route_is_answered_before_the_server_is_ready(server: InProcess, peer: NamesrvPeer) -> None:
+    """Neither spelling of a route request is; heartbeats are."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    path.is_ready = False
+    for data, is_answered in (
+        (question(PULL, {"topic": "T"}), False),
+        (question(PULL, {"topic": "T"}, spelling="native"), False),
+        (question(HEARTBEAT, BROKER.ext), True),
+    ):
+        learn(path, data)
+        assert is_answered == (path.answer(connection, data) is not None)
+
+
+@pytest.mark.parametrize("pieces", ["whole", "bytes", "tail"])
+async def test_requests_of_one_read_are_answered_in_their_order(
+    server: InProcess, peer: NamesrvPeer, pieces: str
+) -> None:
+    """However the stream is chopped, and however large the responses; opaques of every length and sign come back."""
+    opaques = [1, 9, 10, 2147483647, 127, 128, 65536, 0, -1, -2147483648]
+    for number in range(300 if pieces == "whole" else 1):
+        broker = Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}")
+        await peer.register(broker, native_registration("T"), spelling="native")
+    for spelling in ("json", "native"):
+        await peer.call(PULL, {"topic": "T"}, spelling=spelling)
+    stream = b"".join(
+        question(PULL, {"topic": "T"}, spelling="native" if n % 3 == 0 else "json", opaque=opaque)
+        for n, opaque in enumerate(opaques)
+    )
+    if pieces == "bytes":
+        await peer.send_slowly(stream)
+    elif pieces == "tail":
+        peer.send(stream + question(PULL, {"topic": "U"}, opaque=77)[:-1])
+    else:
+        peer.send(stream)
+
+    answers = [await peer.receive() for _ in opaques]
+
+    assert opaques == [answer.opaque for answer in answers]
+    assert {0} == {answer.code for answer in answers}
+    assert [NATIVE if n % 3 == 0 else JSON for n in range(10)] == [answer.serialize_type for answer in answers]
+    assert pieces != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
+    # numbers below 1 are the dispatcher's
+    assert 7 == server.namesrv.fast_path.pulls
+
+
+@pytest.mark.parametrize("header", [AS_JAVA, AS_GO, BEAT % (904, 0), BEAT % (904, 2), BEAT % (322, 0)])
+async def test_request_is_recognised_whatever_its_opaque(server: InProcess, peer: NamesrvPeer, header: bytes) -> None:
+    """One request is enough for opaques of every length; the response has the opaque of the request."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    learn(path, cut(JSON, header % b"7"))
+    for opaque in (b"1", b"10", b"999999999", b"2147483647"):
+        response = path.answer(connection, cut(JSON, header % opaque))
+        assert response is not None
+        assert b"" == response or b'"opaque":%b,' % opaque in response
+
+
+async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProcess, peer: NamesrvPeer) -> None:
+    """A Go client names the topic behind the opaque: all of its requests for names of one length begin alike."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    frames = [cut(JSON, AS_GO.replace(b'"T"', b'"%b"' % topic) % b"11") for topic in (b"T", b"U", b"5")]
+    for frame in frames:
+        learn(path, frame)
+    assert 3 == len({path.answer(connection, frame) for frame in frames})
+
+
+@pytest.mark.parametrize(
+    ("header", "learnt", "asked"),
+    [
+        # what is no opaque, or not one number
+        (AS_JAVA, b"11", b"01"),
+        (AS_JAVA, b"11", b"1x"),
+        (AS_JAVA, b"111", b"1.1"),
+        (AS_JAVA, b"111", b"1e1"),
+        (AS_JAVA, b"11", b"-1"),
+        (AS_JAVA, b"11", b" 1"),
+        (AS_JAVA, b"11", b""),
+        (AS_JAVA, b"1111111111", b"2147483648"),
+        (AS_JAVA, b"1111111111", b"11111111111"),
+        # other members and strings that look like the opaque
+        (b'{"code":105,"opaque":5,"extFields":{"topic":"T","opaque":%b,"x":"1"},"version":479}', b"5", b"6"),
+        (b'{"code":105,"opaque":5,"extFields":{"topic":"T"},"x\\"opaque":%b,"version":479}', b"5", b"6"),
+        # requests that are the dispatcher's
+        (b'{"code":106,"opaque":%b,"extFields":{"topic":"T"}}', b"5", b"6"),
+        (b'{"code":105,"opaque":%b,"flag":2,"extFields":{"topic":"T"}}', b"5", b"6"),
+        (b'{"code":105,"opaque":%b,"extFields":{}}', b"5", b"6"),
+        (b'{"code":105,"opaque":%b,"version":479}', b"5", b"6"),
+        (BEAT % (904, 1), b"5", b"6"),
+        (b"[]", b"", b""),
+    ],
+)
+async def test_unusual_json_request_is_left_to_the_dispatcher(
+    server: InProcess, peer: NamesrvPeer, header: bytes, learnt: bytes, asked: bytes
+) -> None:
+    """As often as it comes."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    data = b""
+    for opaque in (learnt, asked):
+        data = cut(JSON, header % opaque if b"%" in header else header)
+        learn(path, data)
+    assert path.answer(connection, data) is None
+
+
+def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
+    """[105, opaque, 0, 479, nil, {"topic": topic}], with the opaque as it is given."""
+    return b"\x96\x69" + opaque + (rest or b"\x00\xcd\x01\xdf\xc0\x81\xa5topic\xa1" + topic)
+
+
+async def test_native_request_is_recognised_whatever_its_opaque(server: InProcess, peer: NamesrvPeer) -> None:
+    """However long that is, unless it is no number of 31 bits."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    learn(path, cut(NATIVE, native_pull(b"\x07")))
+    for number in (0, 127, 128, 255, 256, 65_535, 65_536, (1 << 31) - 1):
+        response = path.answer(connection, cut(NATIVE, native_pull(msgpack.packb(number))))
+        assert response is not None
+        assert [0, number, 1] == msgpack.unpackb(response[8 : 8 + int.from_bytes(response[5:8])])[:3]
+    for opaque in (msgpack.packb(-1), msgpack.packb(1 << 31), b"\xd2\x00\x00\x00\x07", b"\xa17", b"\xc0"):
+        assert path.answer(connection, cut(NATIVE, native_pull(opaque))) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        # oneway, no topic, no ext fields, other than six members, nothing readable
+        cut(NATIVE, native_pull(b"\x07", b"\x02\xcd\x01\xdf\xc0\x81\xa5topic\xa1T")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0" + msgpack.packb({"topic": ""}))),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x80")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\xc0")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic\xa1T\x00")),
+        cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic")),
+        # the beginning of a frame, two frames, and what is none
+        cut(NATIVE, native_pull(b"\x07"))[:-1],
+        cut(NATIVE, native_pull(b"\x07")) * 2,
+        b"\x00\x00\x00\x05\x4d\x00\x00\x01\x96",
+        b"\x00\x00\x00\x0d\x4d\x00\x00\x09\x96\x69\x07\x00\x00\xc0\x80\x00\x00",
+    ],
+)
+async def test_unusual_native_request_is_left_to_the_dispatcher(
+    server: InProcess, peer: NamesrvPeer, data: bytes
+) -> None:
+    """Although its beginning is that of one that is known."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    learn(path, cut(NATIVE, native_pull(b"\x07")))
+    learn(path, data)
+    assert path.answer(connection, data) is None
+
+
+async def test_only_one_whole_frame_is_recognised(server: InProcess, peer: NamesrvPeer) -> None:
+    """Neither its beginning, nor two at once, nor one whose lengths or type say otherwise."""
+    await populate(peer)
+    connection, path = server.connection_of(peer), server.namesrv.fast_path
+    data = cut(JSON, AS_JAVA % b"5")
+    learn(path, data)
+    wrong = [data[:-1], data[:9], data + data, data + b"x", data[:3] + b"\0" + data[4:], data[:7] + b"\xff" + data[8:]]
+    assert [None] * 7 == [path.answer(connection, each) for each in (*wrong, data[:4] + b"\x01" + data[5:])]
+    assert path.answer(connection, data) is not None
+
+
+async def test_no_more_are_remembered_than_there_is_room_for(
+    server: InProcess, peer: NamesrvPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the room is used up all are forgotten, and learnt again."""
+    await populate(peer)
+    monkeypatch.setattr(fast_path, "MAX_REMEMBERED", 2)
+    path = server.namesrv.fast_path
+    for topic in (b"T", b"U", b"V"):
+        learn(path, cut(JSON, AS_JAVA.replace(b'"T"', b'"%b"' % topic) % b"5"))
+    assert "1 remembered" in repr(path)
