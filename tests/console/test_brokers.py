@@ -70,7 +70,7 @@ async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -
         assert "broker-b master 10.0.0.3:10911 MISSING seen" in page
 
 
-@pytest.mark.parametrize(("code", "tag"), [(205, "wiped"), (None, "drained")])
+@pytest.mark.parametrize(("code", "tag"), [(205, "write permission removed"), (None, "drained")])
 async def test_a_broker_without_write_permission_says_whose_doing_that_is(
     code: int | None, tag: str, tmp_path: Path
 ) -> None:
@@ -86,7 +86,7 @@ async def test_a_broker_without_write_permission_says_whose_doing_that_is(
         await server.clock.advance(2.0)
 
         page = words(await shown.text("/brokers"))
-        assert [tag] == [word for word in ("wiped", "drained") if word in page]
+        assert [tag] == [word for word in ("write permission removed", "drained") if word in page]
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -109,12 +109,12 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
 
     assert "Connections: 3" in clients
     assert f"{it.one.where} broker json" in clients
-    assert "listenPort its own at start only" in settings
+    assert "listenPort individual by a restart" in settings
     assert "enableTopicList while running true" in settings
-    assert "Settings that drift, as their values differ between servers: 1." in drifting
-    assert "quotaBrokersPerCluster drifts" in drifting
+    assert "Settings whose values differ between servers: 1." in drifting
+    assert "quotaBrokersPerCluster differs" in drifting
     assert "listenPort" not in drifting
-    assert "T drifts broker-a:8 none" in keys
+    assert "T differs broker-a:8 none" in keys
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
 
         assert ("answers", False, None) == (view(shown).state, view(shown).is_native, view(shown).connections)
         overview, brokers = await shown.text("/"), await shown.text("/brokers")
-        assert "tells no ages, events and connections" in overview
+        assert "reports no ages, events and connections" in overview
         assert "broker-a" in brokers
         assert "age unknown" in brokers
 
@@ -131,8 +131,8 @@ async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "state", "says"),
     [
-        ("10.0.0.0/8", "refuses", "refuses to tell since"),
-        ("127.0.0.0/8", "ready", "routes not told: refused with code 16"),
+        ("10.0.0.0/8", "refuses", "access denied since"),
+        ("127.0.0.0/8", "ready", "routes unknown: refused with code 16"),
     ],
 )
 async def test_what_a_server_refuses_is_said(network: str, state: str, says: str, tmp_path: Path) -> None:

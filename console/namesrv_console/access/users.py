@@ -96,7 +96,7 @@ def parse_users(text: str) -> dict[str, Entry]:
         if known is None:
             raise ValueError(f"line {number}: unknown role {role!r} (one of {', '.join(ROLES)})")
         if name in users:
-            raise ValueError(f"line {number}: user {name!r} is there twice")
+            raise ValueError(f"duplicate user {name!r} on line {number}")
         users[check_name(name)] = Entry(known, password_hash)
     return users
 

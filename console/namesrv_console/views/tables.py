@@ -8,7 +8,16 @@ from typing import Final
 OWN_SETTINGS: Final = frozenset(
     {
         *("bindAddress", "listenPort", "httpListen", "nameserverName"),
-        *("dataDir", "heartbeatLogDir", "auditLogDir", "access", "rocketmqHome", "kvConfigPath", "configStorePath"),
+        *(
+            "dataDir",
+            "heartbeatLogDir",
+            "auditLogDir",
+            "tlsCrlFile",
+            "access",
+            "rocketmqHome",
+            "kvConfigPath",
+            "configStorePath",
+        ),
         *("tls.server.certPath", "tls.server.keyPath", "tls.server.keyPassword", "tls.server.trustCertPath"),
     }
 )

@@ -27,7 +27,7 @@ def test_file_is_read() -> None:
         ("olga", "line 1: not of the form name:role:hash"),
         ("olga:operator:plain", "line 1: the hash of user 'olga' is not one of argon2"),
         (f"\nolga:admin:{HASH}", "line 2: unknown role 'admin' (one of viewer, operator)"),
-        (f"olga:viewer:{HASH}\nolga:operator:{HASH}", "line 2: user 'olga' is there twice"),
+        (f"olga:viewer:{HASH}\nolga:operator:{HASH}", "duplicate user 'olga' on line 2"),
         (f"\x1b[31molga:viewer:{HASH}", "not a valid user name: '\\x1b[31molga' (printable"),
         (f":viewer:{HASH}", "not a valid user name: ''"),
         (f"{'o' * 129}:viewer:{HASH}", "at most 128 characters"),

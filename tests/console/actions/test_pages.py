@@ -117,7 +117,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         for server in (console.first, console.second):
             assert server.where in seen
         assert 2 == seen.count("cluster-1/broker-a/0</bdi>")
-        assert "not told:</b> no connection to" in seen
+        assert "unknown:</b> no connection to" in seen
         said = (
             f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} wipe-write-perm broker-a"
         )
@@ -125,11 +125,11 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
 
         wrong = await console.act("wipe-write-perm", "broker-b", broker="broker-a")
         assert 400 == wrong.status_code
-        assert "Nothing was done: what you typed is not broker-a." in wrong.text
+        assert "Nothing was changed: the confirmation must be broker-a." in wrong.text
         assert [6] == perms(console.first, "T")
 
         done = (await console.act("wipe-write-perm", "broker-a", broker="broker-a")).text
-        assert "Done on 2 of 3 servers." in done
+        assert "Carried out on 2 of 3 servers." in done
         assert [[4], [4]] == [perms(console.first, "T"), perms(console.second, "T")]
 
         *_, line = await console.lines(3)
@@ -184,7 +184,7 @@ async def test_each_action(
 
         await console.preview(action, **given)
         assert [before, before] == [state(console.first), state(console.second)]
-        assert "Done on 2 of 3 servers." in (await console.act(action, typed, **given)).text
+        assert "Carried out on 2 of 3 servers." in (await console.act(action, typed, **given)).text
         assert [after, after] == [state(console.first), state(console.second)]
 
 
@@ -203,14 +203,14 @@ async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name:
 
         # what no keyboard types is typed as it is shown
         done = await console.act("delete-topic", printable(name), topic=name)
-        assert "Done on 2 of 3 servers." in done.text
+        assert "Carried out on 2 of 3 servers." in done.text
         assert ["T"] == list(console.first.namesrv.manager.tables.topic_queue_table)
 
 
 @pytest.mark.parametrize(
     ("classes", "result"),
     [
-        (["admin-write"], "Done on 2 of 3 servers."),
+        (["admin-write"], "Carried out on 2 of 3 servers."),
         ([], "refused with code 16: account console lacks admin-write"),
     ],
 )
@@ -250,7 +250,7 @@ async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
         await console.sign_in("vera")
         page = await console.shown.text("/topic?name=T")
         assert "/actions/delete-topic" not in page
-        assert "Only operators may change something." in await console.shown.text("/actions")
+        assert "Only operators may make changes." in await console.shown.text("/actions")
         assert 403 == (await console.preview("delete-topic", topic="T")).status_code
         form["csrf"] = fields(page)["csrf"]
         assert 403 == (await console.shown.http.post("/actions/delete-topic", data=form)).status_code

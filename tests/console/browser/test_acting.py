@@ -70,7 +70,7 @@ def test_operator_signs_in_acts_and_leaves(
     looks_good("action")
     opened.find_element(By.ID, "confirm").send_keys("broker-a")
     press("button.danger")
-    see("p.good", "Done on 2 of 2 servers.")
+    see("p.good", "Carried out on 2 of 2 servers.")
     see("#command", " wipe-write-perm broker-a")
     looks_good()
     press("[data-copies]")

@@ -64,7 +64,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "cluster-1/broker-a" in report.text
     assert 400 == no_report.status_code
     assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
-    assert "Who asks for it Client" in topic
+    assert "Clients of this topic Client" in topic
     assert "cluster-1/broker-a/0 on" in strip
     assert 'src="/strip.svg?cluster=cluster-1&amp;name=broker-a"' in detail
 
