@@ -145,20 +145,20 @@ bench: setup ## measure speed and size, as ratios within one run
 
 .PHONY: bench-peers
 bench-peers: setup ## measure this NameServer beside other registries, as ratios within one run (Java, Maven, Go, Rust: what is missing is left out)
-	@$(PY) -m benchmarks.peers $(ARGS)
+	@$(PY) -m benchmarks peers $(ARGS)
 
 .PHONY: abuse
 abuse: setup ## attack this NameServer as a hostile peer would, and say what that cost the others
-	@$(PY) -m benchmarks.abuse $(ARGS)
+	@$(PY) -m benchmarks abuse $(ARGS)
 
 .PHONY: scoreboard
 scoreboard: setup ## measure what we promise, row by row, and write docs/scoreboard.md (ARGS='--only D1 D2', ARGS=--short)
-	@$(PY) -m tests.scoreboard $(ARGS)
+	@$(PY) -m benchmarks scoreboard $(ARGS)
 
 .PHONY: soak
 MINUTES ?= 60
 soak: setup ## 1,000 agents and 1,000 clients come and go for MINUTES (60): does anything leak, is any route wrong?
-	@$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+	@$(PY) -m benchmarks soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## fuzz the frame decoder for long (NAMESRV_FUZZ_EXAMPLES, 2,000,000 if not given)

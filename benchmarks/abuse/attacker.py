@@ -1,49 +1,31 @@
 """An attacker with nothing but sockets.
 
-Every loop here ends when the attack's time is over. What is sent is made before, so that an attack costs the attacker
-next to nothing.
+Every loop here ends when the attack's time is over. All that is sent is made before, so that an attack costs the
+attacker next to nothing.
 """
 
 import contextlib
+import itertools
+import math
 import selectors
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
-import msgpack
-
 from benchmarks.abuse import network
-from benchmarks.abuse.payloads import native_pull
 
 # Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
-# for one answer; a frame that takes the server a minute has shown what it can do
+# for one response; a frame that takes the server a minute has shown what it can do
 _PATIENCE_SECONDS: Final = 60.0
 _CONNECTING_SECONDS: Final = 5.0
 _AT_ONCE: Final = 256 * 1024
+_LOOK_SECONDS: Final = 0.05
 # A frame or a connection is a packet or more, however few bytes it has.
 LEAST_BYTES: Final = 1024
-
-
-@dataclass(slots=True)
-class _Sending:
-    """How far one connection of a crowd is."""
-
-    peer: socket.socket
-    at: int = 0
-
-
-@dataclass(slots=True)
-class _Storming:
-    """One connection of a storm: which payload it sends, and how far it is."""
-
-    peer: socket.socket
-    number: int
-    source: int
-    at: int = 0
 
 
 class Attacker:
@@ -54,9 +36,9 @@ class Attacker:
         self.http_port = http_port
         self._seconds = seconds
         self._is_ipv6 = is_ipv6
-        self._ends_at = time.monotonic() + seconds
+        # on the monotonic clock, once the attack has begun
+        self._ends_at = math.inf
         self._open: list[socket.socket] = []
-        self._crowd: list[socket.socket] = []
         self._buffer = bytearray(_AT_ONCE)
         self.sent_bytes = 0
         # the same, each frame and each connection with LEAST_BYTES at least
@@ -85,6 +67,10 @@ class Attacker:
         """Whether the time is up."""
         return time.monotonic() >= self._ends_at
 
+    def wait(self) -> None:
+        """Do nothing until the time is up."""
+        time.sleep(max(0.0, self._ends_at - time.monotonic()))
+
     def connect(self, source: int = 0, port: int | None = None) -> socket.socket | None:
         """A blocking connection from one of our addresses; None when the server refuses it."""
         self.weight += LEAST_BYTES
@@ -103,15 +89,22 @@ class Attacker:
         self._open.append(peer)
         return peer
 
-    def repeat(self, frames: Sequence[bytes], *, together: int = 1, port: int | None = None) -> None:
-        """On one connection, over and over, the next frames once those before are answered."""
+    def disconnect(self, peer: socket.socket) -> None:
+        """Close one."""
+        self._open.remove(peer)
+        peer.close()
+
+    # -- requests, one after the other --------------------------------------------------------------------------------
+
+    def repeat(self, frames: Sequence[bytes], *, together: int = 1) -> None:
+        """On one connection, over and over, the next frames once those before have a response."""
         bursts = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
         peer, number = None, 0
         while not self.is_over:
-            peer = peer or self.connect(port=port)
+            peer = peer or self.connect()
             if peer is None:
                 time.sleep(0.01)
-            elif self.send(peer, bursts[number % len(bursts)], together) and self._answered(peer, together):
+            elif self.send(peer, bursts[number % len(bursts)], together) and self._responded(peer, together):
                 number += 1
             else:
                 self.disconnect(peer)
@@ -119,124 +112,34 @@ class Attacker:
                 peer, number = None, number + 1
 
     def repeat_on(self, connections: int, frames: Sequence[bytes]) -> None:
-        """On several connections at once, over and over, the next frame of each without waiting for its answer."""
+        """On several connections at once, over and over, the next frame of each without waiting for its response."""
         peers = [peer for _ in range(connections) if (peer := self.connect()) is not None]
         number = 0
         while not self.is_over:
             # each has one frame in the server's hands while the other's is read
             if not all(self.send(peer, frames[number % len(frames)]) for peer in peers):
                 return
-            if number and not all(self._answered(peer, 1) for peer in peers):
+            if number and not all(self._responded(peer, 1) for peer in peers):
                 return
             number += 1
 
     def reconnecting(self, data: bytes, *, port: int | None = None) -> None:
-        """One connection after another: each sends its bytes, and takes what comes until the server closes."""
+        """One connection after another: each sends its bytes, and reads until the server closes it."""
         while not self.is_over:
             peer = self.connect(port=port)
             if peer is None:
                 time.sleep(0.01)
                 continue
             peer.settimeout(1)
-            if data:
-                self.send(peer, data)
+            if data and self.send(peer, data):
                 with contextlib.suppress(OSError):
                     while peer.recv_into(self._buffer):
                         pass
             self.disconnect(peer)
 
-    def crowd(  # noqa: PLR0913 - each attack has a few of them
-        self,
-        count: int,
-        data: bytes = b"",
-        *,
-        frames: int = 1,
-        sources: int = 1,
-        port: int | None = None,
-        every: float = 0.0,
-    ) -> None:
-        """Many connections that send the same bytes, so many frames, and never read; they stay until the time is up.
-
-        With `every`, one byte each so often.
-        """
-        self._crowd = self._connected(count, sources, port)
-        if every:
-            self._trickle(self._crowd, data, every)
-        else:
-            self._push(self._crowd, data, frames)
-        self.wait()
-        self.leave_crowd()
-
-    def enter_crowd(self, count: int, data: bytes, *, frames: int = 1, sources: int = 1) -> None:
-        """The same, and return when all is sent; `leave_crowd` ends it."""
-        self._crowd = self._connected(count, sources, None)
-        self._push(self._crowd, data, frames)
-
-    def _connected(self, count: int, sources: int, port: int | None) -> list[socket.socket]:
-        peers = [peer for number in range(count) if not self.is_over and (peer := self.connect(number % sources, port))]
-        for peer in peers:
-            peer.setblocking(False)  # noqa: FBT003 - its only parameter
-        return peers
-
-    def leave_crowd(self) -> None:
-        """Count those that the server has closed, and close all."""
-        self.closed += sum(_is_closed(peer) for peer in self._crowd)
-        for peer in self._crowd:
-            self.disconnect(peer)
-        self._crowd = []
-
-    def storm(self, payloads: Sequence[bytes], count: int, *, sources: int) -> None:
-        """Many connections, each of which sends one payload after the other and comes back when it is closed."""
-        views = [memoryview(payload) for payload in payloads]
-        with selectors.DefaultSelector() as selector:
-            for number in range(count):
-                self._enter(selector, number, number % sources)
-            while not self.is_over:
-                if not selector.get_map():
-                    time.sleep(0.01)
-                for key, events in selector.select(0.1):
-                    if not self._stormed(key.data, views, events):
-                        selector.unregister(key.fileobj)
-                        self.disconnect(key.data.peer)
-                        self.closed += 1
-                        self._enter(selector, key.data.number + 1, key.data.source)
-
-    def _enter(self, selector: selectors.BaseSelector, number: int, source: int) -> None:
-        peer = self.connect(source)
-        if peer is not None:
-            peer.setblocking(False)  # noqa: FBT003 - its only parameter
-            selector.register(peer, selectors.EVENT_READ | selectors.EVENT_WRITE, _Storming(peer, number, source))
-
-    def _stormed(self, one: _Storming, views: Sequence[memoryview], events: int) -> bool:
-        """Send some, and throw away what comes; whether the connection still stands."""
-        view = views[one.number % len(views)]
-        try:
-            if events & selectors.EVENT_READ and not one.peer.recv_into(self._buffer):
-                return False
-            if events & selectors.EVENT_WRITE:
-                size = one.peer.send(view[one.at : one.at + _AT_ONCE])
-                self.count(size, 0 if one.at else 1)
-                one.at += size
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        if one.at == len(view):
-            one.number, one.at = one.number + 1, 0
-        return True
-
-    def wait(self) -> None:
-        """Do nothing until the time is up."""
-        time.sleep(max(0.0, self._ends_at - time.monotonic()))
-
-    def disconnect(self, peer: socket.socket) -> None:
-        """Close one."""
-        self._open.remove(peer)
-        peer.close()
-
-    def ask(self, peer: socket.socket, frame: bytes) -> bool:
-        """Whether one frame is answered."""
-        return self.send(peer, frame) and self._answered(peer, 1)
+    def request(self, peer: socket.socket, frame: bytes) -> bool:
+        """Whether one frame gets a response."""
+        return self.send(peer, frame) and self._responded(peer, 1)
 
     def send(self, peer: socket.socket, data: bytes, frames: int = 1) -> bool:
         """Whether the server takes it."""
@@ -256,77 +159,146 @@ class Attacker:
         self.sent_bytes += size
         self.weight += max(size, LEAST_BYTES * frames)
 
-    def revision(self) -> tuple[str, int]:
-        """Which boot of the server this is, and how many changes of routes it has seen: what a watch has to know.
-
-        Raises:
-            OSError: the server does not say.
-        """
-        with socket.create_connection(("127.0.0.1", self.port), _PATIENCE_SECONDS) as peer:
-            peer.sendall(native_pull(1))
-            data = _exactly(peer, int.from_bytes(_exactly(peer, 4)))
-        known = msgpack.unpackb(data[4 + int.from_bytes(data[1:4]) :])
-        return known["boot_id"], known["revision"]
-
-    def _answered(self, peer: socket.socket, count: int) -> bool:
+    def _responded(self, peer: socket.socket, count: int) -> bool:
         """Read so many frames, and throw them away."""
         try:
             for _ in range(count):
-                left = int.from_bytes(_exactly(peer, 4))
+                left = int.from_bytes(peer.recv(4, socket.MSG_WAITALL)) or 1
                 while left:
-                    left -= _some(peer, self._buffer, left)
+                    size = peer.recv_into(self._buffer, min(left, _AT_ONCE))
+                    if not size:
+                        return False
+                    left -= size
         except OSError:
             return False
         return True
 
-    def _push(self, peers: Sequence[socket.socket], data: bytes, frames: int) -> None:
-        with selectors.DefaultSelector() as selector, memoryview(data) as view:
-            for peer in peers:
-                if data:
-                    selector.register(peer, selectors.EVENT_WRITE, _Sending(peer))
-            while selector.get_map() and not self.is_over:
-                for key, _ in selector.select(0.1):
-                    if self._is_done(key.data, view, frames):
-                        selector.unregister(key.fileobj)
 
-    def _is_done(self, sending: _Sending, data: memoryview, frames: int) -> bool:
-        """Send some; whether there is no more to send, or the server has closed."""
+# -- many connections at once -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Flow:
+    """One connection of many, and what it sends: chunks, one after the other, until there are no more."""
+
+    peer: socket.socket
+    # of one frame or record
+    unit_bytes: int
+    chunks: Iterator[memoryview]
+    # whether it reads what the server sends, and throws it away
+    is_reading: bool = False
+    # whether it stays open when it has sent all
+    is_staying: bool = False
+    # between two chunks
+    pause_seconds: float = 0.0
+    # the rest of the chunk that is being sent
+    left: memoryview = field(default_factory=lambda: memoryview(b""))
+    # when the next chunk is sent, on the monotonic clock
+    due: float = 0.0
+
+
+# Opens one connection: (attacker, number of the connection, number of its address). None: it was refused.
+Opening = Callable[[Attacker, int, int], Flow | None]
+
+
+def holding(data: bytes, *, frames: int = 1, to_http: bool = False, every: float = 0.0) -> Opening:
+    """Connections that send the same bytes, so many frames, never read and stay; with `every`, a byte each so often."""
+    whole = memoryview(data)
+
+    def opening(attacker: Attacker, _: int, source: int) -> Flow | None:
+        peer = attacker.connect(source, attacker.http_port if to_http else None)
+        if peer is None:
+            return None
+        chunks = [whole[at : at + 1] for at in range(len(data))] if every else [whole] if data else []
+        unit = 1 if every else max(1, len(data) // frames)
+        return Flow(peer, unit, iter(chunks), is_staying=True, pause_seconds=every)
+
+    return opening
+
+
+class Flows:
+    """Connections that all send as fast as the server reads; those that end are replaced unless they are to stay."""
+
+    def __init__(
+        self, attacker: Attacker, count: int, opening: Opening, reopening: Opening | None = None, *, sources: int = 1
+    ) -> None:
+        """Open them; nothing is sent yet."""
+        self._attacker = attacker
+        self._reopening = reopening or opening
+        self._sources = sources
+        self._buffer = bytearray(_AT_ONCE)
+        found = [opening(attacker, number, number % sources) for number in range(count) if not attacker.is_over]
+        # those between two chunks, and those that have sent all and stay
+        self._waiting = [flow for flow in found if flow is not None]
+        self._staying: list[Flow] = []
+        self._numbers = itertools.count(count)
+
+    def send(self) -> None:
+        """Send until the attacker's time is up, or all stay."""
+        count = len(self._waiting)
+        with selectors.DefaultSelector() as selector:
+            while not self._attacker.is_over and (self._waiting or selector.get_map()):
+                self._register_due(selector)
+                for key, events in selector.select(_LOOK_SECONDS):
+                    self._go_on(selector, key.data, events)
+                missing = count - len(selector.get_map()) - len(self._waiting) - len(self._staying)
+                for number in itertools.islice(self._numbers, missing):
+                    if (flow := self._reopening(self._attacker, number, number % self._sources)) is not None:
+                        self._waiting.append(flow)
+
+    def hold(self) -> None:
+        """Send, keep all connections until the time is up, and close them."""
+        self.send()
+        self._attacker.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Close those that stay, and count those that the server has closed."""
+        for flow in self._staying:
+            self._attacker.closed += _is_closed(flow.peer)
+            self._attacker.disconnect(flow.peer)
+        self._staying = []
+
+    def _register_due(self, selector: selectors.BaseSelector) -> None:
+        now = time.monotonic()
+        for flow in self._waiting:
+            if flow.due <= now:
+                flow.peer.setblocking(False)  # noqa: FBT003 - its only parameter
+                reading = selectors.EVENT_READ if flow.is_reading else 0
+                selector.register(flow.peer, selectors.EVENT_WRITE | reading, flow)
+        self._waiting = [flow for flow in self._waiting if flow.due > now]
+
+    def _go_on(self, selector: selectors.BaseSelector, flow: Flow, events: int) -> None:
         try:
-            size = sending.peer.send(data[sending.at : sending.at + _AT_ONCE])
+            if events & selectors.EVENT_READ and not flow.peer.recv_into(self._buffer):
+                raise ConnectionResetError
+            if events & selectors.EVENT_WRITE:
+                self._send(flow)
         except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        self.count(size, max(1, frames * size // len(data)))
-        sending.at += size
-        return sending.at == len(data)
+            pass
+        except (OSError, StopIteration) as ended:
+            selector.unregister(flow.peer)
+            if flow.is_staying:
+                self._staying.append(flow)
+            else:
+                self._attacker.closed += isinstance(ended, OSError)
+                self._attacker.disconnect(flow.peer)
+        else:
+            if flow.pause_seconds and not flow.left:
+                selector.unregister(flow.peer)
+                flow.due = time.monotonic() + flow.pause_seconds
+                self._waiting.append(flow)
 
-    def _trickle(self, peers: Sequence[socket.socket], data: bytes, every: float) -> None:
-        for at in range(len(data)):
-            for peer in peers:
-                with contextlib.suppress(OSError):
-                    self.count(peer.send(data[at : at + 1]))
-            time.sleep(every)
-            if self.is_over:
-                return
-
-
-def _exactly(peer: socket.socket, size: int) -> bytes:
-    data = peer.recv(size, socket.MSG_WAITALL)
-    if len(data) < size:
-        raise ConnectionResetError
-    return data
-
-
-def _some(peer: socket.socket, buffer: bytearray, most: int) -> int:
-    size = peer.recv_into(buffer, min(most, len(buffer)))
-    if not size:
-        raise ConnectionResetError
-    return size
+    def _send(self, flow: Flow) -> None:
+        if not flow.left:
+            flow.left = next(flow.chunks)
+        size = flow.peer.send(flow.left[:_AT_ONCE])
+        self._attacker.count(size, size // flow.unit_bytes)
+        flow.left = flow.left[size:]
 
 
 def _is_closed(peer: socket.socket) -> bool:
-    """Whether the server has closed it, seen behind whatever was never read."""
+    """Whether the server has closed it, seen behind all that was never read."""
     try:
         while peer.recv(_AT_ONCE):
             pass

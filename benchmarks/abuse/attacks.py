@@ -3,18 +3,20 @@
 Each numbered point of what was found once, and its neighbours: the same idea in other bodies, headers and protocols.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.abuse import payloads
-from benchmarks.abuse.attacker import Attacker
-from benchmarks.abuse.bystanders import CLUSTER, LIVE, heartbeat_frame, route_frame
+from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
 from benchmarks.abuse.floods import FAMILIES, Family
-from benchmarks.abuse.payloads import BODY_BYTES, filled, frame, registration
-from benchmarks.seeding import Broker, topics
+from benchmarks.abuse.others import CLUSTER, LIVE, PULL, heartbeat_frame
+from benchmarks.abuse.payloads import BODY_BYTES, filled, registration
+from benchmarks.harness.servers import Server
+from benchmarks.harness.wire import Broker, Wire, request, topics
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.headers import QueryDataVersionRequestHeader, UnregisterBrokerRequestHeader
 
@@ -42,7 +44,7 @@ class Attack:
     is_ipv6: bool = False
     # belongs to the short form
     is_short: bool = False
-    # standard error of the server is a pipe that nobody reads
+    # standard error of the server is a pipe that is read no more once it listens
     is_unread: bool = False
     # Clients may be refused while it lasts, because places or memory are used up.
     may_refuse_clients: bool = False
@@ -50,7 +52,7 @@ class Attack:
     may_refuse_brokers: bool = False
     # of a memory cgroup in which the server runs; 0: none
     memory_limit_bytes: int = 0
-    # files that the server may open beyond those of the peers who are there before the attack; 0: as many as it likes
+    # files that the server may open beyond those of the peers that are there before the attack; 0: any number
     spare_files: int = 0
     # where it has to last longer than the others
     seconds: float = 0.0
@@ -87,12 +89,27 @@ def _header(what: str, make: Callable[[], bytes], *, is_short: bool = False) -> 
     return Attack(what, _repeated(make), is_short=is_short)
 
 
-def _crowd(count: int, make: Callable[[], bytes], **how: object) -> Callable[[], Callable[[Attacker], object]]:
+def _crowd(
+    count: int, make: Callable[[], bytes] = bytes, *, sources: int = 1, **how: Any
+) -> Callable[[], Callable[[Attacker], object]]:
+    """Many connections that send the same bytes, never read, and stay until the time is up."""
+
     def prepared() -> Callable[[Attacker], object]:
-        data = make()
-        return lambda attacker: attacker.crowd(count, data, **how)  # type: ignore[arg-type]  # its own options
+        opening = holding(make(), **how)
+        return lambda attacker: Flows(attacker, count, opening, sources=sources).hold()
 
     return prepared
+
+
+def _reconnecting(data: bytes, *, to_http: bool = False) -> Callable[[], Callable[[Attacker], object]]:
+    return lambda: lambda attacker: attacker.reconnecting(data, port=attacker.http_port if to_http else None)
+
+
+def _known(attacker: Attacker) -> tuple[str, int]:
+    """The boot of the server, and how many changes of routes it has seen: what a watch has to know."""
+    with Wire(Server(0, attacker.port)) as wire:
+        info = wire.info()
+    return info["boot_id"], info["revision"]
 
 
 # -- what registers before ---------------------------------------------------------------------------------------------
@@ -104,39 +121,39 @@ def _many_topics(count: int = 90_000) -> bytes:
     return registration(body, broker_name="seed", heartbeat_timeout_millis=600_000)
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
 def _lists() -> list[bytes]:
     codes = (206, 304, 311, 312, 313)
     return [
-        *(frame(code) for code in codes),
-        frame(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": CLUSTER}),
-        frame(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "Hostile"}),
-        frame(RequestCode.GET_BROKER_CLUSTER_INFO),
+        *(request(code) for code in codes),
+        request(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": CLUSTER}),
+        request(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "Hostile"}),
+        request(RequestCode.GET_BROKER_CLUSTER_INFO),
     ]
 
 
-def _operators_questions() -> list[bytes]:
-    return [frame(code, kind=MSGPACK) for code in (20002, 20003, 20004, 20005)]
+def _operators_requests() -> list[bytes]:
+    return [request(code, kind=MSGPACK) for code in (20002, 20003, 20004, 20005)]
 
 
 def _keys(count: int = 20_000) -> list[bytes]:
     """KV configuration, each key another one."""
     value = "v" * 15_000
-    return [frame(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
+    return [request(100, {"namespace": "N", "key": str(number), "value": value}) for number in range(count)]
 
 
 def _admin_requests() -> list[bytes]:
     return [
-        frame(102, {"namespace": "N", "key": "k"}),
-        frame(205, {"brokerName": "hostile"}),
-        frame(216, {"topic": "x"}),
-        frame(217, {"topic": "x"}, b'{"queueDatas":[]}'),
-        frame(219, {"namespace": "N"}),
-        frame(318, None, b"logLevel=debug\n" * 2000),
-        frame(319),
-        frame(327, {"brokerName": "hostile"}),
+        request(102, {"namespace": "N", "key": "k"}),
+        request(205, {"brokerName": "hostile"}),
+        request(216, {"topic": "x"}),
+        request(217, {"topic": "x"}, b'{"queueDatas":[]}'),
+        request(219, {"namespace": "N"}),
+        request(318, None, b"logLevel=debug\n" * 2000),
+        request(319),
+        request(327, {"brokerName": "hostile"}),
     ]
 
 
@@ -145,9 +162,9 @@ def _watches(attacker: Attacker) -> None:
     peer = attacker.connect()
     if peer is None:
         return
-    question = payloads.native_watch(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", attacker.revision())
+    frame = payloads.native_watch(20_000, "an-ordinary-topic-of-an-ordinary-broker-%d", _known(attacker))
     for _ in range(152):
-        if attacker.is_over or not attacker.send(peer, question):
+        if attacker.is_over or not attacker.send(peer, frame):
             break
     attacker.wait()
 
@@ -156,15 +173,16 @@ def _slow_watchers() -> Callable[[Attacker], object]:
     """A thousand who watch a broker's topics 50 times over and never read, while it changes them all the time."""
     names = topics("watched-%d", 100)
     changes = [
-        Broker("Hostile", "watched", 0, "watched:10911", names, counter=number).changed(number).json_frame()
+        Broker("watched", "watched:10911", names, "Hostile", counter=number).changed(number).json_frame()
         for number in (8, 9)
     ]
 
     def attack(attacker: Attacker) -> None:
-        watch = payloads.native_watch(100, "watched-%d", attacker.revision()) * 50
-        attacker.enter_crowd(1_000, watch, frames=50, sources=_ADDRESSES)
+        watches = payloads.native_watch(100, "watched-%d", _known(attacker)) * 50
+        watchers = Flows(attacker, 1_000, holding(watches, frames=50), sources=_ADDRESSES)
+        watchers.send()
         attacker.repeat(changes)
-        attacker.leave_crowd()
+        watchers.close()
 
     return attack
 
@@ -172,7 +190,7 @@ def _slow_watchers() -> Callable[[Attacker], object]:
 # -- liveness ----------------------------------------------------------------------------------------------------------
 
 
-def _other_peoples_heartbeats() -> list[bytes]:
+def _foreign_heartbeats() -> list[bytes]:
     beats = []
     for name, kind in LIVE.items():
         version = QueryDataVersionRequestHeader(
@@ -181,25 +199,25 @@ def _other_peoples_heartbeats() -> list[bytes]:
         beats += [
             heartbeat_frame(name, kind, with_agent=False),
             heartbeat_frame(name, SerializeType.JSON),
-            frame(RequestCode.QUERY_DATA_VERSION, version.to_ext(), b'{"counter":1,"stateVersion":0,"timestamp":0}'),
+            request(RequestCode.QUERY_DATA_VERSION, version.to_ext(), b'{"counter":1,"stateVersion":0,"timestamp":0}'),
         ]
     return beats
 
 
 def _heartbeats_and_away(attacker: Attacker) -> None:
-    """Name somebody else's brokers in heartbeats, and close."""
-    beats = _other_peoples_heartbeats()
+    """Name other peers' brokers in heartbeats, and close."""
+    beats = _foreign_heartbeats()
     while not attacker.is_over:
         for beat in beats:
             peer = attacker.connect()
             if peer is not None:
-                attacker.ask(peer, beat)
+                attacker.request(peer, beat)
                 attacker.disconnect(peer)
 
 
 def _unregister_native() -> list[bytes]:
     return [
-        frame(
+        request(
             RequestCode.UNREGISTER_BROKER,
             UnregisterBrokerRequestHeader(
                 broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
@@ -213,9 +231,7 @@ def _unregister_native() -> list[bytes]:
 def _busy_loop() -> Callable[[Attacker], object]:
     """Two connections that change a legal broker's 20,000 topics all the time."""
     bodies = [
-        Broker("Hostile", "busy", 0, "busy:10911", topics("busy-%d", 20_000), counter=number)
-        .changed(number)
-        .json_frame()
+        Broker("busy", "busy:10911", topics("busy-%d", 20_000), "Hostile", counter=number).changed(number).json_frame()
         for number in (8, 9)
     ]
     return lambda attacker: attacker.repeat_on(2, bodies)
@@ -270,18 +286,14 @@ def _storm() -> Callable[[Attacker], object]:
         b"\x7f\xff\xff\xff",
         b"\x00\xff\xff\xff" + bytes(256),
     ]
-    return lambda attacker: attacker.storm(hostile, 1_000, sources=_ADDRESSES)
+    views = [memoryview(payload) for payload in hostile]
 
+    def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
+        peer, first = attacker.connect(source), number % len(views)
+        chunks = itertools.cycle(views[first:] + views[:first])
+        return None if peer is None else Flow(peer, BODY_BYTES, chunks, is_reading=True)
 
-def _and_away(count: int) -> Callable[[Attacker], object]:
-    """Silent connections, all closed at the end."""
-
-    def attack(attacker: Attacker) -> None:
-        attacker.enter_crowd(count, b"", sources=_ADDRESSES)
-        attacker.wait()
-        attacker.leave_crowd()
-
-    return attack
+    return lambda attacker: Flows(attacker, 1_000, opening, sources=_ADDRESSES).send()
 
 
 # -- floods ------------------------------------------------------------------------------------------------------------
@@ -317,14 +329,6 @@ _SIZES: Final = {"1": (1, 1), "8": (8, 1), "64": (64, 1), "8-spread": (8, 10), "
 
 
 # -- HTTP --------------------------------------------------------------------------------------------------------------
-
-
-def _http_crowd(count: int, data: bytes, every: float = 0.0) -> Callable[[], Callable[[Attacker], object]]:
-    return lambda: lambda attacker: attacker.crowd(count, data, port=attacker.http_port, every=every)
-
-
-def _http_repeat(data: bytes) -> Callable[[], Callable[[Attacker], object]]:
-    return lambda: lambda attacker: attacker.reconnecting(data, port=attacker.http_port)
 
 
 _GET: Final = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -391,7 +395,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "legal-100k": _body("103 with the legal most: 100,000 topics", lambda: payloads.json_topics(100_000)),
     "state": Attack(
         "native 904 with a state of 16 MiB",
-        _repeated(lambda: frame(904, {"brokerName": "hostile"}, b"\xa1a" * (BODY_BYTES // 2), MSGPACK)),
+        _repeated(lambda: request(904, {"brokerName": "hostile"}, b"\xa1a" * (BODY_BYTES // 2), MSGPACK)),
     ),
     # headers
     "quoted-header": _header("105, header of 62 KB in single quotes", payloads.quoted_header, is_short=True),
@@ -402,7 +406,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     "binary-header": _header("105, binary header of 62 KB of ext fields", payloads.binary_header),
     "native-header": _header("native header of 62 KB of arrays in arrays", lambda: payloads.native_header(b"\x91")),
     "native-maps": _header("native header of 62 KB of empty maps", lambda: payloads.native_header(b"\x80")),
-    # questions
+    # requests
     "lists": Attack(
         "206, 224, 304, 311 to 313, 106 over 90,000 topics, 8 at once",
         _repeated(_lists, together=8),
@@ -411,7 +415,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "lists-unread": Attack(
         "150 peers ask for lists of 90,000 topics, 50 times each, and never read",
-        _crowd(150, lambda: frame(206) * 50, frames=50, sources=150),
+        _crowd(150, lambda: request(206) * 50, frames=50, sources=150),
         peers=150,
         seed=_many_topics,
         may_refuse_clients=True,
@@ -419,7 +423,7 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "lists-unread-one": Attack(
         "one peer does the same on 150 connections",
-        _crowd(150, lambda: frame(206) * 50, frames=50),
+        _crowd(150, lambda: request(206) * 50, frames=50),
         seed=_many_topics,
     ),
     "watches": Attack(
@@ -438,16 +442,14 @@ ATTACKS: Final[dict[str, Attack]] = {
         _repeated(lambda: payloads.native_pull(90_000, "an-ordinary-topic-of-an-ordinary-broker-%d")),
         seed=_many_topics,
     ),
-    "pulls": Attack(
-        "105, 64 at once: what clients do, as fast as it goes", _repeated(lambda: [route_frame()] * 64, 64)
-    ),
-    "operators": Attack("20002 to 20005, 16 at once", _repeated(lambda: _operators_questions() * 4, 16)),
+    "pulls": Attack("105, 64 at once: what clients do, as fast as it goes", _repeated(lambda: [PULL] * 64, 64)),
+    "operators": Attack("20002 to 20005, 16 at once", _repeated(lambda: _operators_requests() * 4, 16)),
     "keys": Attack("100 with 15 KB each and another key each time, 16 at once", _repeated(_keys, 16), is_short=True),
     "admin": Attack("102, 205, 216 to 219, 318, 319, 327, 8 at once", _repeated(_admin_requests, 8)),
     # liveness
     "busy-loop": Attack("two connections keep the loop busy while a broker is dead", _busy_loop, is_short=True),
     "foreign-heartbeat": Attack(
-        "somebody else's 904 and 322 name live brokers, then close", lambda: _heartbeats_and_away, is_short=True
+        "another peer's 904 and 322 name live brokers, then close", lambda: _heartbeats_and_away, is_short=True
     ),
     "foreign-unregister": Attack(
         "104 in JSON for native brokers, without their agents' ids", _repeated(_unregister_native), is_short=True
@@ -473,16 +475,16 @@ ATTACKS: Final[dict[str, Attack]] = {
         _crowd(_ADDRESSES, partial(payloads.partial_unknown, 60_000), sources=_ADDRESSES),
         peers=_ADDRESSES,
     ),
-    "connections": Attack("10,000 silent connections from one address", _crowd(10_000, bytes), is_short=True),
+    "connections": Attack("10,000 silent connections from one address", _crowd(10_000), is_short=True),
     "connections-spread": Attack(
         "10,000 silent connections from 200 addresses",
-        _crowd(10_000, bytes, sources=_ADDRESSES),
+        _crowd(10_000, sources=_ADDRESSES),
         peers=_ADDRESSES,
         may_refuse_clients=True,
     ),
     "ipv6-connections": Attack(
         "10,000 silent connections, each from an address of its own in one /64",
-        _crowd(10_000, bytes, sources=10_000),
+        _crowd(10_000, sources=10_000),
         is_ipv6=True,
     ),
     "ipv6-partial": Attack(
@@ -490,20 +492,20 @@ ATTACKS: Final[dict[str, Attack]] = {
         _crowd(20, partial(payloads.partial_registration, _PARTIAL_BYTES), sources=20),
         is_ipv6=True,
     ),
-    "churn": Attack("connect and close, over and over", lambda: lambda attacker: attacker.reconnecting(b"")),
+    "churn": Attack("connect and close, over and over", _reconnecting(b"")),
     "slow-frames": Attack(
-        "500 connections from one address that send a byte each every 0.2 s", _crowd(500, route_frame, every=0.2)
+        "500 connections from one address that send a byte each every 0.2 s", _crowd(500, lambda: PULL, every=0.2)
     ),
     "slowloris": Attack(
         "2,000 connections from 200 addresses that send a byte each a second: the deadline of the first frame is 10 s",
-        _crowd(2_000, route_frame, every=1.0, sources=_ADDRESSES),
+        _crowd(2_000, lambda: PULL, every=1.0, sources=_ADDRESSES),
         peers=_ADDRESSES,
         seconds=14.0,
         may_refuse_clients=True,
     ),
     "files": Attack(
         "2,000 connections from 200 addresses to a server that may open 200 more files",
-        lambda: _and_away(2_000),
+        _crowd(2_000, sources=_ADDRESSES),
         peers=_ADDRESSES,
         spare_files=200,
         may_refuse_clients=True,
@@ -512,16 +514,16 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     "garbage": Attack(
         "connections that begin with an HTTP request",
-        lambda: lambda attacker: attacker.reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
+        _reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
     ),
     "proxy-headers": Attack(
         "a PROXY header without an end, with --proxy-protocol optional",
-        lambda: lambda attacker: attacker.reconnecting(b"PROXY TCP4 " + b"1" * 60_000),
+        _reconnecting(b"PROXY TCP4 " + b"1" * 60_000),
         flags=("--proxy-protocol", "optional"),
     ),
     "proxy-headers-2": Attack(
         "a PROXY header of version 2 with 65,535 bytes",
-        lambda: lambda attacker: attacker.reconnecting(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff" + bytes(65_535)),
+        _reconnecting(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff" + bytes(65_535)),
         flags=("--proxy-protocol", "optional"),
     ),
     # requests without a response
@@ -538,19 +540,23 @@ ATTACKS: Final[dict[str, Attack]] = {
     ),
     # the process
     "unread-log": Attack(
-        "refused connections, while nobody reads the server's standard error",
-        lambda: lambda attacker: attacker.reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
+        "refused connections, while no process reads the server's standard error",
+        _reconnecting(b"GET / HTTP/1.1\r\n\r\n"),
         is_unread=True,
         is_short=True,
     ),
     # HTTP
-    "http-slow": Attack("200 HTTP requests, a byte each every 0.2 s", _http_crowd(200, _GET, 0.2)),
-    "http-headers": Attack(
-        "HTTP requests with 16 MiB of headers", _http_repeat(filled(b"GET / HTTP/1.1\r\n", b"a: b\r\n", b""))
+    "http-slow": Attack(
+        "200 HTTP requests, a byte each every 0.2 s", _crowd(200, lambda: _GET, to_http=True, every=0.2)
     ),
-    "http-line": Attack("HTTP requests with a line of 16 MiB", _http_repeat(b"G" * BODY_BYTES)),
-    "http-connections": Attack("2,000 silent connections to the HTTP port", _http_crowd(2_000, b""), is_short=True),
+    "http-headers": Attack(
+        "HTTP requests with 16 MiB of headers",
+        _reconnecting(filled(b"GET / HTTP/1.1\r\n", b"a: b\r\n", b""), to_http=True),
+    ),
+    "http-line": Attack("HTTP requests with a line of 16 MiB", _reconnecting(b"G" * BODY_BYTES, to_http=True)),
+    "http-connections": Attack("2,000 silent connections to the HTTP port", _crowd(2_000, to_http=True), is_short=True),
     "http-unread": Attack(
-        "200 connections ask for metrics 50 times each and never read", _http_crowd(200, _GET_MORE * 50)
+        "200 connections ask for metrics 50 times each and never read",
+        _crowd(200, lambda: _GET_MORE * 50, to_http=True),
     ),
 }

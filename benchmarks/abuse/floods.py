@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.abuse.attacker import Attacker
-from benchmarks.abuse.bystanders import route_frame
-from benchmarks.abuse.flows import Flow, Flows, Opening
-from benchmarks.abuse.payloads import frame, registration
+from benchmarks.abuse.attacker import Attacker, Flow, Flows, Opening
+from benchmarks.abuse.others import PULL
+from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
-from benchmarks.tls import certified
+from benchmarks.harness.wire import request
+from benchmarks.speed.tls import certified
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode
@@ -56,7 +56,7 @@ class Family:
 
     def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
         """Open so many connections; what it returns sends over them until the attacker's time is up."""
-        return Flows(attacker, count, self.opening, self.reopening or self.opening, sources=sources).send
+        return Flows(attacker, count, self.opening, self.reopening, sources=sources).send
 
 
 # -- frames ------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def _of_brokers(make: Callable[[str], bytes], *, is_reading: bool = False) -> Op
     def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
         name = f"hostile-{number}"
         peer = attacker.connect(source)
-        if peer is None or not attacker.ask(peer, registration(_NO_TOPICS, broker_name=name)):
+        if peer is None or not attacker.request(peer, registration(_NO_TOPICS, broker_name=name)):
             return None
         data = make(name)
         return Flow(peer, len(data), _chunks(data), is_reading=is_reading)
@@ -118,14 +118,14 @@ def _slow(attacker: Attacker, _: int, source: int) -> Flow | None:
     peer = attacker.connect(source)
     if peer is None:
         return None
-    request = memoryview(route_frame())
+    request = memoryview(PULL)
     single_bytes = itertools.cycle([request[at : at + 1] for at in range(len(request))])
     return Flow(peer, len(request), single_bytes, pause_seconds=_SLOW_SECONDS)
 
 
 def _unread(attacker: Attacker, _: int, source: int) -> Flow | None:
     """A connection that asks for lists all the time, and never reads one."""
-    peer, data = attacker.connect(source), frame(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    peer, data = attacker.connect(source), request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return None if peer is None else Flow(peer, len(data), _chunks(data))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from benchmarks.figures import BenchError
+from benchmarks.harness.figures import BenchError
 
 ROOT: Final = Path("/sys/fs/cgroup")
 _PATIENCE_SECONDS: Final = 5.0

@@ -11,7 +11,7 @@ import subprocess
 from types import TracebackType
 from typing import Final, Self
 
-from benchmarks.figures import BenchError
+from benchmarks.harness.figures import BenchError
 
 # unique local addresses, RFC 4193
 NETWORK: Final = "fd00:66::/64"

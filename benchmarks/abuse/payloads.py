@@ -3,30 +3,22 @@
 import random
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgpack
 import msgspec
 
+from benchmarks.harness.wire import native_request, request
 from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode_frame
 from namesrv_remoting.headers import RegisterBrokerRequestHeader
-from namesrv_remoting.serializers import encode_command
 
 # what a frame leaves when its header is an ordinary one
 BODY_BYTES: Final = MAX_FRAME_BYTES - 2048
 INFLATED_BYTES: Final = 64 * 1024 * 1024
 _HEADER_BYTES: Final = MAX_HEADER_BYTES - 2048
 _INT32: Final = struct.Struct(">i")
-
-
-def frame(
-    code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", kind: SerializeType = SerializeType.JSON
-) -> bytes:
-    """A question."""
-    return encode_command(RemotingCommand(code, ext_fields=fields, body=body, serialize_type=kind))
 
 
 _HOSTILE: Final = RegisterBrokerRequestHeader(
@@ -39,7 +31,7 @@ def registration(body: bytes, kind: SerializeType = SerializeType.JSON, **fields
     if "broker_name" in fields:
         fields.setdefault("broker_addr", f"{fields['broker_name']}:10911")
     header = msgspec.structs.replace(_HOSTILE, **fields)
-    return frame(RequestCode.REGISTER_BROKER, header.to_ext(), body, kind)
+    return request(RequestCode.REGISTER_BROKER, header.to_ext(), body, kind)
 
 
 def changed(body: bytes) -> bytes:
@@ -193,27 +185,22 @@ def native_mappings() -> bytes:
     return _native("topic_queue_mapping_info_map", b"\xdf" + len(parts).to_bytes(4) + b"".join(parts))
 
 
-def native_pull(count: int, pattern: str = "%d") -> bytes:
-    """A question for the routes of many topics."""
-    return _native_pull(count, pattern)
+def native_pull(count: int, pattern: str = "%d", **members: object) -> bytes:
+    """A request for the routes of many topics."""
+    return native_request(RequestCode.PULL_ROUTES, topics=[pattern % number for number in range(count)], **members)
 
 
 def native_watch(count: int, pattern: str, known: tuple[str, int]) -> bytes:
-    """A question for what changes of many topics within a minute, by one who knows this revision of this boot."""
+    """A request for what changes of many topics within a minute, by a client that knows this revision of this boot."""
     boot_id, revision = known
-    return _native_pull(count, pattern, wait_ms=60_000, boot_id=boot_id, since=revision)
-
-
-def _native_pull(count: int, pattern: str, **members: object) -> bytes:
-    body: bytes = msgpack.packb({"topics": [pattern % number for number in range(count)], **members})
-    return frame(RequestCode.PULL_ROUTES, None, body, SerializeType.MSGPACK)
+    return native_pull(count, pattern, wait_ms=60_000, boot_id=boot_id, since=revision)
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
 
 
 def quoted_header() -> bytes:
-    """A question whose header is in single quotes, which fastjson reads."""
+    """A request whose header is in single quotes, which fastjson reads."""
     start = f"{{'code':105,'opaque':1,'language':'JAVA','version':{CURRENT_VERSION},'remark':'".encode()
     return encode_frame(SerializeType.JSON, filled(start, b"a", b"'}", _HEADER_BYTES))
 
@@ -226,7 +213,7 @@ def quoted_fields() -> bytes:
 
 
 def json_header(member: bytes) -> bytes:
-    """A question with one unit in its header over and over."""
+    """A request with one unit in its header over and over."""
     return encode_frame(SerializeType.JSON, filled(b'{"code":105,"opaque":1,"x":', member, b"", _HEADER_BYTES))
 
 
@@ -244,7 +231,7 @@ def binary_header() -> bytes:
 
 
 def million_fields(count: int = 1_000_000) -> bytes:
-    """A question whose header has so many ext fields."""
+    """A request whose header has so many ext fields."""
     start = b'{"code":105,"opaque":1,"extFields":{"topic":"Steady"'
     return encode_frame(SerializeType.JSON, start + b"".join(b',"%d":""' % number for number in range(count)) + b"}}")
 

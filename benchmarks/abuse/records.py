@@ -74,7 +74,7 @@ class TlsRecords:
         self._tls.write(data)
         return self._outgoing.read()
 
-    def ask(self, data: bytes) -> bytes:
+    def request(self, data: bytes) -> bytes:
         """Send application data, and return what comes first."""
         self._peer.sendall(self.sealed(data))
         while True:

@@ -10,17 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.figures import BenchError
-from benchmarks.heartbeats import BROKERS
-from benchmarks.loads import Load
-from benchmarks.peers.asking import Registry, Script, asked, told
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.loads import Script
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Program, free_port, responding
+from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
-from benchmarks.peers.starting import Program, answering, data_directory, free_port
-from benchmarks.rounds import Bench
-from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
+from benchmarks.peers.registry import ROUTE, Registry, data_directory
 
 _GO_MOD: Final = Path(__file__).resolve().parent / "etcd" / "go.mod"
-_ROUTE: Final = b"r" * PULLED_BODY_BYTES
+_LEASES: Final = 1_000
 # longer than any run
 _LEASE_SECONDS: Final = 3600
 # operations that etcd takes in one transaction, at most 128
@@ -28,11 +27,11 @@ _AT_ONCE: Final = 100
 _GRANTED_AT_ONCE: Final = 20
 _PATIENCE_SECONDS: Final = 30
 
-# -- HTTP/2 and gRPC, as far as one question a stream needs them ------------------------------------------------------
+# -- HTTP/2 and gRPC, as far as one request a stream needs them -------------------------------------------------------
 
 _DATA, _HEADERS, _SETTINGS, _WINDOW_UPDATE = 0, 1, 4, 8
 _END_STREAM, _END_HEADERS = 1, 4
-# No answer ever waits for a window of ours: a run receives less than 2 GB on a connection.
+# No response ever waits for a window of ours: a run receives less than 2 GB on a connection.
 _INITIAL_WINDOW_SIZE: Final = 4
 _WINDOW: Final = 2**31 - 1
 _FIRST_WINDOW: Final = 65_535
@@ -48,7 +47,7 @@ def h2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _headers(path: str) -> bytes:
-    """The first question's; those after it name them by number, as every client's do."""
+    """Those of the first request; later ones name them by number, as every client does."""
     literals = b"".join(
         # 0x40 and up: keep it in the table; then the number of the name
         bytes((0x40 | name, len(value))) + value
@@ -72,7 +71,7 @@ def _greeting() -> bytes:
 
 
 def _call(headers: bytes, payload: bytes, stream: int = 1) -> bytes:
-    """A question with one answer."""
+    """A request with one response."""
     return h2_frame(_HEADERS, _END_HEADERS, stream, headers) + h2_frame(_DATA, _END_STREAM, stream, _message(payload))
 
 
@@ -96,26 +95,21 @@ def field(number: int, value: bytes | int) -> bytes:
 
 
 def version() -> str:
-    """Which etcd is built."""
-    found = re.search(
-        r"^require go\.etcd\.io/etcd/server/v3 v(\S+)$", _GO_MOD.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    """Which etcd is built. Raises BenchError."""
+    text = _GO_MOD.read_text(encoding="utf-8")
+    found = re.search(r"^require go\.etcd\.io/etcd/server/v3 v(\S+)$", text, re.MULTILINE)
     if found is None:
         raise BenchError(f"no go.etcd.io/etcd/server/v3 in {_GO_MOD}")
     return found[1]
 
 
 def program(bench: Bench) -> Path:
-    """The server's.
-
-    Raises:
-        AbsentError: it cannot be had.
-    """
+    """The server's. Raises AbsentError."""
     return go_program(bench, "etcd", version())
 
 
 @contextmanager
-def etcd(bench: Bench, program: Path) -> "Iterator[Etcd]":
+def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
     """One etcd, a cluster of its own, with an empty directory, until the block ends."""
     port, peer_port = free_port(), free_port()
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
@@ -126,7 +120,7 @@ def etcd(bench: Bench, program: Path) -> "Iterator[Etcd]":
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", f"default={peer}"),
         ]
-        with answering(bench, Program("etcd", command, port, _is_healthy, directory)) as server:
+        with responding(bench, Program("etcd", command, port, _is_healthy, directory)) as server:
             yield Etcd(bench, server)
 
 
@@ -142,72 +136,59 @@ def _is_healthy(port: int) -> bool:
 
 
 class Etcd(Registry):
-    """How it is seeded and asked."""
+    """Its scripts, over HTTP/2 and gRPC."""
 
     def _fill(self) -> None:
         """1,000 routes and as many leases, through its JSON gateway."""
         for first in range(0, PULLED_TOPICS, _AT_ONCE):
-            numbers = range(first, first + _AT_ONCE)
-            self._gateway(
-                "/v3/kv/txn",
-                {"success": [{"requestPut": {"key": _text(_key(n)), "value": _text(_ROUTE)}} for n in numbers]},
-            )
+            puts = [{"key": _text(_key(n)), "value": _text(ROUTE)} for n in range(first, first + _AT_ONCE)]
+            self._gateway("/v3/kv/txn", {"success": [{"requestPut": put} for put in puts]})
         # several at a time, because each waits for the disk
         with ThreadPoolExecutor(_GRANTED_AT_ONCE) as pool:
-            list(pool.map(self._grant, range(1, BROKERS + 1)))
-        if "TTL" not in self._gateway("/v3/lease/keepalive", {"ID": BROKERS})["result"]:
-            raise BenchError(f"etcd: lease {BROKERS} is not kept alive")
-
-    def pull(self, seconds: int | None = None) -> Load:
-        """Serializable reads: what this server knows, as a NameServer answers, without asking a quorum."""
-        questions = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
-        script = Script(
-            "http2",
-            greeting=_greeting() + _call(_headers("/etcdserverpb.KV/Range"), questions[0]),
-            acks=1,
-            questions=[_call(_REPEATED, question) for question in questions],
-            least_bytes=PULLED_BODY_BYTES,
-        )
-        return asked(self._bench, self.server, script, seconds)
-
-    def beat(self, seconds: int | None = None) -> Load:
-        """Leases kept alive, all of a connection's on one stream."""
-        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
-        questions = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, BROKERS + 1)]
-        return asked(self._bench, self.server, Script("http2", questions, _greeting() + opening), seconds)
-
-    def tell(self) -> Load:
-        """The route itself comes with the news."""
-        watch = field(1, field(1, _key(0)))
-        script = Script(
-            "http2",
-            greeting=_greeting(),
-            # that the watch is there
-            acks=1,
-            questions=[
-                h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
-                + h2_frame(_DATA, 0, 1, _message(watch))
-            ],
-            change=_call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, _ROUTE)),
-            least_bytes=PULLED_BODY_BYTES,
-        )
-        return told(self.server, script)
+            list(pool.map(self._grant, range(1, _LEASES + 1)))
+        if "TTL" not in self._gateway("/v3/lease/keepalive", {"ID": _LEASES})["result"]:
+            raise BenchError(f"etcd: lease {_LEASES} is not kept alive")
 
     def _grant(self, number: int) -> None:
         self._gateway("/v3/lease/grant", {"ID": number, "TTL": _LEASE_SECONDS})
 
-    def _gateway(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
+    def _gateway(self, path: str, members: dict[str, Any]) -> dict[str, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=_PATIENCE_SECONDS)
         try:
-            connection.request("POST", path, json.dumps(question))
-            answer = connection.getresponse()
-            body = answer.read()
+            connection.request("POST", path, json.dumps(members))
+            response = connection.getresponse()
+            body = response.read()
         finally:
             connection.close()
-        if answer.status != http.HTTPStatus.OK:
-            raise BenchError(f"etcd: {path} answered {answer.status}: {body[:200]!r}")
-        said: dict[str, Any] = json.loads(body)
-        return said
+        if response.status != http.HTTPStatus.OK:
+            raise BenchError(f"etcd: {path}: status {response.status}: {body[:200]!r}")
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def _pulls(self) -> Script:
+        """Serializable reads: what this server knows, as a NameServer responds, without asking a quorum."""
+        reads = [field(1, _key(number)) + field(7, 1) for number in range(PULLED_TOPICS)]
+        return Script(
+            [_call(_REPEATED, read) for read in reads],
+            "http2",
+            greeting=_greeting() + _call(_headers("/etcdserverpb.KV/Range"), reads[0]),
+            acks=1,
+            least_bytes=PULLED_BODY_BYTES,
+        )
+
+    def _heartbeats(self) -> Script:
+        """Leases kept alive, all of a connection's on one stream."""
+        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
+        beats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
+        return Script(beats, "http2", _greeting() + opening)
+
+    def _watch(self) -> Script:
+        """The route itself comes with the notification."""
+        opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Watch/Watch"))
+        watch = h2_frame(_DATA, 0, 1, _message(field(1, field(1, _key(0)))))
+        change = _call(_headers("/etcdserverpb.KV/Put"), field(1, _key(0)) + field(2, ROUTE))
+        # the first frame on a stream says that the watch is there
+        return Script([opening + watch], "http2", _greeting(), 1, PULLED_BODY_BYTES, change)
 
 
 def _key(number: int) -> bytes:

@@ -4,93 +4,81 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.rounds import Bench
+from benchmarks.harness.rounds import Bench
 
 _HERE: Final = Path(__file__).resolve().parent
 # Rust's is the one that takes long: half an hour on two slow cores
 _PATIENCE_SECONDS: Final = 3600
-_LAST_CHARACTERS: Final = 200
+# stands for the directory to be filled, in a command
+_INTO: Final = "{into}"
 
 
 class AbsentError(Exception):
-    """A peer cannot be had here; the message says why, in one line."""
-
-
-def cache() -> Path:
-    """Where the peers are kept, so that `make clean` does not build them anew."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-bench-peers"
+    """A peer is not available here; the message says why, in one line."""
 
 
 def jars(bench: Bench, name: str, version: str) -> Path:
-    """The directory with the jars that one of our poms names.
-
-    Raises:
-        AbsentError: they cannot be had.
-    """
-
-    def command(into: Path) -> list[str]:
-        maven = [
+    """The directory with the jars that one of our poms names. Raises AbsentError."""
+    command = [
+        *(
             "mvn",
             "--batch-mode",
             "--quiet",
             "--file",
             str(_HERE / "maven" / f"{name}.xml"),
             f"-Dpeer.version={version}",
-        ]
-        return [*maven, "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into}"]
-
+        ),
+        *("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={_INTO}"),
+    ]
     return fetched(bench, f"{name}-{version}", ("java", "mvn"), command)
 
 
 def go_program(bench: Bench, module: str, version: str) -> Path:
-    """The program of a Go module in this folder.
-
-    Raises:
-        AbsentError: it cannot be had.
-    """
-
-    def command(into: Path) -> list[str]:
-        build = ["go", "build", "-C", str(_HERE / module), "-mod=readonly", "-buildvcs=false"]
-        return [*build, "-o", str(into / module), "."]
-
+    """The program of a Go module in this folder. Raises AbsentError."""
+    command = [
+        "go",
+        "build",
+        "-C",
+        str(_HERE / module),
+        "-mod=readonly",
+        "-buildvcs=false",
+        "-o",
+        f"{_INTO}/{module}",
+        ".",
+    ]
     return fetched(bench, f"{module}-{version}", ("go",), command) / module
 
 
 def crate_program(bench: Bench, crate: str, version: str, program: str) -> Path:
-    """A program of a crate.
-
-    Raises:
-        AbsentError: it cannot be had.
-    """
-
-    def command(into: Path) -> list[str]:
-        return ["cargo", "install", "--locked", "--quiet", "--root", str(into), "--version", version, crate]
-
+    """A program of a crate. Raises AbsentError."""
+    command = ["cargo", "install", "--locked", "--quiet", "--root", _INTO, "--version", version, crate]
     return fetched(bench, f"{crate}-{version}", ("cargo", "cc"), command) / "bin" / program
 
 
-def fetched(bench: Bench, name: str, tools: Sequence[str], command: Callable[[Path], Sequence[str]]) -> Path:
+def fetched(bench: Bench, name: str, tools: Sequence[str], command: Sequence[str]) -> Path:
     """A directory of the cache, filled by a command when it is not there.
 
     Raises:
         AbsentError: a tool is missing, or the command failed.
     """
-    kept = cache() / name
+    # `make clean` does not remove it
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "namesrv-bench-peers"
+    kept = cache / name
     if kept.exists():
         return kept
     for tool in tools:
         if shutil.which(tool) is None:
             raise AbsentError(f"{name}: no {tool} on PATH")
-    cache().mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True, exist_ok=True)
     bench.progress(f"fetching {name}: this once it takes minutes")
-    with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache()) as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as scratch:
         into = Path(scratch, "unfinished")
         into.mkdir()
-        _run(name, command(into))
+        _run(name, [word.replace(_INTO, str(into)) for word in command])
         # complete: another run that fetches the same at this moment loses nothing
         into.rename(kept)
     return kept
@@ -103,4 +91,4 @@ def _run(name: str, command: Sequence[str]) -> None:
         raise AbsentError(f"{name}: {command[0]} is not done after {_PATIENCE_SECONDS} s") from error
     if done.returncode:
         said = " ".join((done.stderr or done.stdout).split())
-        raise AbsentError(f"{name}: {command[0]} failed: {said[-_LAST_CHARACTERS:]}")
+        raise AbsentError(f"{name}: {command[0]} failed: {said[-200:]}")

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from benchmarks.figures import BenchError
-from benchmarks.loads import Load
-from benchmarks.peers.asking import Registry, Script, asked, told
-from benchmarks.peers.starting import Program, answering, data_directory, free_port, java
-from benchmarks.rounds import Bench
-from benchmarks.seeding import PULLED_BODY_BYTES, PULLED_TOPICS
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.loads import Script
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Program, free_port, responding
+from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
+from benchmarks.peers.registry import ROUTE, Registry, data_directory
+from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -25,7 +26,6 @@ clientPortAddress=127.0.0.1
 maxClientCnxns=0
 admin.enableServer=false
 """
-_ROUTE: Final = b"r" * PULLED_BODY_BYTES
 _PATIENCE_SECONDS: Final = 30
 _PROBED_SECONDS: Final = 0.2
 
@@ -69,19 +69,19 @@ _FAREWELL: Final = _request(_CLOSE)
 
 
 @contextmanager
-def zookeeper(bench: Bench, lib: Path) -> Iterator["ZooKeeper"]:
+def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
     """One ZooKeeper, alone, with an empty directory, until the block ends."""
     port = free_port()
     with data_directory("zookeeper") as directory:
         settings = directory / "zoo.cfg"
         settings.write_text(_SETTINGS.format(directory=directory / "data", port=port), encoding="utf-8")
         command = [java(), "-server", _HEAP, "-cp", f"{lib}/*", _MAIN, str(settings)]
-        with answering(bench, Program("ZooKeeper", command, port, _opens_sessions, directory)) as server:
+        with responding(bench, Program("ZooKeeper", command, port, _opens_sessions, directory)) as server:
             yield ZooKeeper(bench, server)
 
 
 def _opens_sessions(port: int) -> bool:
-    # it listens, and says that it is well, before it does; who comes too early may never be answered
+    # it listens, and reports that it is well, before it does; a request that comes too early may get no response
     with _session(port, _PROBED_SECONDS):
         return True
 
@@ -90,55 +90,53 @@ def _opens_sessions(port: int) -> bool:
 def _session(port: int, patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[tuple[socket.socket, IO[bytes]]]:
     with (
         socket.create_connection(("127.0.0.1", port), patience_seconds) as connection,
-        connection.makefile("rb") as answers,
+        connection.makefile("rb") as responses,
     ):
         connection.sendall(_GREETING)
-        _answer(answers)
-        yield connection, answers
+        _response(responses)
+        yield connection, responses
         connection.sendall(_FAREWELL)
-        _answer(answers)
+        _response(responses)
 
 
 class ZooKeeper(Registry):
-    """How it is seeded and asked."""
+    """Its scripts; a session belongs to each connection."""
 
     def _fill(self) -> None:
-        """1,000 routes; a session belongs to each connection."""
-        nodes = [(b"/topics", b""), *((_path(number), _ROUTE) for number in range(PULLED_TOPICS))]
-        with _session(self.server.port) as (connection, answers):
+        nodes = [(b"/topics", b""), *((_path(number), ROUTE) for number in range(PULLED_TOPICS))]
+        with _session(self.server.port) as (connection, responses):
             for path, data in nodes:
                 connection.sendall(_create(path, data))
             for path, _ in nodes:
-                if error := int.from_bytes(_answer(answers)[12:_REPLY_HEAD], signed=True):
+                if error := int.from_bytes(_response(responses)[12:_REPLY_HEAD], signed=True):
                     raise BenchError(f"ZooKeeper: {path.decode()} was not created: error {error}")
 
-    def pull(self, seconds: int | None = None) -> Load:
-        """What this server knows, as a NameServer answers; no other read is to be had."""
-        questions = [_get(_path(number)) for number in range(PULLED_TOPICS)]
-        return asked(self._bench, self.server, _script(questions, least_bytes=PULLED_BODY_BYTES), seconds)
+    def _pulls(self) -> Script:
+        """What this server knows, as a NameServer responds; it has no other read."""
+        return _script([_get(_path(number)) for number in range(PULLED_TOPICS)], least_bytes=PULLED_BODY_BYTES)
 
-    def beat(self, seconds: int | None = None) -> Load:
+    def _heartbeats(self) -> Script:
         """Pings of the sessions of 200 connections."""
-        return asked(self._bench, self.server, _script([_request(_PING, xid=_PING_XID)]), seconds)
+        return _script([_request(_PING, xid=_PING_XID)])
 
-    def tell(self) -> Load:
-        """Whoever is told asks again: the news does not say what is new."""
-        question = _get(_path(0), watch=True)
-        change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(_ROUTE) + _int(-1))
-        return told(self.server, _script([question] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES))
-
-
-def _script(questions: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
-    # a session that is not closed ends later, while somebody else is measured
-    return Script("length", questions, _GREETING, acks, least_bytes, change, _FAREWELL)
+    def _watch(self) -> Script:
+        """A client that is notified reads again: the notification does not say what is new."""
+        read = _get(_path(0), watch=True)
+        change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
+        return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)
 
 
-def _answer(answers: IO[bytes]) -> bytes:
-    size = int.from_bytes(answers.read(4))
-    answer = answers.read(size)
-    if not size or len(answer) < size:
+def _script(requests: list[bytes], *, acks: int = 1, change: bytes = b"", least_bytes: int = _REPLY_HEAD) -> Script:
+    # a session that is not closed ends later, while another peer is measured
+    return Script(requests, "length", _GREETING, acks, least_bytes, change, _FAREWELL)
+
+
+def _response(responses: IO[bytes]) -> bytes:
+    size = int.from_bytes(responses.read(4))
+    response = responses.read(size)
+    if not size or len(response) < size:
         raise ConnectionError("ZooKeeper closed the connection")
-    return answer
+    return response
 
 
 def _path(number: int) -> bytes:

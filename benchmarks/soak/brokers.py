@@ -1,6 +1,6 @@
-"""A process of real agents that the soak commands: they change topics, leave and come back.
+"""A process of real agents: they change topics, leave and come back.
 
-Settled brokers are all there, and the answer says what each has: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
+The response to `settle` is what each has then: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
 """
 
 import argparse
@@ -12,14 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from benchmarks.soak.commanded import some_at_a_time, work
+from benchmarks.soak.workers import some_at_a_time, work
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 
 # shared by all brokers, so that each is on a few of them
 TOPICS: Final = 500
 TOPICS_OF_A_BROKER: Final = 10
-# Topics that nobody has for long. Not ever new ones: of 200,000 topics that are gone a server remembers when they went,
-# which a client that asks for changes has to be told, and an hour would only begin to fill that.
+# Topics that no broker has for long. Not ever new ones: of 200,000 topics that are gone a server remembers when they
+# went, for clients that watch, and an hour would only begin to fill that.
 _PASSING: Final = 500
 # brokers that are away at the same time, of all
 _AWAY_SHARE: Final = 0.05
@@ -33,7 +33,7 @@ class Brokers:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._random = random.Random(f"{options.seed} {options.first}")
-        # ever new ones: whatever a server keeps of a name that is gone adds up
+        # ever new ones: all that a server keeps of a name that is gone adds up
         self._names = itertools.count()
         self._agents: dict[int, BrokerAgent] = {}
         self._away: set[int] = set()
@@ -120,7 +120,7 @@ class Brokers:
 
 def main() -> int:
     """Until standard input ends."""
-    # of a broker that was frozen it is no news that it is late
+    # a broker that was frozen logs that it is late
     logging.disable(logging.WARNING)
     return work(Brokers, name=str, first=int, heartbeat_seconds=float, expiry_seconds=float)
 

@@ -1,12 +1,13 @@
-"""A process of real clients that the soak commands: they come, ask, watch and go.
+"""A process of real clients: they come, pull, watch and go.
 
 {"do": "settle", "routes": {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}} waits until each knows just these of its
-topics, and answers how many topics are wrong when patience ends: {TOPIC: COUNT}.
+topics; its response is how many routes are wrong when patience ends: {TOPIC: COUNT}.
 """
 
 import argparse
 import asyncio
 import contextlib
+import logging
 import random
 import sys
 import time
@@ -15,16 +16,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from benchmarks.soak.brokers import PATIENCE_SECONDS, TOPICS
-from benchmarks.soak.commanded import some_at_a_time, work
+from benchmarks.soak.workers import some_at_a_time, work
 from namesrv_client import ClientSettings, RouteClient, RouteError
 
 _TOPICS_OF_A_CLIENT: Final = 3
-# every tenth is told of changes, the others poll
+# every tenth is notified of changes, the others poll
 _WATCHING: Final = 10
 
 
 class Clients:
-    """All of them, and what each asks for."""
+    """All of them, and the topics of each."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -41,7 +42,7 @@ class Clients:
             name_servers=f"127.0.0.1:{self._options.port}",
             poll_seconds=self._options.poll_seconds,
             warm_up_seconds=self._options.warm_up_seconds,
-            # a thousand in one process: each waits for the others before it looks at an answer that has come
+            # a thousand in one process: each waits for the others before it looks at a response that has come
             attempt_timeout_seconds=10.0,
             connect_timeout_seconds=10.0,
             call_timeout_seconds=30.0,
@@ -50,12 +51,12 @@ class Clients:
         )
         client = await RouteClient(settings).__aenter__()
         self._topics[client] = [f"topic-{topic}" for topic in self._random.sample(range(TOPICS), _TOPICS_OF_A_CLIENT)]
-        await self._ask(client)
+        await self._pull(client)
         return client
 
-    async def _ask(self, client: RouteClient) -> None:
+    async def _pull(self, client: RouteClient) -> None:
         for topic in self._topics[client]:
-            # nobody has it now, or the server is stopped; the client keeps asking
+            # no broker has it now, or the server is stopped; the client goes on polling
             with contextlib.suppress(RouteError):
                 await client.route(topic)
 
@@ -68,12 +69,12 @@ class Clients:
         self._clients[number] = await self._started(number)
         return "came"
 
-    async def settle(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def settle(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Each knows all there is to know of its topics, and nothing else."""
         ends_at = time.monotonic() + PATIENCE_SECONDS
         for client in self._clients:
-            await self._ask(client)
-        while wrong := self._wrong(asked["routes"]):
+            await self._pull(client)
+        while wrong := self._wrong(command["routes"]):
             if time.monotonic() > ends_at:
                 break
             await asyncio.sleep(self._options.poll_seconds / 5)
@@ -101,6 +102,8 @@ def _known(client: RouteClient, topic: str) -> dict[str, list[int]]:
 
 def main() -> int:
     """Until standard input ends."""
+    # a server that is stopped, or has ended, is no news
+    logging.disable(logging.WARNING)
     return work(Clients, poll_seconds=float, warm_up_seconds=float)
 
 

@@ -1,4 +1,4 @@
-"""What strangers do to any server meanwhile: half a frame, nonsense, names that nobody has, keys that come and go."""
+"""What strangers do to any server: half a frame, garbage, topics that do not exist, keys that come and go."""
 
 import contextlib
 import itertools
@@ -9,14 +9,12 @@ import threading
 import time
 from typing import Final, Self
 
-from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.serializers import encode_command
+from benchmarks.harness.wire import native_request, request, route_request
+from namesrv_remoting.codes import RequestCode
 
 _EVERY_SECONDS: Final = 0.05
 _PATIENCE_SECONDS: Final = 1.0
-# the reasons for which the server closes their connections, and says so in its log
+# the reasons for which the server closes their connections, and logs that
 EXPECTED_REFUSALS: Final = frozenset({"frame_too_large", "slow_frame"})
 
 
@@ -30,7 +28,7 @@ class Noise:
         self._names = itertools.count()
         self._thread: threading.Thread | None = None
         self._connections = 0
-        # nobody waits for the rest of it
+        # the rest of the time is not waited for
         self._is_over = False
 
     def churn(self, seconds: float) -> None:
@@ -47,28 +45,30 @@ class Noise:
 
     def _run(self, ends_at: float) -> None:
         while time.monotonic() < ends_at and not self._is_over:
-            # the server may be stopped, and has a right to close
-            with contextlib.suppress(OSError), _connected(self._port) as peer:
+            # the server may be stopped, and may close
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self._port), _PATIENCE_SECONDS) as peer,
+            ):
                 self._connections += 1
-                peer.sendall(self._said())
+                peer.sendall(self._sent())
                 if self._random.random() < 0.5:
                     peer.recv(65_536)
             time.sleep(_EVERY_SECONDS)
 
-    def _said(self) -> bytes:
+    def _sent(self) -> bytes:
         name = f"nobody-{next(self._names)}"
         key = {"namespace": "SOAK", "key": name, "value": "v" * 100}
-        pull = NATIVE.encode({"topics": [name], "wait_ms": 60_000})
         return self._random.choice(
             [
                 b"GET / HTTP/1.1\r\n\r\n",
                 # a giant, and one that never comes whole
                 struct.pack(">I", 0x7FFFFFFF),
                 struct.pack(">II", 100, 50) + b"{",
-                _frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name}),
+                route_request(name),
                 # a watch that is given up
-                _frame(RequestCode.PULL_ROUTES, {}, pull, SerializeType.MSGPACK),
-                _frame(RequestCode.PUT_KV_CONFIG, key) + _frame(RequestCode.DELETE_KV_CONFIG, key),
+                native_request(RequestCode.PULL_ROUTES, topics=[name], wait_ms=60_000),
+                request(RequestCode.PUT_KV_CONFIG, key) + request(RequestCode.DELETE_KV_CONFIG, key),
             ]
         )
 
@@ -78,11 +78,3 @@ class Noise:
     def __exit__(self, *_: object) -> None:
         self._is_over = True
         self.settle()
-
-
-def _connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), _PATIENCE_SECONDS)
-
-
-def _frame(code: int, fields: dict[str, str], body: bytes = b"", kind: SerializeType = SerializeType.JSON) -> bytes:
-    return encode_command(RemotingCommand(code, ext_fields=fields, body=body, serialize_type=kind))

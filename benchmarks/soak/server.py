@@ -1,163 +1,134 @@
-"""The server that is soaked: a process of its own, what it says of itself, and what it knows."""
+"""The server that is soaked: what its log and its metrics show, and what its tables hold."""
 
 import json
 import signal
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
 
-from benchmarks.abuse.bystanders import metric, scraped
-from benchmarks.figures import BenchError
-from benchmarks.seeding import Wire
-from benchmarks.servers import Server, environment
+from benchmarks.abuse.others import metric, scraped
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.wire import Wire, request, route_request
 from benchmarks.soak.noise import EXPECTED_REFUSALS
 from benchmarks.soak.verdict import Found, Sample
-from namesrv_remoting.bodies.dialects import NATIVE
-from namesrv_remoting.bodies.extensions import BrokersAnswer, read_routes
-from namesrv_remoting.codes import RequestCode, SerializeType
-from namesrv_remoting.command import RemotingCommand
-from namesrv_remoting.serializers import encode_command
+from namesrv_remoting.codes import RequestCode
 
 # topic -> broker -> queues to read, queues to write
 Routes = dict[str, dict[str, list[int]]]
 
-# longer than that of the processes that are asked
+# longer than that of the processes of brokers and clients
 PATIENCE_SECONDS: Final = 700.0
 _LOOK_SECONDS: Final = 0.25
-# brokers with such names are frozen; nobody else is silent
+# brokers with such names are frozen; no other one is silent
 VICTIM: Final = "victim"
 
 
-class Daemon:
-    """A `namesrv` with a data directory of its own, until the block ends."""
+class SoakedServer:
+    """A server, and what it logs that it should not."""
 
-    def __init__(self, flags: Sequence[str], found: Found) -> None:
+    def __init__(self, server: Server, log: "_Log") -> None:
+        self._server = server
+        self._log = log
+        self.port = server.port
+
+    def wire(self) -> Wire:
+        """A connection to it."""
+        return Wire(self._server, PATIENCE_SECONDS)
+
+    def resident_at_rest(self, seconds: float) -> int:
+        """The least memory that it has within this time: it gives back free memory now and then."""
+        ends_at = time.monotonic() + seconds
+        least = self._server.status_bytes()
+        while time.monotonic() < ends_at:
+            time.sleep(_LOOK_SECONDS)
+            least = min(least, self._server.status_bytes())
+        return least
+
+    def sample(self, seconds: float, resident_bytes: int) -> Sample:
+        """What its metrics show."""
+        metrics = scraped(f"http://127.0.0.1:{self._server.http_port}")
+        names = ("nameserver_allocated_blocks", "process_open_fds", "nameserver_tasks")
+        return Sample(seconds, resident_bytes, *(metric(metrics, name) for name in names))
+
+    def stop_for(self, seconds: float) -> None:
+        """Stop it with SIGSTOP, and let it go on."""
+        self._server.signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self._server.signal(signal.SIGCONT)
+
+    def terminated(self) -> int:
+        """End it, as a service manager does; its exit code. Raises BenchError."""
+        self._log.is_stopping = True
+        _, exit_code = self._server.terminated(PATIENCE_SECONDS)
+        if exit_code is None:
+            raise BenchError(f"the server does not end within {PATIENCE_SECONDS:g} s")
+        return exit_code
+
+
+class _Log:
+    """Notes the lines of a log that nothing here explains."""
+
+    def __init__(self, found: Found) -> None:
         self._found = found
-        self._data = tempfile.TemporaryDirectory(prefix="namesrv-soak-")
-        command = [sys.executable, "-m", "namesrv", *flags, f"--data-dir={self._data.name}"]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-        self.port = 0
-        self._http_port = 0
-        self._listens = threading.Event()
-        self._is_stopping = False
-        self._thread = threading.Thread(target=self._read)
+        self.is_stopping = False
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._listens.wait(PATIENCE_SECONDS) or not self.port:
-            self.__exit__()
-            raise BenchError("the server does not listen")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._thread.join()
-        self._data.cleanup()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101  # asked for above
-        with self._process.stderr:
-            for line in self._process.stderr:
-                try:
-                    entry = json.loads(line)
-                except ValueError:
-                    entry = {"level": "critical", "event": "not a log line"}
-                if entry["event"] == "listening":
-                    self.port, self._http_port = (
-                        int(entry[kind][0].rpartition(":")[2]) for kind in ("addresses", "http")
-                    )
-                    self._listens.set()
-                elif entry["level"] not in ("debug", "info") and not self._is_expected(entry):
-                    self._found.unexpected.append(line.rstrip())
-        self._listens.set()
+    def line(self, line: str) -> None:
+        """One line."""
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = {"level": "critical", "event": "not a log line"}
+        if entry["level"] not in ("debug", "info") and not self._is_expected(entry):
+            self._found.unexpected.append(line.rstrip())
 
     def _is_expected(self, entry: Mapping[str, Any]) -> bool:
         match entry["event"]:
             case "broker_evicted":
-                return self._is_stopping or str(entry["broker_name"]).startswith(VICTIM)
+                return self.is_stopping or str(entry["broker_name"]).startswith(VICTIM)
             case "connection_refused":
                 return entry["reason"] in EXPECTED_REFUSALS
         # an expiry that is so short; a server that was stopped, by us or for lack of processor time
         return entry["event"] in {"settings_warning", "event_loop_lagged"}
 
-    def wire(self) -> Wire:
-        """A connection to it."""
-        return Wire(self._server(), PATIENCE_SECONDS)
 
-    def resident_at_rest(self, seconds: float) -> int:
-        """The least memory that it has within this time: what is free it gives back now and then."""
-        server, ends_at = self._server(), time.monotonic() + seconds
-        least = server.resident_bytes()
-        while time.monotonic() < ends_at:
-            time.sleep(_LOOK_SECONDS)
-            least = min(least, server.resident_bytes())
-        return least
-
-    def _server(self) -> Server:
-        return Server(self._process.pid, self.port, 0.0)
-
-    def sample(self, seconds: float, resident_bytes: int) -> Sample:
-        """What its metrics say."""
-        metrics = scraped(f"http://127.0.0.1:{self._http_port}")
-        return Sample(
-            seconds,
-            resident_bytes,
-            metric(metrics, "nameserver_allocated_blocks"),
-            metric(metrics, "process_open_fds"),
-            metric(metrics, "nameserver_tasks"),
-        )
-
-    def stop_for(self, seconds: float) -> None:
-        """Neither dead nor alive."""
-        self._process.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
-        self._process.send_signal(signal.SIGCONT)
-
-    def stopped(self) -> int:
-        """Tell it to end, as a service manager does; its exit code."""
-        self._is_stopping = True
-        self._process.terminate()
-        try:
-            return self._process.wait(PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            raise BenchError(f"the server does not end within {PATIENCE_SECONDS:g} s") from error
+@contextmanager
+def soaked(bench: Bench, flags: Sequence[str], found: Found) -> Iterator[SoakedServer]:
+    """A server, until the block ends."""
+    log = _Log(found)
+    with daemon(bench, *flags, on_line=log.line) as server:
+        yield SoakedServer(server, log)
 
 
-def ask_once(wire: Wire, count: int) -> None:
-    """Ask that many questions that nobody repeats, about topics that nobody has."""
-    for number in range(1, count + 1):
-        fields = {"topic": f"unknown-{number}"}
-        wire.ask(encode_command(RemotingCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, number, ext_fields=fields)))
+# -- what its tables hold ---------------------------------------------------------------------------------------------
+
+
+def send_once(wire: Wire, count: int) -> None:
+    """Send that many requests that are never repeated, about topics that do not exist."""
+    for number in range(count):
+        wire.request(route_request(f"unknown-{number}"))
 
 
 def brokers(wire: Wire) -> set[str]:
     """The names of all live ones."""
-    answer = NATIVE.read_answer(BrokersAnswer, wire.ask_well(_native(RequestCode.LIST_BROKERS)).body)
-    return {broker.broker_name for broker in answer.brokers}
+    return {broker["broker_name"] for broker in wire.native(RequestCode.LIST_BROKERS)["brokers"]}
 
 
 def topics(wire: Wire) -> set[str]:
     """The names of all that have a route."""
-    answer = wire.ask_well(encode_command(RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)))
-    return set(json.loads(answer.body)["topicList"])
+    return set(json.loads(wire.success(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).body)["topicList"])
 
 
 def routes(wire: Wire, topics: Routes) -> Routes:
-    """The queues of these topics; none of one that has no route."""
-    asked = NATIVE.encode({"topics": list(topics), "observes": True})
-    found = read_routes(wire.ask_well(_native(RequestCode.PULL_ROUTES, asked)).body).routes
+    """The queues of these topics; empty for one that has no route."""
+    found = wire.native(RequestCode.PULL_ROUTES, topics=list(topics), observes=True)["routes"]
     return {
-        topic: {}
-        if route is None
-        else {queue.broker_name: [queue.read_queue_nums, queue.write_queue_nums] for queue in route.queue_datas}
+        topic: {
+            each["broker_name"]: [each["read_queue_nums"], each["write_queue_nums"]] for each in route["queue_datas"]
+        }
+        if route
+        else {}
         for topic, route in found.items()
     }
-
-
-def _native(code: int, body: bytes = b"") -> bytes:
-    return encode_command(RemotingCommand(code, body=body, serialize_type=SerializeType.MSGPACK))

@@ -19,7 +19,7 @@ SLACK: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A server at rest: all brokers and clients are there, and nobody else."""
+    """A server at rest: all brokers and clients are there, and no stranger."""
 
     # since the beginning
     seconds: float
@@ -36,17 +36,17 @@ class Sample:
 
 @dataclass(slots=True)
 class Found:
-    """All that a soak looks at."""
+    """All that a soak observes."""
 
     samples: list[Sample] = field(default_factory=list)
-    # where the tables, or what a client knows, are not the truth, in words
+    # where the tables, or the routes of a client, are not the truth, in words
     untrue: list[str] = field(default_factory=list)
     # warnings and errors in the server's log that nothing here explains, and lines that are no log lines
     unexpected: list[str] = field(default_factory=list)
     # what was done, by its name
     done: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
-    # what the questions take that a server remembers
+    # memory of the requests that a server remembers
     remembered_bytes: float = 0.0
 
     def warm(self) -> list[Sample]:
@@ -54,7 +54,7 @@ class Found:
         return self.samples[min(int(len(self.samples) * _WARM_UP_SHARE), max(0, len(self.samples) - 2)) :]
 
     def figures(self) -> dict[str, Any]:
-        """For the scoreboard."""
+        """For JSON."""
         warm = self.warm()
         return {
             "seconds": round(self.samples[-1].seconds) if self.samples else 0,

@@ -2,8 +2,8 @@
 
 The cases are made from the product's own table of request codes: each code, as a request, a response and a one-way
 request, in each header, over TLS and without, by each kind of account. One peer sends a case over and over as fast as
-the server reads; another one, from another address, asks one question after the other meanwhile. Measured is what the
-loop's thread computes between such a question and its response. That is processor time: what other processes of the
+the server reads; another one, from another address, sends one request after the other meanwhile. Measured is what the
+loop's thread computes between such a request and its response. That is processor time: what other processes of the
 machine take, and how long the loop waits for a processor, does not count, so that a busy machine fails nothing. A fair
 loop computes for 2 to 9 ms; one that processes 8 MiB of a peer before it looks at another one for 90 ms and more.
 """
@@ -38,8 +38,8 @@ STALL_SECONDS: Final = 0.05
 FLOOD_BYTES: Final = 8 * 1024 * 1024
 # A case ends when its flood is sent, or when the loop's thread has computed for so long.
 CASE_SECONDS: Final = 0.06
-# questions after the flood is sent: what the sockets still hold
-LAST_QUESTIONS: Final = 5
+# requests after the flood is sent: what the sockets still hold
+LAST_REQUESTS: Final = 5
 ATTACKER: Final = "127.0.0.1"
 ELSEWHERE: Final = "127.0.0.3"
 FLAGS: Final = {"request": 0, "response": FLAG_RESPONSE, "oneway": FLAG_ONEWAY}
@@ -147,16 +147,16 @@ def sending(peer: socket.socket, data: bytes) -> threading.Thread:
     return thread
 
 
-async def longest_computing(server: InProcess, bystander: RawPeer, peer: socket.socket, data: bytes) -> float:
-    """Processor seconds of the loop's thread between a question of the bystander and its response, at the most."""
+async def longest_computing(server: InProcess, other: RawPeer, peer: socket.socket, data: bytes) -> float:
+    """Processor seconds of the loop's thread between a request of the other peer and its response, at the most."""
     ping = question(105, {"topic": "T"})
-    longest, began, left = 0.0, time.thread_time(), LAST_QUESTIONS
+    longest, began, left = 0.0, time.thread_time(), LAST_REQUESTS
     thread = sending(peer, data)
     while left and time.thread_time() - began < CASE_SECONDS:
         left -= not thread.is_alive()
-        asked_at = time.thread_time()
-        await bystander.ask(ping)
-        longest = max(longest, time.thread_time() - asked_at)
+        sent_at = time.thread_time()
+        await other.ask(ping)
+        longest = max(longest, time.thread_time() - sent_at)
         # what comes is read and thrown away: unread responses would slow the flood
         with contextlib.suppress(OSError):
             peer.recv(FLOOD_BYTES, socket.MSG_DONTWAIT)
@@ -179,7 +179,7 @@ async def opened(server: InProcess, peer: socket.socket, registering: bytes, flo
             assert b'"code":0' in peer.recv(4096)
             return flood
         records = TlsRecords(peer)
-        assert b'"code":0' in records.ask(registering)
+        assert b'"code":0' in records.request(registering)
         return records.sealed(flood)
 
     return await asyncio.to_thread(begin)
@@ -191,7 +191,7 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
     """Whatever one peer pipelines, the loop computes for less than 50 ms before it serves another one."""
     stalls: dict[Case, int] = {}
     async with attacked(tmp_path, account, with_tls=with_tls) as server:
-        bystander = await RawPeer.connect(server.address, source=ELSEWHERE)
+        other = await RawPeer.connect(server.address, source=ELSEWHERE)
         for number, case in enumerate(cases()):
             name = f"hostile-{number}"
             registering = Case(103, "request", "json").frame(
@@ -201,10 +201,10 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
             flood = frame * (FLOOD_BYTES // len(frame))
             with connected(server.address) as peer:
                 flood = await opened(server, peer, registering, flood, with_tls=with_tls)
-                seconds = await longest_computing(server, bystander, peer, flood)
+                seconds = await longest_computing(server, other, peer, flood)
             if seconds > STALL_SECONDS:
                 stalls[case] = round(seconds * 1000)
-        bystander.close()
+        other.close()
 
     assert {} == stalls
 
@@ -213,12 +213,12 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
 async def test_key_updates_stall_no_other_peer(tmp_path: Path, port: str) -> None:
     """TLS 1.3 lets a peer replace its keys with every record of 27 bytes: 8 MiB of them are 310,000."""
     async with attacked(tmp_path, "none", with_tls=True) as server:
-        bystander = await RawPeer.connect(server.address, source=ELSEWHERE)
+        other = await RawPeer.connect(server.address, source=ELSEWHERE)
         address = server.address if port == "remoting" else server.controller.http_addresses[0]
         with connected(address) as peer:
             records = await asyncio.to_thread(TlsRecords, peer)
             flood = await asyncio.to_thread(records.key_updates, FLOOD_BYTES // KEY_UPDATE_BYTES)
-            seconds = await longest_computing(server, bystander, peer, flood)
-        bystander.close()
+            seconds = await longest_computing(server, other, peer, flood)
+        other.close()
 
     assert seconds <= STALL_SECONDS

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.profiles import EXPIRY_SECONDS, PROFILES, brokers_of
-from benchmarks.servers import ROOT
-from tests.benchmarks.test_build import needs_compiler
+from benchmarks.harness.build import ROOT
+from benchmarks.speed.profiles import EXPIRY_SECONDS, PROFILES, brokers_of
+from tests.benchmarks.test_harness import needs_compiler
 
 
 def test_every_topic_is_on_four_brokers() -> None:
@@ -18,7 +18,7 @@ def test_every_topic_is_on_four_brokers() -> None:
     brokers = brokers_of(PROFILES["S"])
     copies = Counter(topic.topic_name for broker in brokers for topic in broker.topics)
 
-    assert ({4}, 1_000) == (set(copies.values()), len(copies))
+    assert (set(copies.values()), len(copies)) == ({4}, 1_000)
     assert len({broker.addr for broker in brokers_of(PROFILES["L"])}) == 1_000
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import resident_bytes
+from benchmarks.harness.servers import status_bytes
 from tests.support.certificates import Authority
 from tests.support.daemon import Daemon, Start
 from tests.support.fake_clock import GUARD_SECONDS
@@ -90,7 +90,7 @@ async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
     status = Path(f"/proc/{daemon.pid}/status")
     with over_tls(daemon, context) as connected:
         assert 17 == connected.ask(105, {"topic": "orders"}).code
-        before = resident_bytes(status.read_text())
+        before = status_bytes(status.read_text())
         stalled = asyncio.create_task(stall(daemon, hello(context)))
         answered = 0
         while not stalled.done():
@@ -100,7 +100,7 @@ async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
         with over_tls(daemon, context) as newcomer:
             assert 17 == newcomer.ask(105, {"topic": "orders"}).code
         # an eighth of max-memory-bytes for one address, and what a process of this size takes to answer thousands
-        assert resident_bytes(status.read_text()) - before < 160 * 1024 * 1024
+        assert status_bytes(status.read_text()) - before < 160 * 1024 * 1024
         daemon.wait_for("connection_refused", reason="tls", error="timed out waiting for the TLS handshake")
         until(lambda: open_connections(daemon) == 1)
         assert 17 == connected.ask(105, {"topic": "orders"}).code

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.servers import resident_bytes
+from benchmarks.harness.servers import status_bytes
 from namesrv_runtime.freed_memory import given_back
 from tests.support.fake_clock import GUARD_SECONDS, until
 
@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 def resident() -> int:
     """Bytes of this process."""
-    return resident_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
+    return status_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps less")

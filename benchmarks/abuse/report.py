@@ -1,0 +1,133 @@
+"""Table of what each attack cost, against its targets."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from benchmarks.abuse.scenario import Result
+from benchmarks.harness import table
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+CPU_PER_MIB: Final = 0.2
+# a tiny attack may cost what a mebibyte may
+LEAST_MIB: Final = 1.0
+ONE_PEER_MIB: Final = 64.0
+# --max-memory-bytes, by default
+BUDGET_MIB: Final = 512.0
+P99_RATIO: Final = 3.0
+# Below the scheduler's time slice the ratio says which process was lucky.
+P99_FLOOR_SECONDS: Final = 0.005
+STALL_SECONDS: Final = 0.05
+FEW_PEERS: Final = 10
+NEWCOMER_SECONDS: Final = 1.0
+# where places or memory are used up: a client's time-out is 3 s, a broker's 6
+CROWDED_SECONDS: Final = 6.0
+# a kubelet's time-out
+PROBE_SECONDS: Final = 1.0
+STOPPING_SECONDS: Final = 5.0
+
+
+def cpu_per_mib(result: Result) -> float:
+    """What a mebibyte cost."""
+    return result.cpu_seconds / max(LEAST_MIB, result.weight_mib)
+
+
+def _is_late(quiet: float, attacked: float) -> bool:
+    return attacked > max(P99_FLOOR_SECONDS, P99_RATIO * quiet)
+
+
+def _refused(result: Result) -> int:
+    brokers = 0 if result.may_refuse_brokers else result.refused_brokers
+    return brokers + (0 if result.may_refuse_clients else result.refused_clients)
+
+
+# what is missed -> whether it is. Those of TIMED depend on what else the machine does.
+MISSES: Final[dict[str, Callable[[Result], bool]]] = {
+    "cpu": lambda result: result.peers == 1 and cpu_per_mib(result) > CPU_PER_MIB,
+    # what was registered belongs to the tables, which have limits of their own
+    "memory": lambda result: result.peak_mib - result.tables_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
+    # What other processes of the machine add to a wait is not the attacker's: the server has to have computed, too.
+    "p99": lambda result: (
+        _is_late(result.p99_quiet_seconds, result.p99_seconds)
+        and _is_late(result.p99_quiet_cpu_seconds, result.p99_cpu_seconds)
+    ),
+    # As with p99. What hundreds of peers do at once may take longer.
+    "stall": lambda result: (
+        result.peers <= FEW_PEERS
+        and result.longest_seconds > STALL_SECONDS
+        and result.longest_cpu_seconds > STALL_SECONDS
+    ),
+    "killed": lambda result: result.kills > 0,
+    "evicted": lambda result: bool(result.evicted or result.lost),
+    "dead": lambda result: not result.is_dead_gone,
+    "late": lambda result: result.dead_scans > result.most_scans,
+    "overdue": lambda result: result.peers <= FEW_PEERS and result.dead_seconds > result.most_dead_seconds,
+    "refused": lambda result: _refused(result) > 0,
+    "slow": lambda result: (
+        result.newcomer_seconds > (CROWDED_SECONDS if result.may_refuse_clients else NEWCOMER_SECONDS)
+    ),
+    "livez": lambda result: result.livez_seconds > PROBE_SECONDS,
+    "hung": lambda result: not result.is_answering,
+    "stop": lambda result: result.stopped_seconds > STOPPING_SECONDS,
+}
+TIMED: Final = frozenset({"cpu", "p99", "stall", "late", "overdue", "slow", "livez", "stop"})
+
+
+def missed(result: Result) -> list[str]:
+    """The targets that it misses."""
+    return [name for name, is_missed in MISSES.items() if is_missed(result)]
+
+
+# -- showing -----------------------------------------------------------------------------------------------------------
+
+
+_COLUMNS: Final[dict[str, Callable[[Result], str]]] = {
+    "attack": lambda result: result.name,
+    "sent MiB": lambda result: f"{result.sent_mib:,.1f}",
+    "CPU s": lambda result: f"{result.cpu_seconds:.2f}",
+    "CPU s/MiB": lambda result: f"{cpu_per_mib(result):.3f}",
+    "peak MiB": lambda result: f"{result.peak_mib:,.0f}",
+    "tables MiB": lambda result: f"{result.tables_mib:,.0f}",
+    "cgroup MiB": lambda result: f"{result.group_peak_mib:,.0f}" if result.limit_mib else "",
+    "held MiB": lambda result: f"{result.held_mib:,.0f}",
+    "longest wait ms": lambda result: f"{result.longest_seconds * 1000:,.0f}",
+    "of it CPU ms": lambda result: f"{result.longest_cpu_seconds * 1000:,.0f}",
+    "loop lag ms": lambda result: "" if result.lag_seconds is None else f"<= {result.lag_seconds * 1000:,.0f}",
+    "p50 ms": lambda result: f"{result.p50_seconds * 1000:,.1f}",
+    "p99 quiet ms": lambda result: f"{result.p99_quiet_seconds * 1000:.1f}",
+    "p99 ms": lambda result: f"{result.p99_seconds * 1000:,.1f}",
+    "of it CPU": lambda result: f"{result.p99_cpu_seconds * 1000:,.1f}",
+    "evicted": lambda result: str(len(result.evicted)) + (f" +{result.lost} closed" if result.lost else ""),
+    "dead, scans": lambda result: str(result.dead_scans) if result.is_dead_gone else "still there",
+    "dead s": lambda result: f"{result.dead_seconds:.1f}",
+    "newcomer s": lambda result: f"{result.newcomer_seconds:.2f}",
+    "livez ms": lambda result: f"{result.livez_seconds * 1000:,.0f}",
+    "refused": lambda result: f"{result.refused_brokers + result.refused_clients}/{result.newcomers}",
+    "stop s": lambda result: f"{result.stopped_seconds:.1f}",
+    "missed": lambda result: " ".join(missed(result)),
+}
+
+
+# numbers are read from the right
+_RIGHT: Final = range(1, len(_COLUMNS) - 1)
+
+
+def text(results: Sequence[Result]) -> str:
+    """The table for a terminal."""
+    return table.text(_rows(results), _RIGHT)
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table for a page."""
+    return table.markdown(_rows(results), _RIGHT)
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    return [list(_COLUMNS), *([show(result) for show in _COLUMNS.values()] for result in results)]
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many attacks stayed within their targets."""
+    bad = [result.name for result in results if missed(result)]
+    met = f"{len(results) - len(bad)} of {len(results)} attacks cost no more than their share"
+    return f"{met}; too much: {', '.join(bad)}" if bad else met

@@ -1,0 +1,70 @@
+"""The options that all suites share, and where their results go."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.build import BUILT
+from benchmarks.harness.table import with_block
+
+
+class Command:
+    """The command line of one suite; `parse` reads it."""
+
+    def __init__(self, suite: str, description: str, subjects: Mapping[str, str]) -> None:
+        self.parser = argparse.ArgumentParser(prog=f"python -m benchmarks {suite}", description=description)
+        self._subjects = subjects
+        self.parser.add_argument("subjects", nargs="*", metavar="NAME", help="what is measured; default: everything")
+        self.parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="the same as names alone")
+        self.parser.add_argument("--list", action="store_true", help="list the names and end")
+        self.parser.add_argument(
+            "--json", type=Path, default=BUILT / f"{suite}.json", metavar="FILE",
+            help=f"where every figure of every round goes (build/benchmarks/{suite}.json)",
+        )  # fmt: skip
+        self.parser.add_argument(
+            "--write", type=Path, metavar="FILE", help="replace the marked block of a Markdown file"
+        )
+
+    def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
+        """The options; `subjects` has the names that were given, each once."""
+        options = self.parser.parse_args(arguments)
+        if options.list:
+            print(listing(self._subjects))
+            self.parser.exit(0)
+        options.subjects = list(
+            dict.fromkeys(name for word in (*options.subjects, *options.only) for name in self._named(word))
+        )
+        if options.write is not None:
+            # before minutes are spent on figures that have no place
+            with_block(options.write.read_text(encoding="utf-8"), "")
+        return options
+
+    def _named(self, word: str) -> list[str]:
+        """The subject of this name, or all whose names begin with it and a dash."""
+        found = [word] if word in self._subjects else [name for name in self._subjects if name.startswith(f"{word}-")]
+        if not found:
+            self.parser.error(f"unknown name {word!r}; --list shows all")
+        return found
+
+
+def listing(subjects: Mapping[str, str]) -> str:
+    """The names, with one line about each."""
+    width = max(map(len, subjects))
+    return "\n".join(
+        textwrap.fill(what, 100, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
+        for name, what in subjects.items()
+    )
+
+
+def save(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def write_block(page: Path, block: str) -> None:
+    """Replace the marked block of a page. Raises BenchError."""
+    page.write_text(with_block(page.read_text(encoding="utf-8"), block), encoding="utf-8")

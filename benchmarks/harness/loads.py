@@ -1,0 +1,187 @@
+"""Runs the load generators (load.c, crowd.c) against a server and reads their results."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, Literal
+
+from benchmarks.harness.build import program
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Server
+from benchmarks.harness.wire import PULLED_TOPICS, TOPIC_NAME, route_request
+from namesrv_remoting.codes import SerializeType
+
+# load.c ends by itself 60 s after its time
+_PATIENCE_SECONDS: Final = 75
+WATCHERS: Final = 1_000
+# One connection that always waits for one response: the longest wait is the longest time that the loop did something
+# else. Nothing else should run beside it, so that the core is the server's.
+PROBE: Final = ("--connections", "1", "--depth", "1")
+# 50 connections with 8 requests in flight request as much at a time as 400 with one
+PIPELINED: Final = ("--connections", "50", "--depth", "8")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one run of load.c found."""
+
+    responses: int
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    # the longest wait of all, whether a response came in the end or not
+    longest_ms: float
+    # responses that are failures, such as RocketMQ's with another code than 0
+    failed: int
+    # processor time of the server for each response: other processes that want the core do not change it
+    cpu_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a load sends on each connection, ready-made, and what counts as a response."""
+
+    requests: Sequence[bytes]
+    framing: Literal["rocketmq", "length", "http2"] = "rocketmq"
+    # sent first, and how many frames come before a connection counts
+    greeting: bytes = b""
+    acks: int = 0
+    # a response of fewer bytes is a failure
+    least_bytes: int = 0
+    # what watchers wait for
+    change: bytes = b""
+    # sent last
+    farewell: bytes = b""
+
+    def items(self) -> bytes:
+        """The standard input of load.c."""
+        items = (self.greeting, self.change, self.farewell, *self.requests)
+        return b"".join(len(item).to_bytes(4) + item for item in items)
+
+    def flags(self) -> list[str]:
+        """The options of load.c."""
+        return ["--framing", self.framing, "--acks", str(self.acks), "--least", str(self.least_bytes)]
+
+
+def pulls(count: int = PULLED_TOPICS, pattern: str = TOPIC_NAME, kind: SerializeType = SerializeType.JSON) -> Script:
+    """Route requests for so many topics in turn."""
+    return Script([route_request(pattern.replace("%d", str(number)), kind) for number in range(count)])
+
+
+PULLS: Final = pulls()
+
+
+def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, seconds: int | None = None) -> Load:
+    """Send a script's requests for some seconds; each response has to be a good one.
+
+    Raises:
+        BenchError: the load failed, or responses were failures.
+    """
+    lasts = bench.effort.seconds if seconds is None else seconds
+    command = [str(program("load")), "--port", str(server.port), "--seconds", str(lasts), *script.flags(), *flags]
+    cpu = server.cpu_seconds()
+    try:
+        done = subprocess.run(
+            command, input=script.items(), capture_output=True, check=False, timeout=lasts + _PATIENCE_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"load: not done after {error.timeout:g} s") from error
+    if done.returncode:
+        raise BenchError(f"load {' '.join(command[1:])}: {done.stderr.decode(errors='replace').strip()}")
+    load = read_load(done.stdout.decode(), server.cpu_seconds() - cpu)
+    if load.failed:
+        raise BenchError(f"load {' '.join(command[1:])}: {load.failed} of {load.responses} responses are failures")
+    return load
+
+
+def watched(bench: Bench, server: Server, script: Script) -> Load:
+    """How soon after a script's change each of the watchers knows of it. Raises BenchError."""
+    return run(bench, server, script, "--watch", "--connections", str(WATCHERS))
+
+
+def read_load(line: str, cpu_seconds: float) -> Load:
+    """The line of JSON that load.c prints, and the processor time of the server meanwhile. Raises BenchError."""
+    try:
+        said = json.loads(line)
+        return Load(
+            responses=int(said["responses"]),
+            per_second=float(said["responses_per_second"]),
+            p50_ms=float(said["p50_us"]) / 1000,
+            p99_ms=float(said["p99_us"]) / 1000,
+            p999_ms=float(said["p999_us"]) / 1000,
+            longest_ms=max(float(said["max_us"]), float(said["oldest_unanswered_us"])) / 1000,
+            failed=int(said["failed"]),
+            cpu_us=cpu_seconds * 1e6 / int(said["responses"]),
+        )
+    except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
+
+
+def rates(loads: Sequence[Load]) -> list[float]:
+    """Responses per second, round by round."""
+    return [load.per_second for load in loads]
+
+
+def p50s(loads: Sequence[Load]) -> list[float]:
+    """How late half of the responses were at most, round by round, in milliseconds."""
+    return [load.p50_ms for load in loads]
+
+
+def p99s(loads: Sequence[Load]) -> list[float]:
+    """How late the last hundredth was, round by round, in milliseconds."""
+    return [load.p99_ms for load in loads]
+
+
+def longests(loads: Sequence[Load]) -> list[float]:
+    """The longest wait, round by round, in milliseconds."""
+    return [load.longest_ms for load in loads]
+
+
+def cpu(loads: Sequence[Load]) -> list[float]:
+    """Processor time of the server for each response, round by round, in microseconds."""
+    return [load.cpu_us for load in loads]
+
+
+# -- crowds -----------------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Connections of one kind, in a process of their own."""
+
+    def __init__(self, output: IO[str]) -> None:
+        self._output = output
+        # how often members had to connect again, until the last event
+        self.again = 0
+
+    def next(self, event: str) -> float:
+        """When all members have "begun" to connect, "sent" or "answered" the next time, by the monotonic clock.
+
+        Raises:
+            BenchError: the crowd has ended.
+        """
+        for line in self._output:
+            said = json.loads(line)
+            self.again = said["again"]
+            if said["all"] == event:
+                return float(said["at"])
+        raise BenchError(f"not all members of a crowd have {event!r} in time")
+
+
+@contextmanager
+def crowd(server: Server, frames: Sequence[bytes], *flags: str) -> Iterator[Crowd]:
+    """Members that send these frames in turn, each on a connection of its own, until the block ends."""
+    with tempfile.NamedTemporaryFile(prefix="namesrv-bench-") as file:
+        Path(file.name).write_bytes(b"".join(frames))
+        command = [str(program("crowd")), "--port", str(server.port), "--frames", file.name, *flags]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stdout is not None  # noqa: S101 - it is a pipe
+                yield Crowd(process.stdout)
+            finally:
+                process.kill()

@@ -1,0 +1,91 @@
+"""Tables for people, as text and as a block in a Markdown page."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from benchmarks.harness.figures import BenchError, Figure, spelt, spelt_spread, spelt_target
+
+HEADINGS: Final = ("what", "measured", "rounds", "target", "", "behind it")
+# numbers are read from the right
+RIGHT: Final = frozenset({1, 2})
+BEGIN: Final = "<!-- figures: begin, written by `python -m benchmarks --write` -->"
+END: Final = "<!-- figures: end -->"
+
+Row = Sequence[str]
+Sections = Mapping[str, Sequence[Figure]]
+
+
+def text(rows: Sequence[Row], right: Collection[int]) -> str:
+    """Columns that are as wide as what is in them; a row of one cell is a heading, and counts for no column."""
+    cells = [row for row in rows if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        f"\n{row[0]}"
+        if len(row) == 1
+        else "  ".join(
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def markdown(rows: Sequence[Row], right: Collection[int] = ()) -> str:
+    """A Markdown table whose first row is its heading."""
+    marks = ["--:" if number in right else "---" for number in range(len(rows[0]))]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (rows[0], marks, *rows[1:])
+    )
+
+
+def with_block(page: str, block: str) -> str:
+    """The page with its marked block replaced; the rest stays.
+
+    Raises:
+        BenchError: the page has no such block, or more than one.
+    """
+    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
+        raise BenchError(f"no block to write into: one line {BEGIN} and, below it, one line {END}")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{block}\n\n{END}{after}"
+
+
+# -- of figures -------------------------------------------------------------------------------------------------------
+
+
+def row(figure: Figure) -> Row:
+    """A figure, cell by cell."""
+    return (
+        figure.what,
+        spelt(figure.value, figure.unit),
+        spelt_spread(figure.values, figure.unit),
+        spelt_target(figure.target, figure.unit),
+        figure.verdict,
+        figure.behind,
+    )
+
+
+def figures_text(sections: Sections) -> str:
+    """All figures under the titles of their subjects."""
+    rows: list[Row] = [HEADINGS]
+    for title, figures in sections.items():
+        rows += [(title,), *map(row, figures)]
+    return text(rows, RIGHT)
+
+
+def figures_markdown(sections: Sections) -> str:
+    """The same for a page."""
+    return "\n\n".join(
+        f"### {title}\n\n{markdown([HEADINGS, *map(row, figures)], RIGHT)}" for title, figures in sections.items()
+    )
+
+
+def summary(figures: Sequence[Figure]) -> str:
+    """How many targets there were, and which were missed."""
+    aimed = [figure for figure in figures if figure.target is not None]
+    if not aimed:
+        return "no targets: the ratios are the result"
+    missed = [figure.name for figure in aimed if figure.verdict == "missed"]
+    met = f"{len(aimed) - len(missed)} of {len(aimed)} targets met"
+    return f"{met}; missed: {', '.join(missed)}" if missed else met

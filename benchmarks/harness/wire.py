@@ -1,0 +1,260 @@
+"""Fills a server with brokers and topics over a socket, and sends it single requests."""
+
+import socket
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import msgspec
+
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.servers import Server
+from namesrv_remoting.bodies.compressed import write_compressed
+from namesrv_remoting.bodies.dialects import NATIVE
+from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, ResponseCode, SerializeType
+from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.frames import Frame, FrameReader, encode_frame
+from namesrv_remoting.headers import RegisterBrokerRequestHeader
+from namesrv_remoting.serializers import decode_frame, encode_command
+
+_PATIENCE_SECONDS: Final = 30
+_READ_AT_ONCE: Final = 1 << 20
+
+# All opaques from here on have ten digits in JSON and four bytes in msgpack, so that load.c can write another one in.
+FIRST_OPAQUE: Final = 1_000_000_000
+
+# The data of the reference figures. One digit of queues and seven letters of name make a response of 1,871 bytes; so
+# does every other digit, which is what a changed registration changes.
+PULLED_TOPICS: Final = 1_000
+PULLED_BODY_BYTES: Final = 1_871
+TOPIC_NAME: Final = "TopicTest%d"
+_GROUPS: Final = 8
+_QUEUES: Final = 8
+
+# The end of a Java broker's topicConfigSerializeWrapper, without which rocketmq-rust refuses a registration.
+_MAPPING: Final = (
+    b',"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":0},"topicQueueMappingDetailMap":{}}}'
+)
+
+
+class Wire:
+    """One blocking connection, one request at a time."""
+
+    def __init__(self, server: Server, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", server.port), patience_seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = FrameReader()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def request(self, frame: bytes) -> RemotingCommand:
+        """The response to an encoded request, whatever its code. Raises BenchError."""
+        self.send(frame)
+        return self.receive()
+
+    def send(self, frames: bytes) -> None:
+        """Send without waiting for a response. Raises BenchError."""
+        try:
+            self._socket.sendall(frames)
+        except OSError as error:
+            raise BenchError(f"cannot send {len(frames)} bytes: {error}") from error
+
+    def receive(self) -> RemotingCommand:
+        """The next response; at most one may be outstanding. Raises BenchError."""
+        return next(self.responses(1))
+
+    def responses(self, count: int) -> Iterator[RemotingCommand]:
+        """So many responses as they come, which have to be all that are outstanding. Raises BenchError."""
+        return map(decode_frame, self._frames(count))
+
+    def skip(self, count: int) -> None:
+        """Read so many responses without looking at them. Raises BenchError."""
+        for _ in self._frames(count):
+            pass
+
+    def _frames(self, count: int) -> Iterator[Frame]:
+        try:
+            while count and (data := self._socket.recv(_READ_AT_ONCE)):
+                for frame in self._reader.receive_data(data):
+                    count -= 1
+                    yield frame
+        except OSError as error:
+            raise BenchError(f"no response: {error}") from error
+        if count:
+            raise BenchError("no response: connection closed")
+
+    def success(self, frame: bytes) -> RemotingCommand:
+        """The response, whose code has to be that of success. Raises BenchError."""
+        response = self.request(frame)
+        if response.code != ResponseCode.SUCCESS:
+            raise BenchError(f"response code {response.code}: {response.remark}")
+        return response
+
+    def native(self, code: int, /, **members: Any) -> Any:
+        """The body of a successful response to an extension code, as plain values. Raises BenchError."""
+        return msgspec.msgpack.decode(self.success(native_request(code, **members)).body)
+
+    def info(self) -> Any:
+        """SERVER_INFO: the server's boot id, its revision, and what it holds. Raises BenchError."""
+        return self.native(RequestCode.SERVER_INFO)
+
+
+def request(
+    code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", kind: SerializeType = SerializeType.JSON
+) -> bytes:
+    """A request as a frame, in JSON with its members in the order of a Java client's."""
+    if kind != SerializeType.JSON:
+        command = RemotingCommand(code, opaque=FIRST_OPAQUE, ext_fields=fields, body=body, serialize_type=kind)
+        return encode_command(command)
+    header = {
+        "code": int(code),
+        "extFields": dict(sorted((fields or {}).items())),
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": FIRST_OPAQUE,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": CURRENT_VERSION,
+    }
+    return encode_frame(kind, msgspec.json.encode(header), body)
+
+
+def native_request(code: int, /, **members: Any) -> bytes:
+    """A request of our own clients; without a body when it has no members."""
+    return request(code, None, NATIVE.encode(members) if members else b"", SerializeType.MSGPACK)
+
+
+def route_request(topic: str, kind: SerializeType = SerializeType.JSON) -> bytes:
+    """GET_ROUTEINFO_BY_TOPIC."""
+    return request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, kind=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker and what it registers."""
+
+    name: str
+    addr: str
+    topics: Sequence[TopicConfig] = ()
+    cluster: str = "DefaultCluster"
+    broker_id: int = 0
+    # of its DataVersion
+    counter: int = 1
+    # silence after which it is dead; None: the server's own
+    expiry_ms: int | None = None
+
+    def changed(self, read_queue_nums: int | None = None) -> "Broker":
+        """The same with a newer DataVersion; with other queues, if their number is given."""
+        topics = self.topics
+        if read_queue_nums is not None:
+            topics = [
+                TopicConfig(each.topic_name, read_queue_nums, each.write_queue_nums, each.perm) for each in topics
+            ]
+        return replace(self, topics=topics, counter=self.counter + 1)
+
+    def json_frame(self) -> bytes:
+        """The registration of a 5.x broker."""
+        return self._frame(encode_json_body(self._body()).removesuffix(b"}}") + _MAPPING)
+
+    def compressed_frame(self) -> bytes:
+        """The registration of a 5.x broker with compressedRegister=true."""
+        return self._frame(write_compressed(self.topics, DataVersion(self.counter), {}, ()), is_compressed=True)
+
+    def native_frame(self) -> bytes:
+        """The registration of a native agent."""
+        return self._frame(encode_native_body(self._body()), SerializeType.MSGPACK)
+
+    def heartbeat(self, kind: SerializeType = SerializeType.JSON) -> bytes:
+        """BROKER_HEARTBEAT."""
+        return request(RequestCode.BROKER_HEARTBEAT, self._identity(), kind=kind)
+
+    def version_query(self) -> bytes:
+        """QUERY_DATA_VERSION about the version that it has registered, the heartbeat of RocketMQ 4.x."""
+        body = msgspec.json.encode({"counter": self.counter, "stateVersion": 0, "timestamp": 0})
+        return request(RequestCode.QUERY_DATA_VERSION, self._identity(), body)
+
+    def _identity(self) -> dict[str, str]:
+        return {
+            "brokerAddr": self.addr,
+            "brokerId": str(self.broker_id),
+            "brokerName": self.name,
+            "clusterName": self.cluster,
+        }
+
+    def _body(self) -> RegisterBrokerBody:
+        return RegisterBrokerBody(self.topics, DataVersion(self.counter))
+
+    def _frame(self, body: bytes, kind: SerializeType = SerializeType.JSON, *, is_compressed: bool = False) -> bytes:
+        header = RegisterBrokerRequestHeader(
+            broker_name=self.name,
+            broker_addr=self.addr,
+            cluster_name=self.cluster,
+            broker_id=self.broker_id,
+            ha_server_addr=self.addr,
+            heartbeat_timeout_millis=self.expiry_ms,
+            enable_acting_master=False,
+            compressed=is_compressed,
+            # checked by the server, as a Java broker's is
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        return request(RequestCode.REGISTER_BROKER, header.to_ext(), body, kind)
+
+
+def topics(pattern: str, count: int, first: int = 0) -> list[TopicConfig]:
+    """Topics whose names differ in the number that stands for %d."""
+    return [TopicConfig(pattern.replace("%d", str(number)), _QUEUES, _QUEUES) for number in range(first, first + count)]
+
+
+def pulled_brokers(more_topics: Sequence[TopicConfig] = ()) -> list[Broker]:
+    """8 groups of master and slave, all with the 1,000 topics that loads pull; the first group with more."""
+    pulled = topics(TOPIC_NAME, PULLED_TOPICS)
+    return [
+        Broker(
+            f"broker{group}",
+            f"127.0.0.1:{10911 + 10 * group + broker_id}",
+            [*pulled, *more_topics] if group == 0 else pulled,
+            broker_id=broker_id,
+        )
+        for group in range(_GROUPS)
+        for broker_id in (0, 1)
+    ]
+
+
+def many_brokers(count: int, pattern: str = "", topics_each: int = 0) -> list[Broker]:
+    """So many brokers with addresses of their own, each with its own topics."""
+    return [
+        Broker(
+            f"broker-{number}",
+            f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}:10911",
+            topics(pattern, topics_each, number * topics_each),
+        )
+        for number in range(count)
+    ]
+
+
+def register(wire: Wire, brokers: Sequence[Broker]) -> None:
+    """Register brokers, all on one connection. Raises BenchError."""
+    for broker in brokers:
+        wire.success(broker.json_frame())
+
+
+def pulled_body_bytes(wire: Wire, kind: SerializeType = SerializeType.JSON) -> int:
+    """The size of the responses that a load gets.
+
+    Raises:
+        BenchError: the size is not that of the reference figures.
+    """
+    size = len(wire.success(route_request(TOPIC_NAME % 0, kind)).body)
+    if kind == SerializeType.JSON and size != PULLED_BODY_BYTES:
+        raise BenchError(f"responses have bodies of {size} bytes, not {PULLED_BODY_BYTES}")
+    return size

@@ -1,0 +1,137 @@
+"""The peers: ours, and the registries that are available on this machine."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.figures import BenchError, Figure, Unit, compared
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import WITHOUT_LOG
+from benchmarks.peers import etcd, rocketmq, zookeeper
+from benchmarks.peers.fetching import AbsentError, crate_program, jars
+from benchmarks.peers.registry import Registry
+
+_FEWER_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One of the registries that are compared."""
+
+    # for programs
+    key: str
+    # as people know it, with its version
+    label: str
+    start: Callable[[Bench], AbstractContextManager[Registry]]
+    is_name_server: bool = True
+    # a JVM compiles what it does often while it does it
+    warms_up: bool = False
+
+
+# What the others do not do at all is off.
+OURS: Final = Peer("ours", "ours", lambda bench: rocketmq.ours(bench, *WITHOUT_LOG))
+# As it is by default. A load of seconds requests nearly everything for the first time on a connection, so that nearly
+# every response is a line, as is every heartbeat: the upper bound of what the log costs.
+OURS_WITH_LOG: Final = Peer("ours_with_log", "ours with the heartbeat log", rocketmq.ours)
+
+
+class Peers:
+    """The peers that are available, fetched when they are needed first."""
+
+    def __init__(self, rocketmq_rust: Path | None = None) -> None:
+        self._available: Sequence[Peer] | None = None
+        # the program, if it is not to be built
+        self._rocketmq_rust = rocketmq_rust
+
+    def available(self, bench: Bench) -> Sequence[Peer]:
+        """In the order of the report; for each that is missing one line says why, once."""
+        if self._available is None:
+            self._available = list(self._fetched(bench))
+        return self._available
+
+    def name_servers(self, bench: Bench) -> Sequence[Peer]:
+        """Those that brokers can register with."""
+        return [peer for peer in self.available(bench) if peer.is_name_server]
+
+    def with_less_heap(self, bench: Bench) -> Sequence[Peer]:
+        """The newest of Apache's, for operators that give it less memory than its start script does."""
+        try:
+            return [_apache(rocketmq.APACHE_VERSIONS[-1], "512 MB", bench)]
+        except AbsentError:
+            # reported already, of the one with more
+            return []
+
+    def _fetched(self, bench: Bench) -> Iterator[Peer]:
+        fetches: Sequence[Callable[[Bench], Peer]] = (
+            *(partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS),
+            *(self._rust, _zookeeper, _etcd),
+        )
+        for fetch in fetches:
+            try:
+                peer = fetch(bench)
+                bench.progress(f"trying {peer.label}")
+                with peer.start(bench) as registry:
+                    registry.seed()
+            except (AbsentError, BenchError, OSError) as why:
+                bench.progress(f"left out: {why}")
+            else:
+                yield peer
+
+    def _rust(self, bench: Bench) -> Peer:
+        given, version = self._rocketmq_rust, rocketmq.RUST_VERSION
+        if given is None:
+            program = crate_program(bench, "rocketmq-namesrv", version, "rocketmq-namesrv-rust")
+            return Peer("rust", f"rocketmq-rust {version}", partial(rocketmq.rust, program=program))
+        if not given.is_file():
+            raise AbsentError(f"rocketmq-rust: no program {given}")
+        return Peer("rust", "rocketmq-rust as handed in", partial(rocketmq.rust, program=given.resolve()))
+
+
+def _apache(version: str, heap: str, bench: Bench) -> Peer:
+    start = partial(rocketmq.apache, lib=jars(bench, "apache", version), heap=heap)
+    key = f"apache-{version}-{heap.replace(' ', '').lower()}"
+    return Peer(key, f"Apache's {version}, {heap}", start, warms_up=True)
+
+
+def _zookeeper(bench: Bench) -> Peer:
+    start = partial(zookeeper.zookeeper, lib=jars(bench, "zookeeper", zookeeper.VERSION))
+    return Peer("zookeeper", f"ZooKeeper {zookeeper.VERSION}", start, is_name_server=False, warms_up=True)
+
+
+def _etcd(bench: Bench) -> Peer:
+    start = partial(etcd.etcd, program=etcd.program(bench))
+    return Peer("etcd", f"etcd {etcd.version()}", start, is_name_server=False)
+
+
+def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, Registry]:
+    """Those that start, by key, until the stack is left; ours has to."""
+    running: dict[str, Registry] = {}
+    for peer in peers:
+        bench.progress(f"starting {peer.label}")
+        try:
+            running[peer.key] = stack.enter_context(peer.start(bench))
+        except (BenchError, OSError) as why:
+            if peer is OURS:
+                raise
+            bench.progress(f"left out: {why}")
+    return running
+
+
+def fewer_rounds(bench: Bench) -> Bench:
+    """For what takes long or differs by much."""
+    return replace(bench, effort=replace(bench.effort, rounds=min(_FEWER_ROUNDS, bench.effort.rounds)))
+
+
+def against(
+    name: str, what: str, unit: Unit, found: Mapping[str, Sequence[float]], peers: Sequence[Peer]
+) -> list[Figure]:
+    """Ours / that of each other one that was found, round by round; behind it, both."""
+    ours = found[OURS.key]
+    return [
+        compared(f"peers.{name}.{peer.key}", f"{what}: ours / {peer.label}", unit, (ours, found[peer.key]))
+        for peer in peers
+        if peer.key in found
+    ]

@@ -1,0 +1,253 @@
+"""Comparison with other registries: all on this machine, on the same core, with the same routes, in turn.
+
+What counts are the ratios.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial, update_wrapper
+from pathlib import Path
+from typing import Final, TypeVar
+
+from benchmarks.harness import loads
+from benchmarks.harness.command import Command
+from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.loads import PIPELINED, Load, pulls, run
+from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
+from benchmarks.harness.wire import Wire
+from benchmarks.peers.peers import OURS, OURS_WITH_LOG, Peer, Peers, against, fewer_rounds, started
+from benchmarks.peers.registry import Registry
+from benchmarks.peers.rocketmq import NameServer
+from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
+from benchmarks.speed.registration import LOG_SECONDS, Cost, a_broker, changes, cost
+from benchmarks.speed.suite import add_quick, measured, titles
+
+# Each is pulled from for so long at a time, a JVM until three times in a row bring less than a twentieth more than the
+# best before: on one core its compilers have to wait for what they are to make faster, and it rises in steps.
+_WARM_UP_SECONDS: Final = 2
+_MOST_WARM_UPS: Final = 30
+_STILL_RISING: Final = 1.05
+_NOT_RISING_IN_A_ROW: Final = 3
+# 40 registrations of each kind, twice, before anything counts: by then a JVM has compiled what it needs
+_REGISTRATION_WARM_UPS: Final = 2
+_PULLING_SECONDS: Final = 4
+
+T = TypeVar("T", bound=Registry)
+Found = Mapping[str, Sequence[Load]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure beside other registries."""
+    command = Command("peers", "Measure this NameServer beside other registries.", titles(SUBJECTS))
+    command.parser.add_argument(
+        "--rocketmq-rust", type=Path, metavar="PROGRAM", help="rocketmq-rust's, instead of building its crate"
+    )
+    add_quick(command)
+    options = command.parse(arguments)
+    peers = Peers(options.rocketmq_rust)
+    subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
+    return measured(Bench.pinned(QUICK if options.quick else FULL), subjects, options)
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+
+def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
+    """A NameServer's work on one core: pulls, heartbeats, a change notified to 1,000 watchers, memory."""
+    others = [OURS_WITH_LOG, *peers.available(bench)]
+    with ExitStack() as stack:
+        running = started(bench, stack, [OURS, *others])
+        fresh = {key: [_megabytes(registry)] for key, registry in running.items()}
+        _warm_up(bench, running, [OURS, *others])
+        pulled = _in_turn(bench, "pulls", running, lambda registry: registry.pull())
+        name_servers = {key: each for key, each in running.items() if isinstance(each, NameServer)}
+        pipelined = _in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
+        beats = _in_turn(bench, "heartbeats", running, lambda registry: registry.beat(1))
+        loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
+        # once before it counts
+        watching = {key: each for key, each in running.items() if each.notify() is not None}
+        notified = _in_turn(bench, "watches", watching, _notified)
+    return [
+        *_work_figures("pulls", "pulls on 200 connections", pulled, others),
+        *_work_figures("pipelined", "50 connections x 8 in flight", pipelined, others),
+        *_work_figures("beats", "heartbeats on 200 connections", beats, others),
+        *against("watch.p50", "half of the watchers know", "milliseconds", _each(loads.p50s, notified), others),
+        *against("watch.longest", "all watchers know", "milliseconds", _each(loads.longests, notified), others),
+        *against("memory.fresh", "resident at the first response", "megabytes", fresh, others),
+        *against("memory.loaded", "resident after all of that", "megabytes", loaded, others),
+    ]
+
+
+def _work_figures(name: str, what: str, found: Found, others: Sequence[Peer]) -> list[Figure]:
+    return [
+        *against(f"{name}.rate", f"{what}: rate", "per_second", _each(loads.rates, found), others),
+        *against(f"{name}.p99", f"{what}: p99", "milliseconds", _each(loads.p99s, found), others),
+        *against(f"{name}.computing", f"{what}: CPU of one", "microseconds", _each(loads.cpu, found), others),
+    ]
+
+
+def _warm_up(bench: Bench, running: Mapping[str, Registry], peers: Sequence[Peer]) -> None:
+    """Seed each, and pull until it is as fast as it gets."""
+    # Apache's last: it closes a connection of brokers that send nothing for two minutes
+    for peer in reversed([each for each in peers if each.key in running]):
+        bench.progress(f"seeding {peer.label}")
+        registry = running[peer.key]
+        registry.seed()
+        best, not_rising = registry.pull(_WARM_UP_SECONDS).per_second, 0
+        for _ in range(_MOST_WARM_UPS - 1 if peer.warms_up else 0):
+            rate = registry.pull(_WARM_UP_SECONDS).per_second
+            not_rising = 0 if rate > best * _STILL_RISING else not_rising + 1
+            best = max(best, rate)
+            if not_rising == _NOT_RISING_IN_A_ROW:
+                break
+
+
+def _in_turn(bench: Bench, what: str, running: Mapping[str, T], case: Callable[[T], Load]) -> Found:
+    """What each finds, round by round. Brokers that were silent for two minutes are registered anew before."""
+    for registry in running.values():
+        registry.seed()
+    return bench.in_turn(what, {key: partial(case, registry) for key, registry in running.items()})
+
+
+def _notified(registry: Registry) -> Load:
+    load = registry.notify()
+    if load is None:
+        raise BenchError("a registry without watches")
+    return load
+
+
+def _each(read: Callable[[Sequence[Load]], list[float]], found: Found) -> dict[str, list[float]]:
+    return {key: read(rounds) for key, rounds in found.items()}
+
+
+def _megabytes(registry: Registry) -> float:
+    return registry.server.status_bytes() / 1e6
+
+
+def measure_two_cores(peers: Peers, bench: Bench) -> list[Figure]:
+    """Pulls on two cores, which the load shares."""
+    # all of them run, and count two processors; one of them is busy. Ours computes on one, and leaves the other
+    others = peers.available(bench)
+    with _on_both(bench) as bench_on_both, ExitStack() as stack:
+        running = started(bench_on_both, stack, [OURS, *others])
+        _warm_up(bench, running, [OURS, *others])
+        pulled = _in_turn(fewer_rounds(bench), "pulls on two cores", running, lambda registry: registry.pull())
+    return _work_figures("two_cores", "pulls on 200 connections", pulled, others)
+
+
+@contextmanager
+def _on_both(bench: Bench) -> Iterator[Bench]:
+    """Neither servers nor load have a core of their own, until the block ends."""
+    server, load = bench.cores.server, bench.cores.load
+    if server is None or load is None:
+        raise BenchError("there is one core only")
+    os.sched_setaffinity(0, {server, load})
+    try:
+        yield replace(bench, cores=Cores(None, None))
+    finally:
+        os.sched_setaffinity(0, {load})
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def measure_startup(peers: Peers, bench: Bench) -> list[Figure]:
+    """Time until the port responds, and memory then."""
+
+    def start(peer: Peer) -> tuple[float, float]:
+        with peer.start(bench) as registry:
+            return registry.server.listening_after_seconds, _megabytes(registry)
+
+    others = peers.available(bench)
+    found = fewer_rounds(bench).in_turn("starts", {peer.key: partial(start, peer) for peer in (OURS, *others)})
+    seconds, megabytes = ({key: [each[which] for each in rounds] for key, rounds in found.items()} for which in (0, 1))
+    return [
+        *against("startup.answering", "from exec to the first response", "seconds", seconds, others),
+        *against("startup.resident", "resident then", "megabytes", megabytes, others),
+    ]
+
+
+def measure_registration(peers: Peers, bench: Bench) -> list[Figure]:
+    """A registration of 10,000 topics, as its broker waits for it and as the server pays for it."""
+    others = peers.name_servers(bench)
+    broker = a_broker()
+    kinds = {
+        "unchanged": ("unchanged", [broker.json_frame()]),
+        "fields": ("every topic changed", changes(broker)),
+    }
+    with ExitStack() as stack:
+        running = started(bench, stack, [OURS, OURS_WITH_LOG, *others])
+        wires = {key: stack.enter_context(Wire(registry.server)) for key, registry in running.items()}
+        first = {key: [_round_trip(wire, broker.json_frame())] for key, wire in wires.items()}
+        what = "the first of a fresh server: round trip"
+        figures = against("registration.first", what, "milliseconds", first, others)
+        for name, (what, frames) in kinds.items():
+            cases = {
+                key: cost(registry.server, wires[key], frames, LOG_SECONDS if key == OURS_WITH_LOG.key else 0.0)
+                for key, registry in running.items()
+            }
+            bench.progress(f"registrations, {what}, until they are compiled")
+            for case in cases.values():
+                for _ in range(_REGISTRATION_WARM_UPS):
+                    case()
+            found = fewer_rounds(bench).in_turn(f"registrations, {what}", cases)
+            figures += _registration_figures(f"registration.{name}", what, found, others)
+    return figures
+
+
+def _registration_figures(
+    name: str, what: str, found: Mapping[str, Sequence[Cost]], others: Sequence[Peer]
+) -> list[Figure]:
+    waited = {key: [each.round_trip for each in costs] for key, costs in found.items()}
+    computed = {key: [each.server for each in costs] for key, costs in found.items()}
+    figures = [
+        *against(name, f"{what}: round trip", "milliseconds", waited, others),
+        *against(f"{name}.computing", f"{what}: processor time", "milliseconds", computed, others),
+    ]
+    if OURS_WITH_LOG.key in computed:
+        logged = {**computed, OURS.key: computed[OURS_WITH_LOG.key]}
+        what = f"{what}, ours with the heartbeat log: processor time"
+        figures += against(f"{name}.log.computing", what, "milliseconds", logged, others)
+    return figures
+
+
+def _round_trip(broker: Wire, frame: bytes) -> float:
+    began = time.perf_counter()
+    broker.success(frame)
+    return (time.perf_counter() - began) * 1000
+
+
+def measure_memory(peers: Peers, bench: Bench) -> list[Figure]:
+    """Memory with 4 clusters of 8 brokers, which share 10,000 topics each."""
+    others = [*peers.name_servers(bench), *peers.with_less_heap(bench)]
+    script = pulls(TOPICS * CLUSTERS, LONG_NAME)
+    registered: dict[str, list[float]] = {}
+    pulled: dict[str, list[float]] = {}
+    for peer in (OURS, *others):
+        with ExitStack() as stack:
+            for key, registry in started(bench, stack, [peer]).items():
+                brokers = stack.enter_context(Wire(registry.server))
+                for number in range(CLUSTERS * BROKERS):
+                    brokers.success(clustered_broker(number, is_shared=True).json_frame())
+                registered[key] = [_megabytes(registry)]
+                run(bench, registry.server, script, *PIPELINED, seconds=_PULLING_SECONDS)
+                pulled[key] = [_megabytes(registry)]
+    what = f"{TOPICS * CLUSTERS:,} topics"
+    after = f"{what}: and pulled for {_PULLING_SECONDS} s"
+    return [
+        *against("memory.registered", f"{what}: resident when registered", "megabytes", registered, others),
+        *against("memory.pulled", after, "megabytes", pulled, others),
+    ]
+
+
+# in the order of the report
+SUBJECTS: Final[Mapping[str, Callable[[Peers, Bench], list[Figure]]]] = {
+    "work": measure_work,
+    "two_cores": measure_two_cores,
+    "startup": measure_startup,
+    "registration": measure_registration,
+    "memory": measure_memory,
+}

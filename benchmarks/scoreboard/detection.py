@@ -1,0 +1,127 @@
+"""How soon a death is noticed: by the server, by a client that watches, and over a connection that is half open."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, ExitStack
+from typing import Final
+
+from benchmarks.harness.figures import BenchError, Figure, at_most, latest
+from benchmarks.harness.rounds import Bench, until
+from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.wire import Broker, Wire, native_request, route_request, topics
+from namesrv_client import ClientSettings, RouteClient
+from namesrv_remoting.codes import RequestCode
+from namesrv_runtime import loops
+from tests.support.tcp_proxy import TcpProxy
+
+EXPIRY_SECONDS: Final = 10.0
+SCAN_SECONDS: Final = 1.0
+TIMES: Final = ("--broker-expiry-seconds", str(EXPIRY_SECONDS), "--scan-interval-seconds", str(SCAN_SECONDS))
+_PING_SECONDS: Final = 3.0
+_PATIENCE_SECONDS: Final = 60.0
+_ORDERS: Final = route_request("orders0")
+_MORTAL: Final = Broker("mortal", "10.0.0.9:10911", topics("orders%d", 2))
+
+
+def closed_connections(times: int) -> list[Figure]:
+    """From the end of a broker's connection until no route has it."""
+    took = []
+    with daemon(Bench()) as server, Wire(server) as client:
+        for _ in range(times):
+            with Wire(server) as wire:
+                wire.success(_MORTAL.json_frame())
+            began = time.perf_counter()
+            while client.request(_ORDERS).code == 0:
+                pass
+            took.append(1000 * (time.perf_counter() - began))
+    return [latest("removed", "removed, p99", "milliseconds", took, part=0.99, target=at_most(100))]
+
+
+def notified_watchers(times: int) -> list[Figure]:
+    """From the end of a broker's connection until a client that watches is notified."""
+    took = []
+    with daemon(Bench()) as server, Wire(server) as client:
+        for _ in range(times):
+            with Wire(server) as wire:
+                wire.success(_MORTAL.json_frame())
+                known = client.native(RequestCode.PULL_ROUTES, topics=["orders0"])
+                since = {"boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 60_000}
+                client.send(native_request(RequestCode.PULL_ROUTES, topics=["orders0"], **since))
+            began = time.perf_counter()
+            client.receive()
+            took.append(1000 * (time.perf_counter() - began))
+    return [latest("told", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
+
+
+def silent_deaths(count: int) -> list[Figure]:
+    """From a broker's last request until no route has it; its connection stays open, as in a partition."""
+    with daemon(Bench(), *TIMES) as server, ExitStack() as stack:
+        client = stack.enter_context(Wire(server))
+        last_seen: dict[str, float] = {}
+        for number in range(count):
+            topic = f"topic-{number}-0"
+            broker = Broker(f"silent-{number}", f"10.0.0.{number}:10911", topics(f"topic-{number}-%d", 2))
+            last_seen[topic] = time.monotonic()
+            stack.enter_context(Wire(server)).success(broker.json_frame())
+            # at every moment between two scans
+            time.sleep(3 * SCAN_SECONDS / count)
+        took = _until_removed(client, last_seen)
+    bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
+    return [latest("removed", "removed, at the latest", "seconds", took, target=bound)]
+
+
+def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
+    took: list[float] = []
+    while last_seen:
+        for topic, at in list(last_seen.items()):
+            # no broker goes before the expiry
+            if time.monotonic() - at < EXPIRY_SECONDS:
+                break
+            if client.request(route_request(topic)).code != 0:
+                took.append(time.monotonic() - at)
+                del last_seen[topic]
+        time.sleep(0.005)
+    return took
+
+
+def gone_after(server: Server, topic: str, began: float) -> float:
+    """Seconds until a server has no route of a topic any more."""
+    with Wire(server) as wire:
+        until(f"{topic} is gone", lambda: wire.request(route_request(topic)).code, _PATIENCE_SECONDS)
+    return time.monotonic() - began
+
+
+def half_open_connections(count: int) -> list[Figure]:
+    """From a way that falls silent until a client that watches has another server."""
+    return loops.run(lambda: _half_open(count))
+
+
+async def _half_open(count: int) -> list[Figure]:
+    async with AsyncExitStack() as stack:
+        # the first is reached through a proxy, which becomes a black hole
+        first, second = (stack.enter_context(daemon(Bench())) for _ in range(2))
+        for server in (first, second):
+            stack.enter_context(Wire(server)).success(_MORTAL.json_frame())
+        proxy = await stack.enter_async_context(TcpProxy(("127.0.0.1", first.port)))
+        servers = f"{proxy.address};{second.address}"
+        settings = ClientSettings(name_servers=servers, watch=True, warm_up_seconds=0.0)
+        clients = []
+        for _ in range(count):
+            clients.append(await stack.enter_async_context(RouteClient(settings, shuffle=lambda _: None)))
+            await clients[-1].route("orders0")
+            # they probe their server every three seconds
+            await asyncio.sleep(_PING_SECONDS / count)
+        if {client.chosen_server for client in clients} != {proxy.address}:
+            raise BenchError("not every client has chosen the first server")
+        proxy.stall()
+        began = time.monotonic()
+        noticed = await asyncio.gather(*(_moved(client, second.address, began) for client in clients))
+    return [latest("noticed", "has another server, at the latest", "seconds", noticed, target=at_most(5))]
+
+
+async def _moved(client: RouteClient, address: str, began: float) -> float:
+    while client.chosen_server != address:
+        await asyncio.sleep(0.01)
+        if time.monotonic() - began > _PATIENCE_SECONDS:
+            raise BenchError(f"a client has noticed nothing for {_PATIENCE_SECONDS:g} s")
+    return time.monotonic() - began

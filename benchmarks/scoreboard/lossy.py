@@ -1,0 +1,172 @@
+"""Brokers and clients whose way to a server loses packets and is slow: two hosts, and a proxy that is late.
+
+    python -m benchmarks.scoreboard.lossy HOST:PORT SECONDS
+
+is what runs on the brokers' and clients' host; it prints what they have seen.
+"""
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from datetime import datetime
+from typing import Final
+
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.figures import BenchError, Figure, none_of
+from benchmarks.harness.fleet import entered
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import daemon
+from benchmarks.scoreboard.outages import TOPIC, Seen, agents, client_of, figures, pull
+from namesrv_client import RouteClient, RouteError
+from namesrv_runtime import loops
+from tests.netns.network import Host, Network, why_not
+
+_CLIENTS: Final = 10
+_LOSS: Final = 0.1
+_LATENCY_SECONDS: Final = (0.1, 0.3)
+# a tenth of the defaults
+_HEARTBEAT_SECONDS: Final = 3.0
+_FLAGS: Final = ("--broker-expiry-seconds", "12", "--scan-interval-seconds", "1")
+_PATIENCE_SECONDS: Final = 60.0
+
+
+def packet_loss(seconds: int) -> list[Figure]:
+    """A tenth of all packets are lost each way, and all are late."""
+    if (reason := why_not()) is not None:
+        raise BenchError(reason)
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root, Network() as network:
+        network.add({"server": "10.0.0.1", "apps": "10.0.0.2"})
+        place = (
+            "--listen-host",
+            "10.0.0.1",
+            "--listen-port",
+            "9876",
+            "--http-listen",
+            "",
+            "--data-dir",
+            f"{root}/data",
+        )
+        prefix = network.hosts["server"].command()
+        with daemon(Bench(), *place, *_FLAGS, prefix=prefix, on_line=lines.append):
+            for host in network.hosts.values():
+                _lose_packets(host)
+            program = (sys.executable, "-m", "benchmarks.scoreboard.lossy", "10.0.0.1:9876", str(seconds))
+            command = network.hosts["apps"].command(*program)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=seconds + 300)
+    if done.returncode:
+        raise BenchError(f"brokers and clients ended with {done.returncode}: {done.stderr[-1000:]}")
+    said = json.loads(done.stdout.splitlines()[-1])
+    # all leave in the end
+    ended = said.pop("until")
+    evicted = [
+        entry["reason"]
+        for entry in map(json.loads, lines)
+        if entry["event"] == "broker_evicted" and datetime.fromisoformat(entry["ts"]).timestamp() < ended
+    ]
+    return [none_of("evicted", "live brokers evicted", len(evicted), " ".join(evicted)), *figures(Seen(**said))]
+
+
+def _lose_packets(host: Host) -> None:
+    rule = f"-A INPUT -i eth0 -m statistic --mode random --probability {_LOSS} -j DROP"
+    done = subprocess.run(host.command("iptables", *rule.split()), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"packets cannot be lost (package iptables): {done.stderr.strip()}")
+
+
+# -- the host of brokers and clients ----------------------------------------------------------------------------------
+
+
+class _Late:
+    """Forwards connections to a server, each piece of data some tenths of a second late and in order."""
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one connection, both ways."""
+        try:
+            there, back = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
+        for source, sink in ((reader, back), (there, writer)):
+            task = asyncio.ensure_future(self._forward(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        due: deque[tuple[float, bytes]] = deque()
+        has_news = asyncio.Event()
+
+        async def send() -> None:
+            while True:
+                while not due:
+                    has_news.clear()
+                    await has_news.wait()
+                at, data = due.popleft()
+                await asyncio.sleep(max(0.0, at - time.monotonic()))
+                if not data:
+                    return
+                sink.write(data)
+
+        sending = asyncio.ensure_future(send())
+        try:
+            data = b"-"
+            while data:
+                data = await source.read(1 << 16)
+                due.append((time.monotonic() + random.uniform(*_LATENCY_SECONDS), data))
+                has_news.set()
+            await sending
+        except OSError:
+            pass
+        finally:
+            sending.cancel()
+            sink.close()
+
+
+async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
+    seen, ended = Seen(), asyncio.Event()
+    async with AsyncExitStack() as stack:
+        proxy = await asyncio.start_server(_Late((host, port)).connected, "127.0.0.1", 0)
+        address = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        await entered(stack, agents(address, _HEARTBEAT_SECONDS), 1)
+        clients = [await stack.enter_async_context(client_of(address)) for _ in range(_CLIENTS)]
+        await asyncio.gather(*(_first_route(client) for client in clients))
+        async with asyncio.TaskGroup() as tasks:
+            for client in clients:
+                tasks.create_task(pull(client, seen, ended))
+            await asyncio.sleep(seconds)
+            ended.set()
+        until = time.time()
+    return {**asdict(seen), "until": until}
+
+
+async def _first_route(client: RouteClient) -> None:
+    """Pull until there is a route."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while client.cached(TOPIC) is None and time.monotonic() < deadline:
+        try:
+            await client.route(TOPIC)
+        except RouteError:
+            await asyncio.sleep(0.1)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run brokers and clients, and print what they have seen."""
+    address, seconds = arguments
+    host, _, port = address.rpartition(":")
+    sys.stdout.write(json.dumps(loops.run(lambda: _seen(host, int(port), float(seconds)))) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

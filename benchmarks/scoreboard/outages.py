@@ -1,0 +1,268 @@
+"""Servers that are cut off, dead or in chaos, and what the applications of three servers notice of it."""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, latest, none_of
+from benchmarks.harness.fleet import PATIENCE_SECONDS, Fleet, agent, entered, registered
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Server
+from benchmarks.scoreboard.detection import EXPIRY_SECONDS, SCAN_SECONDS, TIMES, gone_after
+from namesrv_broker_agent import BrokerAgent
+from namesrv_client import ClientSettings, RouteClient
+from namesrv_client.routes.route import RouteError
+from namesrv_runtime import loops
+from tests.support.tcp_proxy import TcpProxy
+
+TOPIC: Final = "orders"
+_SERVERS: Final = 3
+BROKERS: Final = 4
+_CLIENTS: Final = 20
+_HEARTBEAT_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 3.0
+# a poll that comes late, and finding another server
+_FRESH_SECONDS: Final = 1.1 * POLL_SECONDS + 6.0
+_PULL_SECONDS: Final = 0.1
+_DEATHS: Final = 3
+_FAULTS: Final = ("killed", "stopped", "cut off", "refused")
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the applications have seen."""
+
+    pulls: int = 0
+    failed: int = 0
+    # routes that lacked a broker, all of which are alive
+    incomplete: int = 0
+    # that no server had confirmed within a poll and a failover
+    old: int = 0
+    oldest_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _World:
+    """Servers, ways to them that can become black holes or not, and brokers."""
+
+    fleet: Fleet
+    proxies: list[TcpProxy] = field(default_factory=list)
+    agents: list[BrokerAgent] = field(default_factory=list)
+
+    @property
+    def servers(self) -> list[Server]:
+        """Those that run now."""
+        return self.fleet.servers
+
+    @property
+    def addresses(self) -> str:
+        """The list of NameServers for applications."""
+        return ";".join(proxy.address for proxy in self.proxies) or self.fleet.addresses
+
+    def client(self, **settings: Any) -> RouteClient:
+        """An application's; nothing runs before it is entered."""
+        return client_of(self.addresses, **settings)
+
+    async def start(self, number: int) -> None:
+        """Start a server that was killed where it was."""
+        await asyncio.to_thread(self.fleet.start, number)
+
+
+@asynccontextmanager
+async def _world(*, has_proxies: bool = True) -> AsyncIterator[_World]:
+    async with AsyncExitStack() as stack:
+        world = _World(stack.enter_context(Fleet(Bench(), *TIMES, count=_SERVERS)))
+        for server in world.servers if has_proxies else ():
+            world.proxies.append(await stack.enter_async_context(TcpProxy(("127.0.0.1", server.port))))
+        world.agents += await entered(stack, agents(world.addresses, _HEARTBEAT_SECONDS), _SERVERS)
+        yield world
+
+
+def agents(addresses: str, heartbeat_seconds: float) -> list[BrokerAgent]:
+    """Brokers that all have the topic."""
+    return [
+        agent(number, addresses, [TOPIC, f"topic-{number}"], heartbeat_seconds=heartbeat_seconds)
+        for number in range(BROKERS)
+    ]
+
+
+def client_of(addresses: str, **settings: Any) -> RouteClient:
+    """An application's client, which watches and polls."""
+    values = {"watch": True, "poll_seconds": POLL_SECONDS, "warm_up_seconds": 0.0, **settings}
+    return RouteClient(ClientSettings(name_servers=addresses, **values))
+
+
+async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
+    """Request the route ten times a second, and note what comes."""
+    await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
+    while not ended.is_set():
+        seen.pulls += 1
+        try:
+            route = await client.route(TOPIC)
+        except RouteError:
+            seen.failed += 1
+        else:
+            seen.incomplete += len(route.data.broker_datas) < BROKERS
+            seen.old += route.age > _FRESH_SECONDS
+            seen.oldest_seconds = max(seen.oldest_seconds, route.age)
+        await asyncio.sleep(_PULL_SECONDS)
+
+
+def figures(seen: Seen) -> list[Figure]:
+    """What applications may expect of any outage. Raises BenchError when they did not pull."""
+    if not seen.pulls:
+        raise BenchError("no application pulled")
+    fresh = 100 * (1 - seen.old / seen.pulls)
+    return [
+        none_of("failed", "pulls that failed", seen.failed, f"of {seen.pulls:,}"),
+        none_of("incomplete", "pulls that lacked a live broker", seen.incomplete),
+        Figure("fresh", "pulls that were fresh", "percent", (fresh,), at_least(99.99), f"{seen.old:,} were not"),
+        Figure("oldest", "oldest route", "seconds", (seen.oldest_seconds,)),
+    ]
+
+
+async def _during(world: _World, outage: Callable[[], Awaitable[None]]) -> list[Figure]:
+    """What applications see of an outage."""
+    seen, ended = Seen(), asyncio.Event()
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(world.client()) for _ in range(_CLIENTS)]
+        await asyncio.gather(*(client.route(TOPIC) for client in clients))
+        async with asyncio.TaskGroup() as tasks:
+            for client in clients:
+                tasks.create_task(pull(client, seen, ended))
+            try:
+                await outage()
+            finally:
+                ended.set()
+    return figures(seen)
+
+
+def one_cut_off(seconds: int) -> list[Figure]:
+    """One of three servers is cut off from all others, and comes back."""
+    return loops.run(lambda: _one_cut_off(seconds))
+
+
+async def _one_cut_off(seconds: int) -> list[Figure]:
+    stale: list[float] = []
+
+    async def outage() -> None:
+        began = time.monotonic()
+        world.proxies[0].stall()
+        # seen by a client on the same side of the cut
+        stale.append(await asyncio.to_thread(gone_after, world.servers[0], TOPIC, began))
+        await asyncio.sleep(max(0.0, began + seconds - time.monotonic()))
+        await world.proxies[0].heal()
+        await asyncio.sleep(POLL_SECONDS)
+
+    async with _world() as world:
+        found = await _during(world, outage)
+    bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
+    return [*found, Figure("stale", "the isolated server has dead routes for", "seconds", stale, bound)]
+
+
+def two_dead(seconds: int) -> list[Figure]:
+    """Two of three servers are dead for so long."""
+    return loops.run(lambda: _two_dead(seconds))
+
+
+async def _two_dead(seconds: int) -> list[Figure]:
+    async def outage() -> None:
+        for number in (0, 1):
+            world.fleet.kill(number)
+        await asyncio.sleep(seconds)
+
+    async with _world() as world:
+        return await _during(world, outage)
+
+
+def all_dead(seconds: int) -> list[Figure]:
+    """All servers are dead for so long, an application starts, and they come back; three times."""
+    return loops.run(lambda: _all_dead(seconds))
+
+
+async def _all_dead(seconds: int) -> list[Figure]:
+    ages, confirmed, missing = [], [], 0
+    # a proxy takes connections though its server is dead: not what dead hosts do
+    with TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+        snapshot = Path(root) / "routes.json"
+        async with _world(has_proxies=False) as world:
+            for _ in range(_DEATHS):
+                async with world.client(snapshot_file=snapshot) as client:
+                    await client.route(TOPIC, max_stale=0.0)
+                for number in range(_SERVERS):
+                    world.fleet.kill(number)
+                async with world.client(snapshot_file=snapshot) as client:
+                    await asyncio.sleep(seconds)
+                    known = client.cached(TOPIC)
+                    missing += known is None or len((await client.route(TOPIC)).data.broker_datas) < BROKERS
+                    ages.append(0.0 if known is None else known.age)
+                    await world.start(0)
+                    confirmed.append(await _confirmed_after(client, time.monotonic()))
+                for number in range(1, _SERVERS):
+                    await world.start(number)
+                await registered(world.agents, _SERVERS)
+    back = "confirmed after a server is back, at the latest"
+    return [
+        none_of("unanswered", "starts without a route from disk", missing, f"of {_DEATHS}"),
+        Figure("age", "reported age at least", "seconds", (min(ages),), at_least(seconds)),
+        latest("recovered", back, "seconds", confirmed, target=at_most(5)),
+    ]
+
+
+async def _confirmed_after(client: RouteClient, began: float) -> float:
+    while True:
+        known = client.cached(TOPIC)
+        if known is not None and known.confirmed_at > began:
+            return time.monotonic() - began
+        if time.monotonic() - began > PATIENCE_SECONDS:
+            raise BenchError(f"no route is confirmed {PATIENCE_SECONDS:g} s after a server is back")
+        await asyncio.sleep(0.01)
+
+
+def chaos(seconds: int) -> list[Figure]:
+    """Random faults of servers and of the ways to them, one server at a time."""
+    return loops.run(lambda: _chaos(seconds))
+
+
+async def _chaos(seconds: int) -> list[Figure]:
+    chosen, counts = random.Random(1), dict.fromkeys(_FAULTS, 0)
+
+    async def outage() -> None:
+        ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at:
+            kind = chosen.choice(_FAULTS)
+            counts[kind] += 1
+            await _fault(world, kind, chosen.randrange(_SERVERS), chosen.uniform(0.5, 6.0))
+            await registered(world.agents, _SERVERS)
+
+    async with _world() as world:
+        found = await _during(world, outage)
+    behind = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return [*found, Figure("faults", "faults of servers", "count", (sum(counts.values()),), behind=behind)]
+
+
+async def _fault(world: _World, kind: str, number: int, seconds: float) -> None:
+    server, proxy = world.servers[number], world.proxies[number]
+    match kind:
+        case "killed":
+            world.fleet.kill(number)
+        case "stopped":
+            server.signal(signal.SIGSTOP)
+        case "cut off":
+            proxy.stall()
+        case "refused":
+            proxy.cut()
+    await asyncio.sleep(seconds)
+    if kind == "killed":
+        await world.start(number)
+    elif kind == "stopped":
+        server.signal(signal.SIGCONT)
+    else:
+        await proxy.heal()

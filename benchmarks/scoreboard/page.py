@@ -1,0 +1,184 @@
+"""The page of the scoreboard, which is the record as well: one line for each row that was ever measured.
+
+A row is green when its target was met in full, on the version of the files that it is about which is here now; yellow
+when less was run than the target needs, or those files have changed since; red when the target was missed.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness import table
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.figures import Figure, spelt, spelt_target
+from benchmarks.scoreboard.programs import Measure
+
+_HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "run", "date", "commit", "files", "machine")
+_IN_FULL: Final = "in full"
+GREEN: Final = "green"
+RED: Final = "**red**"
+_CROWDED_SHARE: Final = 0.5
+_INTRODUCTION: Final = """\
+# Scoreboard
+
+What we promise, and what was measured.
+Green rows were run in full, as their target says, on this version of the files that they are about.
+Yellow ones were run shorter, or before those files changed; red ones miss their target.
+`make scoreboard` measures every row that is not green, `make scoreboard ARGS='--only D1 F4'` only these.
+[testing.md](testing.md#the-scoreboard) says how a row is added.
+"""
+_CONDITIONS: Final = """
+Files is a digest of the files that a row is about; a commit with a plus had changes that were not committed.
+Load is the machine's load average when the row began, others the share of the processors that other processes took.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A promise, its target, and the experiment that gives its figures."""
+
+    what: str
+    target: str
+    # how it is measured here; {size} is how much of it
+    how: str
+    measure: Measure
+    # the folders and files that it is about
+    files: tuple[str, ...]
+    _: KW_ONLY
+    # how much the target needs
+    full: int = 1
+    # how much is run unless told otherwise; 0: all of it
+    size: int = 0
+    # how much is run in the short form; 0: the row is not part of it
+    short: int = 0
+    # a busy machine makes its figures worse
+    is_timed: bool = False
+    # takes so long that it runs only when it is named
+    is_long: bool = False
+    # why its target is missed; shown while it is
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was measured of a row, as the page has it."""
+
+    figures: str
+    # empty, or why the target is missed
+    missed: str
+    how: str
+    run: str
+    date: str
+    commit: str
+    files: str
+    machine: str
+
+    @classmethod
+    def of(cls, row: Row, size: int, figures: Sequence[Figure], conditions: Mapping[str, Any]) -> "Record":
+        """The record of a measurement."""
+        others = conditions["others_share"]
+        is_crowded = row.is_timed and others >= _CROWDED_SHARE
+        why = row.why or ("other processes took most of the machine" if is_crowded else "no reason is known")
+        return cls(
+            figures="<br>".join(map(spelt_figure, figures)),
+            missed="" if is_met(figures) else why,
+            how=row.how.format(size=f"{size:,}"),
+            run=_IN_FULL if size >= row.full else f"{size:,} of {row.full:,}",
+            date=conditions["date"],
+            commit=f"`{conditions['commit']}`",
+            files=digest(row.files),
+            machine=f"{conditions['machine']}, load {conditions['load_average']:g}, others {others:.0%}",
+        )
+
+    def result(self, digest_now: str) -> str:
+        """The colour, and what it means here."""
+        if self.missed:
+            return f"{RED}: {self.missed}"
+        if self.run != _IN_FULL:
+            return f"yellow: {self.run}"
+        return GREEN if self.files == digest_now else "yellow: its files have changed"
+
+
+def is_met(figures: Sequence[Figure]) -> bool:
+    """Whether every figure with a target meets it, and there is one."""
+    return {figure.verdict for figure in figures} - {""} == {"met"}
+
+
+def spelt_figure(figure: Figure) -> str:
+    """A figure in one line, with its target and what stands behind it."""
+    target = spelt_target(figure.target, figure.unit)
+    said = f"{figure.what}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
+    return f"{said}; {figure.behind}" if figure.behind else said
+
+
+def digest(files: Sequence[str]) -> str:
+    """A digest of all Python and C files below these folders."""
+    found = hashlib.sha256()
+    for name in files:
+        path = ROOT / name
+        for each in sorted(path.rglob("*.[pch]*")) if path.is_dir() else [path]:
+            if each.suffix in {".py", ".c", ".h"}:
+                found.update(each.relative_to(ROOT).as_posix().encode() + b"\0" + each.read_bytes())
+    return found.hexdigest()[:10]
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
+
+
+def claims(page: str) -> dict[str, str]:
+    """What the page claims of each row: its result."""
+    return {name: cells[4] for name, cells in _lines(page).items()}
+
+
+def records(page: str) -> dict[str, Record]:
+    """The records on the page, by the ids of their rows."""
+    found = {}
+    for name, cells in _lines(page).items():
+        _, _, _, figures, result, *rest = cells
+        missed = result.removeprefix(f"{RED}: ") if result.startswith(RED) else ""
+        found[name] = Record(figures, missed, *rest)
+    return found
+
+
+def _lines(page: str) -> dict[str, list[str]]:
+    rows = [
+        line.removeprefix("| ").removesuffix(" |").split(" | ") for line in page.splitlines() if line.startswith("| ")
+    ]
+    return {row[0]: row for row in rows if len(row) == len(_HEADINGS) and row[0] not in ("id", "---")}
+
+
+def results(rows: Mapping[str, Row], found: Mapping[str, Record]) -> dict[str, str]:
+    """The colour of each row that has a record, on the files that are here now."""
+    digests: dict[tuple[str, ...], str] = {}
+    for row in rows.values():
+        if row.files not in digests:
+            digests[row.files] = digest(row.files)
+    return {name: found[name].result(digests[row.files]) for name, row in rows.items() if name in found}
+
+
+def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], found: Mapping[str, Record]) -> str:
+    """The page: each row that was ever measured, under its heading; at the end those that were not."""
+    colours = results(rows, found)
+    counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
+    missing = [name for names in sections.values() for name in names if name not in found]
+    green, others = f"{counts[GREEN]} of {len(rows)} rows are green", f"{counts['yellow']} yellow, {counts[RED]} red"
+    parts = [_INTRODUCTION, f"{green}, {others}, {len(missing)} not measured.\n"]
+    for title, names in sections.items():
+        lines = [_line(name, rows[name], found[name], colours[name]) for name in names if name in found]
+        if lines:
+            parts.append(f"## {title}\n\n{table.markdown([_HEADINGS, *lines])}\n")
+    if missing:
+        parts.append(f"## Not measured yet\n\n{', '.join(missing)}\n")
+    return "\n".join(parts) + _CONDITIONS
+
+
+def _line(name: str, row: Row, record: Record, colour: str) -> Sequence[str]:
+    made = (record.how, record.run, record.date, record.commit, record.files, record.machine)
+    return (name, row.what, row.target, record.figures, colour, *made)
+
+
+def read(path: Path) -> dict[str, Record]:
+    """The records of a page; none if there is no page."""
+    return records(path.read_text(encoding="utf-8")) if path.exists() else {}

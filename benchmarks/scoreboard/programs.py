@@ -1,0 +1,131 @@
+"""Rows whose figures other programs of ours give: the other suites, the tests, and the mutants."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.figures import BenchError, Figure, Target, at_least, figure_of, none_of
+
+_PATIENCE_SECONDS: Final = 3_600
+
+# Runs an experiment of that size. Raises BenchError.
+Measure = Callable[[int], list[Figure]]
+
+
+def together(*measures: Measure) -> Measure:
+    """The figures of several experiments."""
+    return lambda size: [figure for measure in measures for figure in measure(size)]
+
+
+def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
+    """Figures of `make bench` by name, each with the target of this row, or with its own."""
+
+    def measured(rounds: int) -> list[Figure]:
+        quick = ("--quick",) if rounds < 5 else ()
+        found = {each["name"]: figure_of(each) for each in _results("speed", subject, *quick)["figures"]}
+        if missing := targets.keys() - found.keys():
+            raise BenchError(f"{subject} has no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
+        return [replace(found[name], target=target or found[name].target) for name, target in targets.items()]
+
+    return measured
+
+
+def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Measure:
+    """What an attack of `make abuse` cost; `figures` reads its results."""
+
+    def measured(_: int) -> list[Figure]:
+        found = _results("abuse", name)["attacks"][0]
+        what = f"targets of `make abuse` missed, attack {name}"
+        return [none_of("missed", what, len(found["missed"]), " ".join(found["missed"])), *figures(found)]
+
+    return measured
+
+
+def soak(minutes: int) -> list[Figure]:
+    """What `make soak` finds; it writes on standard error how far it is."""
+    patience_seconds = minutes * 60 + _PATIENCE_SECONDS
+    found = _results("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
+    times = ", ".join(f"{count:,} {name}" for name, count in found["done"].items())
+    grown, behind = 1.048576 * found["rss_mib_per_hour"], f"{found['rss_mib']:g} MiB in the end"
+    return [
+        none_of("missed", "bounds of `make soak` broken", len(found["missed"]), "; ".join(found["missed"])),
+        Figure("rss", "memory grown in an hour", "megabytes", (grown,), behind=behind),
+        none_of("untrue", "times the tables were not the truth", found["untrue_tables"], times),
+        none_of("lines", "unexpected log lines", found["unexpected_log_lines"]),
+    ]
+
+
+def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:
+    """How many of these tests fail; the variable, if any, gives them the size."""
+
+    def measured(size: int) -> list[Figure]:
+        with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+            report = Path(root) / "report.xml"
+            command = ("-m", "pytest", "-n0", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *options, *nodes)
+            done = _run(sys.executable, *command, environ={variable: str(size)} if variable else {})
+            if not report.exists():
+                raise BenchError(f"pytest {' '.join(nodes)} ended with {done.returncode}: {done.stdout[-1000:]}")
+            suite = ET.parse(report).getroot().find("testsuite")  # noqa: S314 - pytest has written it
+        if suite is None:
+            raise BenchError(f"pytest {' '.join(nodes)} has written no report")
+        count, skipped, failures, errors = (
+            int(suite.attrib[name]) for name in ("tests", "skipped", "failures", "errors")
+        )
+        if count == skipped:
+            raise BenchError(f"none of {count} tests can run here: {done.stdout[-1000:]}")
+        behind = f"of {count - skipped:,}" + (f", {skipped} skipped" if skipped else "")
+        return [none_of("failed", "tests that failed", failures + errors, behind)]
+
+    return measured
+
+
+def mutation(count: int) -> list[Figure]:
+    """So many small changes of each package, and what share of them its tests notice."""
+    done = _run("make", "mutation", f"MUTANTS={count}", "PACKAGES=namesrv namesrv_remoting")
+    found = re.findall(r"^(\w+): noticed (\d+) of (\d+)", done.stdout, re.MULTILINE)
+    if done.returncode or not found:
+        raise BenchError(f"make mutation ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
+    return [
+        Figure(
+            package, f"{package}: noticed, of all", "times", (int(noticed) / int(of),), at_least(0.8),
+            f"{noticed} of {of}",
+        )
+        for package, noticed, of in found
+    ]  # fmt: skip
+
+
+def _results(
+    suite: str, *arguments: str, patience_seconds: float = _PATIENCE_SECONDS, stderr: int | None = subprocess.PIPE
+) -> dict[str, Any]:
+    """The results of one of our suites. Raises BenchError."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+        out = Path(root) / "results.json"
+        command = (sys.executable, "-m", "benchmarks", suite, *arguments, "--json", str(out))
+        done = _run(*command, patience_seconds=patience_seconds, stderr=stderr)
+        if not out.exists():
+            why = (done.stderr or "")[-1000:]
+            raise BenchError(f"{suite} {' '.join(arguments)} ended with {done.returncode}: {why}")
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        return found
+
+
+def _run(
+    *command: str,
+    environ: Mapping[str, str] | None = None,
+    patience_seconds: float = _PATIENCE_SECONDS,
+    stderr: int | None = subprocess.PIPE,
+) -> "subprocess.CompletedProcess[str]":
+    options: dict[str, Any] = {"env": {**os.environ, **(environ or {})}, "stdout": subprocess.PIPE, "stderr": stderr}
+    try:
+        return subprocess.run(command, cwd=ROOT, text=True, check=False, timeout=patience_seconds, **options)
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{' '.join(command)}: not done after {patience_seconds:g} s") from error

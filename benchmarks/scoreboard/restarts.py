@@ -1,0 +1,178 @@
+"""Servers that are killed: how soon they serve again, what a damaged snapshot costs, and upgrades."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.figures import BenchError, Figure, at_most, latest, none_of
+from benchmarks.harness.fleet import Fleet, agent, entered, registered
+from benchmarks.harness.rounds import Bench, until
+from benchmarks.harness.servers import Server
+from benchmarks.harness.wire import Wire, route_request
+from benchmarks.speed import rolling
+from namesrv.state.snapshot import ExpectedBroker, Snapshot, decode, load, save
+from namesrv_runtime import loops
+from namesrv_runtime.durable_file import SealedFileError
+
+_BROKERS: Final = 10
+_TOPICS: Final = 1_000
+_PATIENCE_SECONDS: Final = 120.0
+# the log of the snapshot that is awaited is on level debug; what waits for brokers is on, as by default
+_FLAGS: Final = ("--log-level", "debug", "--heartbeat-log-dir", "", "--wait-for-service-seconds", "45")
+_LAST_TOPICS: Final = [f"topic-{number}-{topic}" for number in range(_BROKERS) for topic in (0, _TOPICS - 1)]
+
+
+def kills(times: int) -> list[Figure]:
+    """A server with 10,000 topics is killed and started again; its brokers come back by themselves."""
+    return loops.run(lambda: _kills(times))
+
+
+async def _kills(times: int) -> list[Figure]:
+    listening, answered = [], []
+    is_saved = threading.Event()
+
+    def on_line(line: str) -> None:
+        if '"snapshot_written"' in line and json.loads(line)["brokers"] == _BROKERS:
+            is_saved.set()
+
+    with Fleet(Bench(), *_FLAGS, count=1, on_line=on_line) as fleet:
+        async with AsyncExitStack() as stack:
+            names = [[f"topic-{number}-{topic}" for topic in range(_TOPICS)] for number in range(_BROKERS)]
+            agents = [agent(number, fleet.addresses, each) for number, each in enumerate(names)]
+            await entered(stack, agents, 1)
+            for _ in range(times):
+                await registered(agents, 1)
+                # all brokers are in the snapshot, which is written every few seconds
+                await asyncio.to_thread(is_saved.wait, _PATIENCE_SECONDS)
+                is_saved.clear()
+                fleet.kill(0)
+                began = time.monotonic()
+                await asyncio.to_thread(fleet.start, 0)
+                listening.append(time.monotonic() - began)
+                await asyncio.to_thread(_until_answered, fleet.servers[0])
+                answered.append(time.monotonic() - began)
+    what = "responds to a pull of every topic, at the latest"
+    return [
+        latest("listening", "listens, at the latest", "seconds", listening, target=at_most(1)),
+        latest("answered", what, "seconds", answered, target=at_most(1.5)),
+    ]
+
+
+def _until_answered(server: Server) -> None:
+    """Until every broker's topics have a route; the server closes the connection of a client that pulls too early."""
+    left = list(_LAST_TOPICS)
+
+    def has_all() -> bool:
+        try:
+            with Wire(server) as wire:
+                while left and wire.request(route_request(left[-1])).code == 0:
+                    left.pop()
+        except BenchError:
+            return False
+        return not left
+
+    until("every topic has a route after a restart", has_all, _PATIENCE_SECONDS)
+
+
+# -- snapshots --------------------------------------------------------------------------------------------------------
+
+
+def damaged_snapshots(writers: int) -> list[Figure]:
+    """Every bit of a small snapshot is flipped once, every length of it cut off, and writers are killed."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+        path = Path(root) / "snapshot.json"
+        small = _snapshot(2)
+        save(path, small)
+        data = path.read_bytes()
+        flips = [
+            data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for at in range(len(data)) for bit in range(8)
+        ]
+        cuts = [data[:length] for length in range(len(data))]
+        believed = sum(_is_believed(each, small) for each in (*flips, *cuts))
+        wrong = _killed_writers(path, writers)
+    behind = f"of {len(flips):,} flipped bits, {len(cuts):,} lengths"
+    torn = "killed writers that left another file than the old or the new one"
+    return [
+        none_of("believed", "damaged files believed", believed, behind),
+        none_of("torn", torn, wrong, f"of {writers:,}"),
+    ]
+
+
+def _snapshot(brokers: int) -> Snapshot:
+    expected = (ExpectedBroker("c", f"broker-{number}", 0, f"10.0.0.{number}:10911") for number in range(brokers))
+    return Snapshot(saved_ms=1, boot_id="b", brokers=tuple(expected))
+
+
+def _is_believed(data: bytes, original: Snapshot) -> bool:
+    """Whether a file is taken for a snapshot, and has other contents."""
+    try:
+        return decode(data) != original
+    except SealedFileError:
+        return False
+
+
+def _killed_writers(path: Path, writers: int) -> int:
+    old, new = _snapshot(200), _snapshot(400)
+    wrong, chosen = 0, random.Random(1)
+    for _ in range(writers):
+        save(path, old)
+        child = os.fork()
+        if not child:
+            while True:
+                save(path, new)
+                save(path, old)
+        time.sleep(chosen.uniform(0.0, 0.01))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        wrong += load(path) not in {old, new}
+    return wrong
+
+
+# -- upgrades ---------------------------------------------------------------------------------------------------------
+
+# The last one before quotas and the audit trail: what an operator of then upgrades from.
+_OLD_VERSION: Final = "889f626"
+_PACKAGES: Final = ("runtime", "remoting", "namesrv")
+
+
+def upgrades(_: int) -> list[Figure]:
+    """A rolling restart of three servers from an older version to this one, and back."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
+        old = _checked_out(Path(root))
+        ways = {"to this version": (old, None), "back": (None, old)}
+        return [
+            replace(figure, what=f"{way}: {figure.what}")
+            for way, (before, after) in ways.items()
+            for figure in rolling.figures(rolling.restarted(Bench(), before, after))
+        ]
+
+
+def _checked_out(root: Path) -> dict[str, str]:
+    """The environment of a server of the older version."""
+    command = ["git", "archive", "--format=tar", _OLD_VERSION, *_PACKAGES]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        raise BenchError(f"no version {_OLD_VERSION} in this clone: {done.stderr.decode().strip()}")
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(root, filter="data")
+    environ = {"PYTHONPATH": os.pathsep.join(str(root / package) for package in _PACKAGES)}
+    script = "import namesrv, namesrv_remoting, namesrv_runtime as r; print(namesrv.__file__, r.__file__)"
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, env={**os.environ, **environ}, check=True, capture_output=True, text=True)
+    if said.stdout.count(str(root)) != 2:
+        raise BenchError(f"another version would run: {said.stdout}")
+    return environ

@@ -1,0 +1,440 @@
+"""The rows of the scoreboard, by their ids."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.harness.figures import Figure, at_least, at_most, none_of
+from benchmarks.scoreboard import crowds, detection, lossy, outages, restarts, simulated
+from benchmarks.scoreboard.page import Row
+from benchmarks.scoreboard.programs import attack, mutation, passing, soak, speed, together
+from benchmarks.speed.eviction import mass_expiry
+
+# heading -> ids
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Load and connections": ("L1", "L2", "L3", "L4"),
+    "Hostile input": tuple(f"H{number}" for number in range(1, 7)),
+    "Detection and staleness": tuple(f"D{number}" for number in range(1, 7)),
+    "Faults": tuple(f"F{number}" for number in range(1, 19)),
+    "Correctness": tuple(f"M{number}" for number in range(1, 7)),
+    "Soak": ("S1", "S2"),
+}
+
+# what rows are about
+_SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
+_CLIENT: Final = (*_SERVER, "client/namesrv_client")
+_ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")
+_SIMULATED: Final = (*_ALL, "tests/simulation")
+_REPORT: Final = ("spark_jobs/namesrv_spark_jobs", "namesrv/namesrv/heartbeat_log")
+
+
+def _beside_an_attack(found: dict[str, Any]) -> list[Figure]:
+    """The well-behaved peers of `make abuse`."""
+    late = found["p99_seconds"] / found["p99_quiet_seconds"]
+    behind = f"{1000 * found['p99_seconds']:.2f} ms / {1000 * found['p99_quiet_seconds']:.2f} ms"
+    return [
+        Figure("p99", "p99 of a puller during it / before and after", "times", (late,), at_most(2), behind),
+        Figure("peak", "peak memory", "megabytes", (1.048576 * found["peak_mib"],), at_most(67.1)),
+    ]
+
+
+def _in_a_group(found: dict[str, Any]) -> list[Figure]:
+    """The memory of the server of `make abuse`, and whether it was killed for it."""
+    used = found["peak_mib"] - found["tables_mib"]
+    group = f"{found['group_peak_mib']:,.0f} MiB of its cgroup" if found["limit_mib"] else ""
+    return [
+        Figure("peak", "peak memory beside the tables", "megabytes", (1.048576 * used,), at_most(536.9), group),
+        none_of("kills", "killed for memory", found["kills"]),
+    ]
+
+
+def _each(name: str, found: dict[str, Any], *, peers: int, most: int) -> Figure:
+    what = "peak memory of each peer"
+    return Figure(name, what, "kibibytes", (1024 * found["peak_mib"] / peers,), at_most(most))
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    "L1": Row(
+        "Route requests a second of one process",
+        "0.6 of what a server in C that looks nothing up responds to on the same core",
+        "`make bench`, {size} rounds: 200 connections, 1,000 topics, responses of 1.9 KB",
+        speed("pulls", {"pulls.json.rate": None, "pulls.json.p99": None, "pulls.native.rate": None}),
+        _SERVER,
+        full=5,
+        is_timed=True,
+    ),
+    "L2": Row(
+        "Memory of an idle connection",
+        "6 KiB",
+        "`make bench`: 10,000 connections that have pulled one route",
+        speed("connections", {"connections.idle": at_most(6)}),
+        _SERVER,
+        full=5,
+    ),
+    "L3": Row(
+        "Memory of 40,000 topics, each on 8 brokers, 32 brokers in all",
+        "400 MB",
+        "`make bench`: registered, then each pulled once in JSON",
+        speed("memory", {"memory.shared.registered": at_most(400), "memory.shared.pulled": at_most(400)}),
+        _SERVER,
+        full=5,
+    ),
+    "L4": Row(
+        "Longest stall while a broker with 10,000 topics registers ten times a second",
+        "20 ms",
+        "`make bench`, {size} rounds: one connection that always waits for one response",
+        speed("registration", {"registration.fields.stall": None, "registration.version.stall": None}),
+        _SERVER,
+        full=5,
+        is_timed=True,
+    ),
+    "H1": Row(
+        "Malformed frames, headers and bodies",
+        "none of 50 million crashes or hangs a server, or leaves anything behind",
+        "`make fuzz`, {size} examples: mutated frames and streams, to decoders and to a whole server",
+        passing(["tests/fuzz"], ["-o", "faulthandler_timeout=0"], variable="NAMESRV_FUZZ_EXAMPLES"),
+        _SERVER,
+        full=50_000_000,
+        size=20_000,
+    ),
+    "H2": Row(
+        "2,000 peers that send a byte a second",
+        "p99 of others at most twice what it was, at most 64 MiB",
+        "`make abuse`, from 200 addresses",
+        attack("slowloris", _beside_an_attack),
+        _SERVER,
+        is_timed=True,
+    ),
+    "H3": Row(
+        "The worst frames from 1,000 connections, over and over, in a memory cgroup of 768 MiB",
+        "512 MiB beside what the tables hold, never killed",
+        "`make abuse`: giant lengths, nested arrays, empty maps, zlib bombs, a million ext fields",
+        attack("storm", _in_a_group),
+        _SERVER,
+        why="the responses to a thousand peers' frames of the worst kind keep the loop for 5 to 16 ms of computing at "
+        "a time; twice as long on a machine that computes half as fast",
+    ),
+    "H4": Row(
+        "Memory of a peer before its first whole frame",
+        "64 KiB each",
+        "`make abuse`: 200 peers with 60 KB of a header each",
+        attack("partial-headers", lambda found: [_each("partial", found, peers=200, most=64)]),
+        _SERVER,
+    ),
+    "H5": Row(
+        "1,000 watchers that never read",
+        "cut off before they take much memory; p99 of others at most three times what it was",
+        "`make abuse`: 50 watches of 100 topics each, which change all the time",
+        attack("watches-unread", _in_a_group),
+        _SERVER,
+        is_timed=True,
+    ),
+    "H6": Row(
+        "No descriptor left",
+        "open connections are served with at most 20 % of a core, newcomers within 5 s after the others left",
+        "a limit of 20 more than are open, 60 connections come, {size} s",
+        crowds.no_descriptors,
+        _SERVER,
+        full=5,
+        short=1,
+    ),
+    "D1": Row(
+        "A broker's connection ends: it is in no route",
+        "p99 within 100 ms",
+        "{size} deaths, one after the other, one client that pulls all the time",
+        detection.closed_connections,
+        _SERVER,
+        full=1_000,
+        short=50,
+        is_timed=True,
+    ),
+    "D2": Row(
+        "The same: a client that watches is notified",
+        "p99 within 250 ms",
+        "{size} deaths, one after the other",
+        detection.notified_watchers,
+        _SERVER,
+        full=1_000,
+        short=50,
+        is_timed=True,
+    ),
+    "D3": Row(
+        "A broker falls silent over an open connection: it is in no route",
+        "always within expiry + scan + 0.2 s",
+        "{size} brokers, an expiry of 10 s, a scan every second",
+        detection.silent_deaths,
+        _SERVER,
+        full=200,
+        is_timed=True,
+    ),
+    "D4": Row(
+        "The network between a client and its server falls silent: it notices, and has another server",
+        "always within 5 s",
+        "{size} clients that watch, through one proxy that stops forwarding",
+        detection.half_open_connections,
+        _CLIENT,
+        full=20,
+        is_timed=True,
+    ),
+    "D5": Row(
+        "The staleness report against the truth of the test that injected the faults",
+        "every percentile within one heartbeat or 1 %",
+        "two servers, brokers that crash, freeze, pause, leave and are cut off, clients; both engines",
+        passing(["tests/spark_jobs/test_truth.py"]),
+        _REPORT,
+    ),
+    "D6": Row(
+        "Live brokers evicted while servers stand still now and then",
+        "0 in 24 hours",
+        "simulation, {size} times an hour, three servers, five brokers, a server stopped for 30 s every 10 min; times "
+        "in it are a tenth",
+        simulated.stopped_servers,
+        _SIMULATED,
+        full=24,
+        short=1,
+    ),
+    "F1": Row(
+        "A server with 10,000 topics is killed and starts again",
+        "listens within 1 s, has responded to a pull of every topic within 1.5 s",
+        "{size} times; its ten brokers come back by themselves; until they are there it sends clients away, which keep "
+        "their routes",
+        restarts.kills,
+        _ALL,
+        full=5,
+        is_timed=True,
+    ),
+    "F2": Row(
+        "A snapshot that is lost, torn or damaged",
+        "never believed",
+        "every bit of a small one flipped, and cut off at every length; {size} writers killed",
+        restarts.damaged_snapshots,
+        ("namesrv/namesrv/state", "runtime/namesrv_runtime"),
+        full=1_000,
+        short=20,
+    ),
+    "F3": Row(
+        "Confirmed changes of the KV configuration that a killed server has lost",
+        "0",
+        "`make durability`: {size} servers killed, on a disk that fails now and then; some dozens of changes each",
+        passing(["tests/journeys/test_disk.py"], ["-k", "confirmed"], variable="NAMESRV_KILLS"),
+        _SERVER,
+        full=30,
+    ),
+    "F4": Row(
+        "A server stands still for 5 min and goes on",
+        "no live broker evicted, tables right again",
+        "simulation, {size} stops; times in it are a tenth",
+        simulated.long_stops,
+        _SIMULATED,
+        full=200,
+        short=5,
+    ),
+    "F5": Row(
+        "A server's wall clock jumps by an hour, a day, to 1970 and back, and 100 times in 10 s",
+        "no live broker evicted, no dead one kept",
+        "simulation, {size} runs of all these jumps",
+        simulated.wrong_clocks,
+        _SIMULATED,
+        full=100,
+        short=2,
+    ),
+    "F6": Row(
+        "One of three servers is cut off for a minute",
+        "no pull fails; the isolated server has dead routes no longer than expiry + scan + 0.2 s",
+        "20 clients that pull ten times a second, 4 brokers, {size} s; an expiry of 10 s, a scan every second",
+        outages.one_cut_off,
+        _ALL,
+        full=60,
+        short=5,
+    ),
+    "F7": Row(
+        "Two of three servers are dead for ten minutes",
+        "no pull fails, ages are reported",
+        "the same, {size} s",
+        outages.two_dead,
+        _ALL,
+        full=600,
+        size=30,
+        short=3,
+    ),
+    "F8": Row(
+        "All servers are dead for ten minutes, and an application starts",
+        "it has routes from disk, with their age, and fresh ones within 5 s after a server is back",
+        "three times, dead for {size} s",
+        outages.all_dead,
+        _ALL,
+        full=600,
+        size=5,
+        is_timed=True,
+    ),
+    "F9": Row(
+        "Rolling restart of three servers",
+        "no failed pull, no incomplete response, at most 20 % of the clients connect in one second",
+        "`make bench`: 200 clients that pull ten times a second",
+        speed("rolling", {"rolling.failed": None, "rolling.incomplete": None, "rolling.moved": None}),
+        _ALL,
+        full=5,
+        is_timed=True,
+    ),
+    "F10": Row(
+        "Rolling upgrade of three servers from an older version, and back",
+        "as for a restart",
+        "the same, with servers of a commit before quotas and audit trail on the one side",
+        restarts.upgrades,
+        _ALL,
+        is_timed=True,
+    ),
+    "F11": Row(
+        "All clients and brokers come back at once after a restart",
+        "all are served within 10 s",
+        "`make bench`, {size} rounds: 5,000 clients, patient ones and naive ones; 2,000 brokers",
+        speed("herd", {"herd.polite": None, "herd.naive": None, "herd.stall": None}),
+        _SERVER,
+        full=5,
+        is_timed=True,
+    ),
+    "F12": Row(
+        "Many brokers expire in one scan",
+        "no stall over 20 ms",
+        "{size} brokers",
+        mass_expiry,
+        _SERVER,
+        full=5_000,
+        is_timed=True,
+        why="measured while the machine computed at two fifths of its usual speed",
+    ),
+    "F13": Row(
+        "A broker registers and dies, over and over",
+        "right in the end, nothing left behind",
+        "{size} times (as in a minute of ten a second), as fast as it goes",
+        crowds.flapping,
+        _SERVER,
+        full=600,
+        short=100,
+    ),
+    "F14": Row(
+        "Stale removals that meet a newer registration",
+        "0 in a million schedules",
+        "simulation, {size} schedules of brokers that leave, die, lose their connections and come back",
+        simulated.removals,
+        _SIMULATED,
+        full=1_000_000,
+        size=2_000,
+        short=20,
+    ),
+    "F15": Row(
+        "A disk that is full, read-only, broken or stuck",
+        "serving goes on, the state is visible, all is written once the disk is well",
+        "snapshot, KV configuration, heartbeat log and audit trail, each fault; killed servers",
+        passing(["tests/journeys/test_disk.py"]),
+        _SERVER,
+    ),
+    "F16": Row(
+        "Writes of the heartbeat log are stuck",
+        "p99 of pulls at most 1.2 times what it is otherwise",
+        "{size} rounds, in turn; 200 connections, 1,000 topics",
+        crowds.stuck_log,
+        _SERVER,
+        full=5,
+        is_timed=True,
+    ),
+    "F17": Row(
+        "A network that loses a tenth of all packets and delays the others by 100 to 300 ms, for an hour",
+        "no live broker evicted, 99.99 % of pulls fresh",
+        "two hosts (network namespaces, iptables) and a proxy; 4 brokers with a heartbeat every 3 s and an expiry of "
+        "12 s, 10 clients that pull ten times a second; {size} s",
+        lossy.packet_loss,
+        _ALL,
+        full=3_600,
+        size=60,
+    ),
+    "F18": Row(
+        "TLS handshakes beside pulls, and another certificate while running",
+        "290 of 300 handshakes a second, p99 of pulls at most twice what it is without; no connection lost by a new "
+        "certificate",
+        "`make bench`, {size} rounds, and the journey of a certificate that is replaced",
+        together(
+            speed("tls", {"tls.handshakes.rate": at_least(290), "tls.handshakes.p99": None}),
+            passing(["tests/journeys/test_tls.py"], ["-k", "certificate_is_replaced"]),
+        ),
+        _SERVER,
+        full=5,
+        is_timed=True,
+        why="handshakes are computed by threads that give way to the loop, but Linux lets them end their slice first; "
+        "SCHED_IDLE would bring p99 to 1.6 times, and no handshake while another process computes. The rate is the "
+        "clients', who have what the load leaves them of a core that computed at two fifths of its usual speed",
+    ),
+    "M1": Row(
+        "A model of the tables against the tables",
+        "they agree after every step of 20,000 histories",
+        "Hypothesis: {size} histories of 50 steps",
+        passing(["tests/namesrv/routeinfo/test_state_machine.py"], ["--hypothesis-profile=full"]),
+        ("namesrv/namesrv/routeinfo",),
+        full=20_000,
+        size=200,
+    ),
+    "M2": Row(
+        "The whole system under random faults",
+        "every invariant holds in 100,000 runs",
+        "`make simulate`: the first {size} seeds",
+        simulated.all_seeds,
+        _SIMULATED,
+        full=100_000,
+        size=2_000,
+        short=20,
+    ),
+    "M3": Row(
+        "The rules of registering, leaving and watching in TLA+",
+        "exhaustive for 2 brokers, 2 connections, 3 epochs, no invariant broken",
+        "TLC on tests/interop/model (after `make setup-interop`), and that it finds planted faults",
+        passing(["tests/interop/test_model.py"]),
+        ("tests/interop/model",),
+    ),
+    "M4": Row(
+        "Watches lose, double and reorder nothing, and never go back",
+        "no violation in 100,000 runs",
+        "the recorded histories of the first {size} seeds of `make simulate`",
+        simulated.watches,
+        _SIMULATED,
+        full=100_000,
+        size=2_000,
+        short=20,
+    ),
+    "M5": Row(
+        "Wire compatibility with RocketMQ",
+        "every recorded frame has the Java server's response, but for listed deviations",
+        "the golden recordings of all request codes; real brokers, clients and tools run in `make interop`",
+        passing(["tests/golden"]),
+        _SERVER,
+    ),
+    "M6": Row(
+        "Small changes of tables and wire that their tests notice",
+        "80 %",
+        "`make mutation`: {size} changes of each",
+        mutation,
+        (*_SERVER, "tests/namesrv", "tests/remoting"),
+        full=40,
+        is_long=True,
+    ),
+    "S1": Row(
+        "Brokers and clients come and go, and servers and brokers fail, for eight hours",
+        "nothing grows, the tables are the truth",
+        "`make soak`, {size} min: 1,000 agents and 1,000 clients",
+        soak,
+        _ALL,
+        full=480,
+        size=60,
+        is_long=True,
+        why="what glibc's heap keeps between blocks in use; free memory is given back every 15 s",
+    ),
+    "S2": Row(
+        "Random faults of servers and of the network between them and their clients, for an hour",
+        "no pull fails, 99.99 % of them are fresh",
+        "three servers, one fault at a time, 20 clients that pull ten times a second; {size} s; a fresh route was "
+        "confirmed within a poll and 6 s",
+        outages.chaos,
+        _ALL,
+        full=3_600,
+        size=60,
+        short=10,
+    ),
+}

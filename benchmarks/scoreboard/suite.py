@@ -1,0 +1,93 @@
+"""Scoreboard: measures what we promise, row by row, and puts each row on the page as soon as it is there.
+
+A row that is red is a result: the exit code is 1 only when a row could not be measured, or, with --check, when the page
+claims more than its records.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.command import Command
+from benchmarks.harness.conditions import Conditions
+from benchmarks.harness.figures import BenchError
+from benchmarks.scoreboard import page
+from benchmarks.scoreboard.rows import ROWS, SECTIONS
+
+_PAGE: Final = ROOT / "docs" / "scoreboard.md"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what we promise."""
+    command = Command(
+        "scoreboard", "Measure what we promise, and write the page.", {n: r.what for n, r in ROWS.items()}
+    )
+    add = command.parser.add_argument
+    add("--all", action="store_true", help="also rows that are green, but for those that take long")
+    add("--timed", action="store_true", help="only rows whose figures a busy machine makes worse")
+    add("--short", action="store_true", help="the short form of those rows that have one")
+    add("--in-full", action="store_true", help="as much of each row as its target needs, which may take days")
+    add("--page", type=Path, default=_PAGE, metavar="FILE", help="write this page (docs/scoreboard.md)")
+    add("--check", action="store_true", help="measure nothing: does the page claim more than its records?")
+    add("--refresh", action="store_true", help="measure nothing: show on the page which rows have gone yellow")
+    options = command.parse(arguments)
+    found = page.read(options.page)
+    colours = page.results(ROWS, found)
+    if options.check:
+        return _checked(options.page, colours)
+    names = (
+        []
+        if options.refresh
+        else options.subjects
+        or [
+            name
+            for name, row in ROWS.items()
+            if (options.all or colours.get(name) != page.GREEN)
+            and not row.is_long
+            and (row.is_timed or not options.timed)
+            and (row.short or not options.short)
+        ]
+    )
+    failed = []
+    for name in names:
+        row = ROWS[name]
+        size = (options.in_full and row.full) or (options.short and row.short) or row.size or row.full
+        if not _measured(name, size, options.page):
+            failed.append(name)
+    # rows that were not measured may have gone yellow
+    _write(options.page, {})
+    if failed:
+        print(f"scoreboard: could not be measured: {' '.join(failed)}")
+    return int(bool(failed))
+
+
+def _checked(path: Path, colours: dict[str, str]) -> int:
+    claimed = page.claims(path.read_text(encoding="utf-8"))
+    wrong = [name for name, colour in colours.items() if claimed[name] == page.GREEN != colour]
+    for name in wrong:
+        print(f"scoreboard: the page says that {name} is green; it is {colours[name]}")
+    return int(bool(wrong))
+
+
+def _measured(name: str, size: int, path: Path) -> bool:
+    """Measure a row, and put it on the page; whether it could be."""
+    row, conditions, began = ROWS[name], Conditions.now(), time.monotonic()
+    try:
+        figures = row.measure(size)
+    except (BenchError, OSError, AssertionError) as error:
+        print(f"scoreboard: {name} cannot be measured: {error}")
+        return False
+    record = page.Record.of(row, size, figures, conditions.members())
+    _write(path, {name: record})
+    colour = record.result(page.digest(row.files))
+    print(f"scoreboard: {name} is {colour}, after {time.monotonic() - began:.0f} s")
+    for figure in figures:
+        print(f"  {page.spelt_figure(figure)}", flush=True)
+    return True
+
+
+def _write(path: Path, new: dict[str, page.Record]) -> None:
+    # read anew: rows may have been measured by another run meanwhile
+    path.write_text(page.text(SECTIONS, ROWS, {**page.read(path), **new}), encoding="utf-8")

@@ -1,0 +1,168 @@
+"""The client: a producer's wait for its queue, the cost of its poll, the memory of its routes."""
+
+import asyncio
+import gc
+import statistics
+import time
+import tracemalloc
+from functools import partial
+from typing import Any, Final
+
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, medians
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.wire import TOPIC_NAME, Broker, Wire, native_request, register, topics
+from namesrv_client import ClientSettings, RouteClient, SyncRouteClient
+from namesrv_remoting.codes import RequestCode
+from namesrv_runtime import loops
+
+# of a large producer, on so many broker groups
+_TOPICS: Final = 10_000
+_GROUPS: Final = 8
+# topics to which it sends in turn, each so often in each round
+_SENT_TO: Final = 1_000
+_SENDS: Final = 200
+_POLLS: Final = 20
+_COLD_CLIENTS: Final = 20
+_MOST_BYTES: Final = 100
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """The client: a producer's wait for its queue, the cost of its poll, the memory of its routes."""
+    with daemon(bench) as server, Wire(server) as wire:
+        every = topics(TOPIC_NAME, _TOPICS)
+        register(wire, [Broker(f"broker{group}", f"127.0.0.1:{10911 + group}", every) for group in range(_GROUPS)])
+        names = [topic.topic_name for topic in every]
+        sent_to = names[:_SENT_TO]
+        # no poll but those that are measured; a server that has just started is believed
+        settings = ClientSettings(name_servers=server.address, warm_up_seconds=0.0, poll_seconds=86_400.0)
+        with SyncRouteClient(settings) as client:
+            for name in sent_to:
+                client.select_queue(name)
+            found = bench.in_turn(
+                "the client",
+                {
+                    "threads": partial(_selects_in_a_thread, client, sent_to),
+                    "tasks": partial(loops.run, partial(_selects_in_a_task, settings, sent_to)),
+                    "cold": partial(_first_route, settings, names[0]),
+                },
+            )
+            for name in names[_SENT_TO:]:
+                client.route(name)
+            # learns of which changes it knows
+            client.refresh()
+            polls = bench.in_turn("polls", {"unchanged": partial(_poll, client, server, wire)})["unchanged"]
+        body_bytes = _unchanged_body_bytes(wire, names)
+        bench.progress("memory of the client")
+        sizes = loops.run(partial(_memory, settings, names))
+    polling = f"polling {_TOPICS:,} unchanged topics"
+    behind = f"round trip {medians('milliseconds', [wall for _, _, wall in polls])}"
+    return [
+        *(
+            Figure(
+                f"client.select.{name}", f"{what}, {_SENT_TO:,} topics", "per_second", found[name], at_least(500_000)
+            )
+            for name, what in (
+                ("threads", "SyncRouteClient.select_queue in one thread"),
+                ("tasks", "RouteClient.select_queue in one task"),
+            )
+        ),
+        Figure(
+            "client.first_route", "first route of a client that has just started", "milliseconds", found["cold"],
+            at_most(20),
+        ),
+        Figure("client.poll.questions", f"{polling}: requests", "times", [sent for sent, _, _ in polls], at_most(1)),
+        Figure(
+            "client.poll.bytes", f"{polling}: body of the response / {_MOST_BYTES} bytes", "times",
+            (body_bytes / _MOST_BYTES,), at_most(1), f"{body_bytes} bytes",
+        ),
+        Figure(
+            "client.poll.server", f"{polling}: server's processor time", "milliseconds", [cpu for _, cpu, _ in polls],
+            at_most(5), behind,
+        ),
+        *(
+            Figure(
+                f"client.memory.{name}", f"memory of a topic on {_GROUPS} broker groups: {what}", "kibibytes",
+                (size / 1024,), at_most(4),
+            )
+            for name, what, size in (
+                ("routes", "route", sizes[0]), ("producer", "route and the next queue to send to", sizes[1]),
+            )
+        ),
+    ]  # fmt: skip
+
+
+def _selects_in_a_thread(client: SyncRouteClient, names: list[str]) -> float:
+    began = time.perf_counter()
+    for _ in range(_SENDS):
+        for name in names:
+            client.select_queue(name)
+    return _SENDS * len(names) / (time.perf_counter() - began)
+
+
+async def _selects_in_a_task(settings: ClientSettings, names: list[str]) -> float:
+    async with RouteClient(settings) as client:
+        for name in names:
+            await client.select_queue(name)
+        began = time.perf_counter()
+        for _ in range(_SENDS):
+            for name in names:
+                await client.select_queue(name)
+        return _SENDS * len(names) / (time.perf_counter() - began)
+
+
+def _first_route(settings: ClientSettings, name: str) -> float:
+    """From nothing to a route, connecting included, in milliseconds."""
+
+    async def cold() -> float:
+        began = time.perf_counter()
+        async with RouteClient(settings) as client:
+            await client.route(name)
+            return time.perf_counter() - began
+
+    return statistics.median(loops.run(cold) for _ in range(_COLD_CLIENTS)) * 1000
+
+
+def _poll(client: SyncRouteClient, server: Server, wire: Wire) -> tuple[float, float, float]:
+    """Requests, processor time of the server and round trip, both in milliseconds, of a poll on average."""
+    requests, cpu, wall = _requests(wire), server.cpu_seconds(), time.perf_counter()
+    for _ in range(_POLLS):
+        if not client.refresh():
+            raise BenchError("a poll failed")
+    wall, cpu = time.perf_counter() - wall, server.cpu_seconds() - cpu
+    return (_requests(wire) - requests) / _POLLS, cpu * 1000 / _POLLS, wall * 1000 / _POLLS
+
+
+def _requests(wire: Wire) -> int:
+    """The requests of clients until now."""
+    found = wire.native(RequestCode.LIST_CONNECTIONS, role="client")
+    return sum(connection["requests"] for connection in found["connections"])
+
+
+def _unchanged_body_bytes(wire: Wire, names: list[str]) -> int:
+    """The body of a response that nothing has changed."""
+    info = wire.info()
+    members: dict[str, Any] = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": 0}
+    return len(wire.success(native_request(RequestCode.PULL_ROUTES, topics=names, **members)).body)
+
+
+async def _memory(settings: ClientSettings, names: list[str]) -> tuple[float, float]:
+    """Bytes of a topic that is known, and of one that is sent to; of a client that has just got all of them."""
+    async with RouteClient(settings) as client:
+        tracemalloc.start()
+        try:
+            before = _traced()
+            # as by a client that requests each of them; the names are the caller's
+            await asyncio.gather(*(client.route(name) for name in names))
+            await client.refresh()
+            known = _traced()
+            for name in names:
+                await client.select_queue(name)
+            return (known - before) / len(names), (_traced() - before) / len(names)
+        finally:
+            tracemalloc.stop()
+
+
+def _traced() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]

@@ -1,0 +1,209 @@
+"""The web console over 3 servers with 10,000 topics on 100 brokers: its memory, its pages, and delays of events."""
+
+import http.client
+import itertools
+import json
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from benchmarks.harness.figures import BenchError, Figure, Unit, at_most
+from benchmarks.harness.rounds import Bench, until
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, environment, watched
+from benchmarks.harness.wire import Broker, Wire, topics
+
+_SERVERS: Final = 3
+_BROKERS: Final = 100
+_TOPICS: Final = 10_000
+_NAME: Final = "topic-of-some-length-%d"
+_PATIENCE_SECONDS: Final = 60.0
+# what a console computes in half a second while nothing happens but heartbeats' ages
+_QUIET_SECONDS: Final = 0.1
+# how long one server is watched that is asked for nothing new
+_IDLE_SECONDS: Final = 5
+# calls back with the milliseconds from the click to the first paint of something
+_PAINTED: Final = """
+new PerformanceObserver((seen) => arguments[0](seen.getEntriesByName("first-contentful-paint")[0].startTime))
+  .observe({type: "paint", buffered: true})
+"""
+_FLAGS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
+_PAGES: Final = ("/", "/brokers", "/topics", "/topic?name=topic-of-some-length-77", "/diff")
+_SEARCHES: Final = ("t", "to", "topic", "length-77", "9999", "nothing")
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """The web console over 3 servers with 10,000 topics on 100 brokers: its memory, its pages, and delays of events."""
+    return [*_reading(bench, "spread", 8), *_reading(bench, "everywhere", _BROKERS)]
+
+
+def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
+    where = f"each topic on {spread} brokers"
+    figures: list[Figure] = []
+
+    def add(  # noqa: PLR0913 - a figure has so many fields
+        key: str, what: str, unit: Unit, values: list[float], *, most: float | None = None, behind: str = ""
+    ) -> None:
+        target = None if most is None else at_most(most)
+        figures.append(Figure(f"console.{name}.{key}", f"{what}, {where}", unit, values, target, behind))
+
+    with ExitStack() as stack:
+        servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(_SERVERS)]
+        wires = [stack.enter_context(Wire(server)) for server in servers]
+        bench.progress(f"console: {_BROKERS} brokers register {_TOPICS:,} topics, {where}, on {_SERVERS} servers")
+        brokers = [_broker(number, spread) for number in range(_BROKERS)]
+        for broker in brokers:
+            frame = broker.json_frame()
+            for wire in wires:
+                wire.success(frame)
+        began = time.monotonic()
+        console = stack.enter_context(_console(bench, servers))
+        _until(lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
+        _until(lambda: _is_complete(console))
+        add("filled", "from its start until it knows all", "seconds", [time.monotonic() - began])
+        pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
+        worst = max(pages, key=lambda path: statistics.median(pages[path]))
+        add("page", f"the slowest page ({worst})", "seconds", pages[worst])
+        searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
+        add("search", "a search", "milliseconds", _ms(searches), most=100)
+        if paints := _paints(bench, console):
+            add("paint", "first paint of the topics in Chromium", "seconds", paints, most=1)
+        changing = brokers[7]
+        delays = list(_delays(bench, console, wires, changing))
+        what = "from a registration until the overview shows it"
+        add("event", what, "milliseconds", _ms([event for event, _ in delays]), most=500)
+        what, behind = "and until a topic's page shows its new queues", f"{len(changing.topics):,} routes change"
+        add("route", what, "milliseconds", _ms([route for _, route in delays]), most=500, behind=behind)
+        _until(lambda: _is_quiet(console))
+        cpu = [server.cpu_seconds() for server in servers]
+        time.sleep(_IDLE_SECONDS)
+        shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
+        what = "computing of one server for the console, while nothing happens"
+        add("server", what, "milliseconds", _ms(shares), behind="of each second")
+        add("memory", "resident", "megabytes", [console.status_bytes() / 1e6], most=200)
+    return figures
+
+
+def _ms(seconds: list[float]) -> list[float]:
+    return [1000 * each for each in seconds]
+
+
+def _broker(number: int, spread: int) -> Broker:
+    """One of the brokers; a topic is on so many neighbours."""
+    every = topics(_NAME, _TOPICS)
+    own = [topic for at, topic in enumerate(every) if (at + number) % _BROKERS < spread]
+    return Broker(f"broker-{number}", f"10.0.0.{number}:10911", own, "cluster-1")
+
+
+@contextmanager
+def _console(bench: Bench, servers: list[Server]) -> Iterator[Server]:
+    named = [word for server in servers for word in ("--server", server.address)]
+    command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+    with watched(bench, "namesrv-console", process, _ports, started) as console:
+        yield console
+
+
+def _ports(line: str) -> list[int]:
+    return [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", line)]
+
+
+def _page(console: Server, path: str) -> tuple[float, str]:
+    """How long it takes until the whole page is there, and the page."""
+    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
+    began = time.perf_counter()
+    connection.request("GET", path)
+    response = connection.getresponse()
+    body = response.read().decode()
+    took = time.perf_counter() - began
+    connection.close()
+    if response.status != http.client.OK:
+        raise BenchError(f"{path}: status {response.status}")
+    return took, body
+
+
+def _is_complete(console: Server) -> bool:
+    """Whether it knows every topic of every server."""
+    _, page = _page(console, "/diff.json")
+    return [server["topics"] for server in json.loads(page)["servers"]] == [_TOPICS] * _SERVERS
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    until("the console is done", condition, _PATIENCE_SECONDS, 0.2)
+
+
+def _delays(bench: Bench, console: Server, wires: list[Wire], broker: Broker) -> Iterator[tuple[float, float]]:
+    """A broker's topics get other queues: delays of the event in the open overview, of the queues on a topic's page."""
+    with _stream(console, "/") as overview, _stream(console, f"/topic?name={broker.topics[0].topic_name}") as topic:
+        for number in itertools.islice(itertools.cycle((3, 5, 7, 9)), bench.effort.rounds):
+            _until(lambda: _is_quiet(console))
+            broker = broker.changed(number)
+            frame = broker.json_frame()
+            is_event, is_route = _event_after(time.time()), _queues_of(number)
+            began = time.perf_counter()
+            wires[0].success(frame)
+            _read_until(overview, is_event)
+            event = time.perf_counter() - began
+            _read_until(topic, is_route)
+            yield event, time.perf_counter() - began
+            for wire in wires[1:]:
+                wire.success(frame)
+
+
+def _is_quiet(console: Server) -> bool:
+    """Whether all that came before is on the screens."""
+    before = console.cpu_seconds()
+    time.sleep(0.5)
+    return console.cpu_seconds() - before < _QUIET_SECONDS
+
+
+def _event_after(wall: float) -> Callable[[Any], bool]:
+    return lambda message: message["wall"] > wall and "events" in dict(message["parts"])
+
+
+def _queues_of(number: int) -> Callable[[Any], bool]:
+    return lambda message: f"{number}/8 RW-" in str(message["parts"])
+
+
+@contextmanager
+def _stream(console: Server, page: str) -> Iterator[http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection("127.0.0.1", console.port, timeout=_PATIENCE_SECONDS)
+    connection.request("GET", f"/live?{urlencode({'of': page})}")
+    yield connection.getresponse()
+    connection.close()
+
+
+def _read_until(stream: http.client.HTTPResponse, is_expected: Callable[[Any], bool]) -> None:
+    for line in stream:
+        if line.startswith(b"data:") and is_expected(json.loads(line.removeprefix(b"data:"))):
+            return
+    raise BenchError("the console has ended a stream")
+
+
+def _paints(bench: Bench, console: Server) -> list[float]:
+    """Chromium's first paints of the list of topics, in seconds; none without Chromium."""
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        bench.progress("console: without chromium and chromedriver there is no figure of the first paint")
+        return []
+    from selenium import webdriver  # noqa: PLC0415  # only where there is a browser
+
+    options = webdriver.ChromeOptions()
+    for flag in _FLAGS:
+        options.add_argument(flag)
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    paints: list[float] = []
+    try:
+        for _ in range(bench.effort.rounds):
+            browser.get(f"http://127.0.0.1:{console.port}/topics")
+            painted: Any = browser.execute_async_script(_PAINTED)
+            paints.append(painted / 1000)
+    finally:
+        browser.quit()
+    return paints

@@ -1,0 +1,196 @@
+"""Evictions, seen from outside: the cost of a broker's death in small and large tables, and stalls of the loop."""
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Self
+
+from benchmarks.harness.figures import BenchError, Figure, at_most, compared
+from benchmarks.harness.rounds import Bench, Repeating, until
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.wire import Broker, Wire, many_brokers, route_request
+
+# of each broker, and of no other one
+_TOPICS: Final = 1_000
+_SMALL: Final = 10
+_LARGE: Final = 1_000
+# a round is a median of this many
+_DEATHS_A_ROUND: Final = 30
+_AT_ONCE: Final = 100
+_PATIENCE_SECONDS: Final = 120.0
+_EXPIRY_SECONDS: Final = 3.0
+# All register within one pause between two scans, and expire before the next: the first that is long enough is taken.
+_SCAN_SECONDS: Final = (20.0, 40.0, 80.0)
+
+
+def measure_deaths(bench: Bench) -> list[Figure]:
+    """Cost of a broker's death and of scans, in small and large tables."""
+    bench.progress(f"deaths in tables of {_SMALL * _TOPICS:,} and {_LARGE * _TOPICS:,} topics")
+    with (
+        daemon(bench, *WITHOUT_LOG) as small,
+        daemon(bench, *WITHOUT_LOG) as large,
+        _Table(small, _SMALL) as few,
+        _Table(large, _LARGE) as many,
+    ):
+        found = bench.in_turn(
+            "deaths",
+            {
+                "small, same": lambda: _round(few, lambda: 0),
+                "large, same": lambda: _round(many, lambda: 0),
+                # What has just come back lies in the processor's caches, however large the tables are; what any
+                # broker left in a million topics does not, and waiting for memory counts, too.
+                "small, any": lambda: _round(few, lambda: random.randrange(_SMALL)),
+                "large, any": lambda: _round(many, lambda: random.randrange(_LARGE)),
+            },
+        )
+    sizes = f"{_LARGE * _TOPICS:,} / {_SMALL * _TOPICS:,}"
+    what = f"death of a broker with {_TOPICS:,} topics of {sizes}"
+    count = 1_000 if bench.effort.is_quick else 10_000
+    return [
+        *(
+            compared(
+                f"eviction.death.{name}", f"{what}: {which}", "milliseconds",
+                (found[f"large, {name}"], found[f"small, {name}"]), at_most(1.5),
+            )
+            for name, which in (("same", "the same one again and again"), ("any", "any one, memory cold"))
+        ),
+        *scans(bench, count),
+    ]  # fmt: skip
+
+
+class _Table:
+    """A server with brokers, each on a connection of its own."""
+
+    def __init__(self, server: Server, brokers: int) -> None:
+        self._server = server
+        self._brokers = many_brokers(brokers, "topic-%d", _TOPICS)
+        # broker -> its connection
+        self._wires = [self._registered(broker) for broker in self._brokers]
+        # last: a connection that is silent for two minutes is closed
+        self._admin = Wire(server)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for wire in (self._admin, *self._wires):
+            wire.close()
+
+    def _registered(self, broker: Broker) -> Wire:
+        wire = Wire(self._server)
+        wire.success(broker.json_frame())
+        # the encoded responses of all topics are there, as in a server that is in use
+        wire.send(b"".join(route_request(topic.topic_name) for topic in broker.topics))
+        wire.skip(len(broker.topics))
+        return wire
+
+    def death(self, number: int) -> float:
+        """Let a broker die and come back: processor time of its death, in milliseconds."""
+        brokers = self._admin.info()["brokers"]
+        cpu = self._server.cpu_seconds()
+        self._wires[number].close()
+        while self._admin.info()["brokers"] == brokers:
+            pass
+        took = self._server.cpu_seconds() - cpu
+        self._wires[number] = self._registered(self._brokers[number])
+        return took * 1000
+
+
+def _round(table: _Table, which: Callable[[], int]) -> float:
+    return statistics.median(table.death(which()) for _ in range(_DEATHS_A_ROUND))
+
+
+# -- scans ------------------------------------------------------------------------------------------------------------
+
+
+def scans(bench: Bench, count: int) -> list[Figure]:
+    """Stalls while scans find so many brokers alive, and while one finds all of them silent."""
+    figures = []
+    for name, what, stalls in (
+        ("usual", "all alive", _while_alive),
+        ("all_silent", "all silent, and evicted by one scan", _while_silent),
+    ):
+        bench.progress(f"scans of {count:,} brokers, {what}")
+        longest_ms, wall_ms, probes = stalls(bench, count)
+        behind = f"{wall_ms:.0f} ms on the clock, {probes:,} responses meanwhile"
+        text = f"scan of {count:,} brokers, {what}: longest work between two responses"
+        figures.append(Figure(f"eviction.search.{name}", text, "milliseconds", (longest_ms,), at_most(20), behind))
+    return figures
+
+
+def mass_expiry(count: int) -> list[Figure]:
+    """The second of these, for the scoreboard: so many brokers are found silent by one scan."""
+    longest_ms, wall_ms, probes = _while_silent(Bench(), count)
+    behind = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses meanwhile"
+    return [Figure("stall", "longest work between two responses", "milliseconds", (longest_ms,), at_most(20), behind)]
+
+
+def _while_alive(bench: Bench, count: int) -> tuple[float, float, int]:
+    with daemon(bench, *WITHOUT_LOG, "--scan-interval-seconds", "0.5") as server, Wire(server) as wire:
+        register_at_once(wire, many_brokers(count, "topic-%d", 2))
+        with _Probe(server) as probe, Repeating(probe.send):
+            time.sleep(bench.effort.rounds * bench.effort.seconds)
+            if wire.info()["brokers"] != count:
+                raise BenchError("live brokers were evicted")
+        return probe.longest_cpu_ms, probe.longest_ms, probe.responses
+
+
+def _while_silent(bench: Bench, count: int) -> tuple[float, float, int]:
+    for scan_seconds in _SCAN_SECONDS:
+        with _silent(bench, count, scan_seconds) as (server, wire, in_time):
+            if not in_time:
+                continue
+            with _Probe(server) as probe, Repeating(probe.send):
+                until("all brokers are evicted", lambda: wire.info()["brokers"] == 0, _PATIENCE_SECONDS, 0.05)
+            return probe.longest_cpu_ms, probe.longest_ms, probe.responses
+    raise BenchError(f"{count:,} brokers cannot register within {_SCAN_SECONDS[-1] - _EXPIRY_SECONDS:g} s")
+
+
+@contextmanager
+def _silent(bench: Bench, count: int, scan_seconds: float) -> Iterator[tuple[Server, Wire, bool]]:
+    """A server with so many silent brokers, another connection, and whether all registered before the next scan."""
+    times = ("--broker-expiry-seconds", str(_EXPIRY_SECONDS), "--scan-interval-seconds", str(scan_seconds))
+    began = time.monotonic()
+    with daemon(bench, *times) as server, Wire(server) as wire, Wire(server) as brokers:
+        register_at_once(brokers, many_brokers(count, "topic-%d", 2))
+        yield server, wire, time.monotonic() - began < scan_seconds - _EXPIRY_SECONDS
+
+
+def register_at_once(wire: Wire, brokers: Sequence[Broker]) -> None:
+    """Register some hundred brokers with one write. Raises BenchError."""
+    for first in range(0, len(brokers), _AT_ONCE):
+        some = brokers[first : first + _AT_ONCE]
+        wire.send(b"".join(broker.native_frame() for broker in some))
+        for response in wire.responses(len(some)):
+            if response.code:
+                raise BenchError(f"response code {response.code}: {response.remark}")
+
+
+class _Probe:
+    """A connection that always waits for one response."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._wire = Wire(server)
+        self._frame = route_request("nothing")
+        self.responses = 0
+        self.longest_ms = 0.0
+        # the most that the server's loop computed between a request and its response: other processes do not change it
+        self.longest_cpu_ms = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wire.close()
+
+    def send(self) -> None:
+        """Send one request, and note how long that took."""
+        began, cpu = time.monotonic(), self._server.loop_seconds()
+        self._wire.request(self._frame)
+        took, computed = time.monotonic() - began, self._server.loop_seconds() - cpu
+        self.longest_ms = max(self.longest_ms, 1000 * took)
+        self.longest_cpu_ms = max(self.longest_cpu_ms, 1000 * min(took, computed))
+        self.responses += 1

@@ -1,0 +1,85 @@
+"""Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
+
+import threading
+import time
+from typing import Final
+
+from benchmarks.harness.figures import Figure, at_most, medians
+from benchmarks.harness.loads import PROBE, PULLS, crowd, run
+from benchmarks.harness.rounds import Bench, raise_file_limit
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.wire import (
+    PULLED_TOPICS,
+    TOPIC_NAME,
+    Wire,
+    many_brokers,
+    pulled_brokers,
+    register,
+    route_request,
+)
+
+_CLIENTS: Final = 5_000
+_BROKERS: Final = 2_000
+# of each broker, and of no other one
+_TOPICS: Final = 10
+_ROUTES: Final = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
+_AT_ONCE: Final = ("--at-once", "60000", "--again", "0", "--seconds", "60")
+# (what, the options of crowd.c): patient ones are as patient as RocketMQ's clients
+_KINDS: Final = {
+    "polite": (f"{_CLIENTS:,} clients connect at once, a topic each: all are served after", ("--patience", "3000")),
+    "naive": (
+        "the same, 10 topics each, and a client that waits for 1 s connects anew",
+        ("--patience", "1000", "--each", "10"),
+    ),
+}
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
+    raise_file_limit()
+    rounds = range(bench.effort.rounds)
+    figures = []
+    for name, (what, flags) in _KINDS.items():
+        bench.progress(f"herd: {what}")
+        served = [_clients(bench, flags) for _ in rounds]
+        begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
+        behind = f"all had begun within {begun:.0f} ms, {again:,} connected again"
+        figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), behind))
+    bench.progress(f"herd: {_BROKERS:,} brokers")
+    found = [_stall(bench) for _ in rounds]
+    before, took = medians("milliseconds", [quiet for _, quiet, _ in found]), max(took for _, _, took in found)
+    behind = f"{before} before; all registered after {took:.1f} s"
+    what = f"{_BROKERS:,} brokers with {_BROKERS * _TOPICS:,} topics register at once: longest stall"
+    stalls = [stall for stall, _, _ in found]
+    return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), behind)]
+
+
+def _clients(bench: Bench, flags: tuple[str, ...]) -> tuple[float, float, int]:
+    """Seconds until all are served, and until all had begun to connect; how many connected again."""
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
+        register(wire, pulled_brokers())
+        began = time.monotonic()
+        with crowd(server, _ROUTES, "--members", str(_CLIENTS), *_AT_ONCE, *flags) as clients:
+            begun = clients.next("begun")
+            return clients.next("answered") - began, begun - began, clients.again
+
+
+def _stall(bench: Bench) -> tuple[float, float, float]:
+    """The longest wait of a connection while brokers register, and before, in milliseconds; how long they take."""
+    took: list[float] = []
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
+        register(wire, pulled_brokers())
+        quiet = run(bench, server, PULLS, *PROBE)
+        # they come while the probe runs, and are done before it ends
+        coming = threading.Timer(0.5, lambda: took.append(_register(server)))
+        coming.start()
+        load = run(bench, server, PULLS, *PROBE, seconds=10)
+        coming.join()
+    return load.longest_ms, quiet.longest_ms, took[0]
+
+
+def _register(server: Server) -> float:
+    frames = [broker.native_frame() for broker in many_brokers(_BROKERS, "herd-topic-%d", _TOPICS)]
+    began = time.monotonic()
+    with crowd(server, frames, *_AT_ONCE) as brokers:
+        return brokers.next("answered") - began

@@ -1,0 +1,169 @@
+"""NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death.
+
+S is a team, M a company, L what one server should bear. The topics of a broker are its own and those of the three
+brokers before it, so that each topic is on four brokers.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.harness.figures import Figure, Unit, at_most
+from benchmarks.harness.loads import Load, Script, crowd, run
+from benchmarks.harness.rounds import Bench, raise_file_limit, until
+from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.wire import Broker, Wire, native_request, route_request, topics
+from namesrv_remoting.codes import RequestCode
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much of everything there is."""
+
+    brokers: int
+    # of all brokers together
+    topics: int
+    clients: int
+
+
+PROFILES: Final = {
+    "S": Profile(10, 1_000, 1_000),
+    "M": Profile(100, 20_000, 10_000),
+    # 15,000 connections in all
+    "L": Profile(1_000, 100_000, 14_000),
+}
+# brokers that have each topic
+COPIES: Final = 4
+_TOPIC: Final = "ProfileTopic%d"
+# instead of 120 and 10: when the next scan is, is chance
+EXPIRY_SECONDS: Final = 3.0
+_SCAN_SECONDS: Final = 1.0
+_DEATHS: Final = 3
+_WATCH_MS: Final = 60_000
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """NameServers of three sizes, end to end: pulls, memory, start, restart, and a broker's death."""
+    # once each: figures of whole minutes do not differ more than machines do
+    raise_file_limit()
+    return [figure for name in bench.effort.profiles for figure in _of(bench, name, PROFILES[name])]
+
+
+def brokers_of(profile: Profile) -> list[Broker]:
+    """All brokers; number 0 is the one that dies."""
+    size = profile.topics // profile.brokers
+    slices = [topics(_TOPIC, size, first) for first in range(0, profile.topics, size)]
+    return [
+        Broker(
+            f"broker-{number}",
+            f"10.{number // 62500}.{number // 250 % 250}.{number % 250}:10911",
+            [topic for back in range(COPIES) for topic in slices[number - back]],
+        )
+        for number in range(profile.brokers)
+    ]
+
+
+def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
+    sizes = f"{profile.brokers:,} brokers, {profile.topics:,} topics, {profile.clients:,} clients"
+    found: list[Figure] = []
+
+    def add(key: str, what: str, unit: Unit, *values: float, most: float | None = None, behind: str = "") -> None:
+        target = None if most is None else at_most(most)
+        found.append(Figure(f"profiles.{name}.{key}", f"{name}: {what}", unit, values, target, behind))
+
+    dying, *others = brokers_of(profile)
+    routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(profile.topics)]
+    clients_flags = ("--members", str(profile.clients))
+    with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as run_stack:
+        flags = (
+            *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
+            *("--scan-interval-seconds", str(_SCAN_SECONDS), "--max-memory-bytes", str(4 << 30)),
+            # no client begins like a broker, and a tenth of all connections is reserved for brokers
+            *("--max-connections", "19000"),
+        )
+        first = run_stack.enter_context(ExitStack())
+        bench.progress(f"profile {name}: {sizes}")
+        began = time.monotonic()
+        server = first.enter_context(daemon(bench, *flags))
+        add("start", "from exec to listening", "seconds", server.listening_after_seconds, most=0.7, behind=sizes)
+        brokers = run_stack.enter_context(crowd(server, [broker.json_frame() for broker in others]))
+        add("registered", "and until all brokers have registered", "seconds", brokers.next("answered") - began)
+        with crowd(server, routes[: profile.clients], *clients_flags) as clients:
+            add("served", "and until all clients have a route", "seconds", clients.next("answered") - began)
+            add("resident", "resident with all of them", "megabytes", server.status_bytes() / 1e6)
+            bench.progress(f"profile {name}: a restart")
+            stopped = time.monotonic()
+            first.close()
+            again = run_stack.enter_context(daemon(bench, *flags, "--listen-port", str(server.port)))
+            took = brokers.next("answered") - stopped, clients.next("answered") - stopped
+            add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", took[0])
+            behind = "1 s passes before a client connects again, give or take half"
+            add(
+                "restart.clients",
+                "and until all clients have a route again",
+                "seconds",
+                took[1],
+                most=10,
+                behind=behind,
+            )
+            what = "the new server's processor time until then"
+            add("restart.computing", what, "seconds", again.cpu_seconds())
+        bench.progress(f"profile {name}: deaths")
+        deaths = [_death(again, dying, profile.clients, is_silent=False) for _ in range(_DEATHS)]
+        what = "a broker's connection ends: until the last client is notified"
+        behind = "all clients watch a topic of it"
+        add("death.closed", what, "milliseconds", *(1000 * took for took, _ in deaths), most=1000, behind=behind)
+        each = [1e6 * cpu / profile.clients for _, cpu in deaths]
+        add("death.computing", "the server's processor time for each notification", "microseconds", *each)
+        silent, _ = _death(again, dying, profile.clients, is_silent=True)
+        behind = f"of which {EXPIRY_SECONDS:g} s are its expiry, and up to {_SCAN_SECONDS:g} s the next scan"
+        add(
+            "death.silent", "a broker falls silent: until the last client is notified", "seconds", silent, behind=behind
+        )
+        bench.progress(f"profile {name}: pulls")
+        most, usual = _pulled(bench, again, profile, routes)
+    add("pulls.rate", "pulls of all clients at once, as many as it can", "per_second", most.per_second)
+    add("pulls.computing", "the server's processor time for each", "microseconds", most.cpu_us)
+    for share, late, bound in (("p50", usual.p50_ms, 1), ("p99", usual.p99_ms, 10), ("p99.9", usual.p999_ms, 50)):
+        add(f"pulls.{share}", f"pulls of one a second from each client: {share}", "milliseconds", late, most=bound)
+    return found
+
+
+def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> tuple[float, float]:
+    """Seconds from a broker's last request, or its connection's end, until the last client is notified.
+
+    And the server's processor time meanwhile. All clients watch the broker's topics: seldom do so many.
+    """
+    broker = replace(dying, expiry_ms=round(EXPIRY_SECONDS * 1000) if is_silent else None)
+    with Wire(server) as admin, Wire(server) as wire:
+        wire.success(broker.json_frame())
+        info = admin.info()
+        known = {"boot_id": info["boot_id"], "since": info["revision"], "wait_ms": _WATCH_MS}
+        watches = [
+            native_request(RequestCode.PULL_ROUTES, topics=[topic.topic_name], **known) for topic in broker.topics
+        ]
+        with crowd(server, watches, "--members", str(clients)) as watching:
+            until("all clients watch", lambda: _is_watched(admin, wire, dying, clients), every=0.02)
+            wire.success(dying.heartbeat())
+            if not is_silent:
+                wire.close()
+            died, cpu = time.monotonic(), server.cpu_seconds()
+            return watching.next("answered") - died, server.cpu_seconds() - cpu
+
+
+def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:
+    wire.success(dying.heartbeat())
+    return bool(admin.info()["watchers"] == clients)
+
+
+def _pulled(bench: Bench, server: Server, profile: Profile, routes: Sequence[bytes]) -> tuple[Load, Load]:
+    """As many pulls as the server can, and one a second from each client."""
+    # each client has pulled once when the warm-up is over, so that its next response is no line of the log
+    flags = ("--connections", str(profile.clients), "--own", "--warmup", str(bench.effort.seconds))
+    script = Script(routes)
+    most = run(bench, server, script, *flags)
+    usual = run(bench, server, script, *flags, "--rate", str(profile.clients), seconds=2 * bench.effort.seconds)
+    return most, usual

@@ -1,0 +1,139 @@
+"""Route requests and heartbeats: rates and latencies beside those of the limit server, and with the heartbeat log."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from benchmarks.harness import loads
+from benchmarks.harness.figures import Figure, Target, at_least, at_most, compared
+from benchmarks.harness.loads import PIPELINED, Load, Script, pulls, run
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import WITHOUT_LOG, daemon, limit
+from benchmarks.harness.wire import Wire, many_brokers, pulled_body_bytes, pulled_brokers, register
+from namesrv_remoting.codes import SerializeType
+
+NATIVE: Final = SerializeType.MSGPACK
+_NATIVE_PULLS: Final = pulls(kind=NATIVE)
+BROKERS: Final = many_brokers(1_000)
+HEARTBEATS: Final = Script([broker.heartbeat() for broker in BROKERS])
+_NATIVE_HEARTBEATS: Final = Script([broker.heartbeat(NATIVE) for broker in BROKERS])
+# about the version that is registered: the response is "not changed", as nearly always
+_VERSIONS: Final = Script([broker.version_query() for broker in BROKERS])
+_VERSION_BYTES: Final = len(msgspec.json.encode({"counter": 1, "stateVersion": 0, "timestamp": 0}))
+# The end of a load's connection is not the death of the brokers whose heartbeats it sent.
+STAYING: Final = "--no-evict-on-disconnect"
+
+
+def measure_pulls(bench: Bench) -> list[Figure]:
+    """Route requests per second, and the latency of the slowest."""
+    with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as brokers:
+        register(brokers, pulled_brokers())
+        json_bytes, native_bytes = (pulled_body_bytes(brokers, kind) for kind in (SerializeType.JSON, NATIVE))
+        with limit(bench, json_bytes) as json_limit, limit(bench, native_bytes) as native_limit:
+            found = bench.in_turn(
+                "pulls",
+                {
+                    "json": partial(run, bench, server),
+                    "json limit": partial(run, bench, json_limit),
+                    "pipelined": partial(run, bench, server, loads.PULLS, *PIPELINED),
+                    "native": partial(run, bench, server, _NATIVE_PULLS),
+                    "native limit": partial(run, bench, native_limit, _NATIVE_PULLS),
+                },
+            )
+    what = "JSON: rate of 50 connections x 8 in flight / of 200 x 1"
+    rates = [loads.rates(found[name]) for name in ("pipelined", "json")]
+    return [
+        *_pull_figures("json", f"JSON, {json_bytes:,} bytes", found["json"], found["json limit"]),
+        *_pull_figures("native", f"native, {native_bytes:,} bytes", found["native"], found["native limit"]),
+        compared("pulls.pipelined", what, "per_second", rates, at_least(1)),
+    ]
+
+
+def _pull_figures(name: str, what: str, ours: Sequence[Load], limits: Sequence[Load]) -> list[Figure]:
+    name, what, of = f"pulls.{name}", f"{what}: ", " / limit server's"
+    return [
+        compared(
+            f"{name}.rate", f"{what}rate{of}", "per_second", (loads.rates(ours), loads.rates(limits)), at_least(0.6)
+        ),
+        compared(f"{name}.p99", f"{what}p99{of}", "milliseconds", (loads.p99s(ours), loads.p99s(limits)), at_most(1.8)),
+        _cpu(name, what, ours, limits),
+    ]
+
+
+def _cpu(name: str, what: str, ours: Sequence[Load], limits: Sequence[Load]) -> Figure:
+    what = f"{what}processor time of a response / limit server's"
+    return compared(f"{name}.computing", what, "microseconds", (loads.cpu(ours), loads.cpu(limits)))
+
+
+def measure_heartbeats(bench: Bench) -> list[Figure]:
+    """Heartbeats per second of 1,000 brokers, against the limit server with responses of the same size."""
+    with daemon(bench, *WITHOUT_LOG, STAYING) as server, Wire(server) as wire:
+        register(wire, BROKERS)
+        with limit(bench, 0) as empty, limit(bench, _VERSION_BYTES) as versions:
+            cases = {
+                "904": (HEARTBEATS, empty),
+                "322": (_VERSIONS, versions),
+                "904.native": (_NATIVE_HEARTBEATS, empty),
+            }
+            found = bench.in_turn(
+                "heartbeats",
+                {
+                    f"{name}{suffix}": partial(run, bench, whose, script, seconds=1)
+                    for name, (script, reference) in cases.items()
+                    for suffix, whose in (("", server), (" limit", reference))
+                },
+            )
+    figures: list[Figure] = []
+    for name in cases:
+        ours, limits, what = found[name], found[f"{name} limit"], f"{name.replace('.', ' ')}: "
+        rates = loads.rates(ours), loads.rates(limits)
+        figures += [
+            Figure(f"heartbeats.{name}.rate", f"{what}rate", "per_second", rates[0], at_least(100_000)),
+            compared(f"heartbeats.{name}.ratio", f"{what}rate / limit server's", "per_second", rates),
+            _cpu(f"heartbeats.{name}", what, ours, limits),
+        ]
+    return figures
+
+
+def measure_heartbeat_log(bench: Bench) -> list[Figure]:
+    """Cost of the heartbeat log for pulls and heartbeats."""
+    # what a client does: it requests its topics every 30 s
+    again = pulls(20)
+    with (
+        daemon(bench, STAYING) as logging,
+        daemon(bench, *WITHOUT_LOG, STAYING) as without,
+        Wire(logging) as to_logging,
+        Wire(without) as to_other,
+    ):
+        for wire in (to_logging, to_other):
+            register(wire, [*pulled_brokers(), *BROKERS])
+        # heartbeats last: the lines of a hundred thousand take a while to be written and compressed
+        found = {
+            name: bench.in_turn(
+                f"{name} and the heartbeat log",
+                {
+                    key: partial(run, bench, server, script, seconds=seconds)
+                    for key, server in (("with", logging), ("without", without))
+                },
+            )
+            for name, script, seconds in (
+                ("pulls", again, None),
+                ("first_pulls", loads.PULLS, None),
+                ("904", HEARTBEATS, 1),
+            )
+        }
+
+    def ratio(name: str, what: str, target: Target | None = None) -> Figure:
+        what = f"{what}: rate with the log / without"
+        rates = loads.rates(found[name]["with"]), loads.rates(found[name]["without"])
+        return compared(f"heartbeat_log.{name}.rate", what, "per_second", rates, target)
+
+    late = loads.p99s(found["pulls"]["with"]), loads.p99s(found["pulls"]["without"])
+    return [
+        ratio("pulls", "pulls of 20 topics each, again and again", at_least(0.95)),
+        compared("heartbeat_log.pulls.p99", "the same: p99 with the log / without", "milliseconds", late),
+        ratio("first_pulls", "pulls of 1,000 topics each: nearly every response is a first one, a line"),
+        ratio("904", "904 JSON, each a line"),
+    ]

@@ -1,0 +1,197 @@
+"""Registrations of 10,000 topics: their cost, and pulls and stalls beside them."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.harness import loads
+from benchmarks.harness.figures import Figure, Target, at_least, at_most, compared, medians
+from benchmarks.harness.loads import PULLS, Load, run
+from benchmarks.harness.rounds import Bench, Repeating
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.wire import PULLED_TOPICS, Broker, Wire, pulled_body_bytes, pulled_brokers, register, topics
+
+TOPICS: Final = 10_000
+# the most that a broker may have
+_MANY_TOPICS: Final = 100_000
+_PER_SECOND: Final = 10
+# 36 characters, about as long as in RocketMQ's own benchmark
+TOPIC_NAME: Final = "AbcdefghijklmnopqrstuvwxyzAbcdef%d"
+# of each kind, in each round
+_REGISTRATIONS: Final = 40
+# until the lines of the last one are written
+LOG_SECONDS: Final = 0.5
+
+Frames = Sequence[bytes]
+
+
+def a_broker() -> Broker:
+    """The broker whose registration is measured."""
+    return Broker("broker0", "127.0.0.1:10911", topics(TOPIC_NAME, TOPICS))
+
+
+def changes(broker: Broker) -> Frames:
+    """Two registrations that differ in every topic."""
+    return [broker.changed(read_queue_nums=4).json_frame(), broker.json_frame()]
+
+
+# -- beside pulls -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """A load, and what was registered meanwhile."""
+
+    load: Load
+    # ten, unless the server does not keep up
+    registrations_per_second: float = 0.0
+
+
+def measure_beside_pulls(bench: Bench) -> list[Figure]:
+    """Pulls while a broker with 10,000 topics registers anew, ten times a second."""
+    with (
+        daemon(bench, *WITHOUT_LOG) as server,
+        daemon(bench) as logging,
+        Wire(server) as wire,
+        Wire(logging) as to_logging,
+    ):
+        # the first broker: its topics are among those that are pulled, so that each change makes every response anew
+        brokers = pulled_brokers(topics(TOPIC_NAME, TOPICS - PULLED_TOPICS))
+        register(wire, brokers)
+        pulled_body_bytes(wire)
+        broker = brokers[0]
+        # another count than that of the changed topics: an equal one would mean that nothing changed
+        version = [broker.changed().changed().json_frame(), broker.json_frame()]
+        cases: dict[str, Frames] = {"quiet": [], "fields": changes(broker), "version": version}
+        pulled = bench.in_turn(
+            "pulls while registering", {name: _beside(bench, server, wire, frames) for name, frames in cases.items()}
+        )
+        register(to_logging, pulled_brokers())
+        many = changes(Broker("many", "127.0.0.1:10801", topics("T%d", _MANY_TOPICS)))
+        probed = bench.in_turn(
+            "stalls while registering",
+            {name: _beside(bench, server, wire, frames, loads.PROBE) for name, frames in cases.items()}
+            | {"many": _beside(bench, logging, to_logging, many, loads.PROBE)},
+        )
+    what = f"a broker with {_MANY_TOPICS:,} topics, all changed, with the heartbeat log: longest stall"
+    return [
+        *_figures("fields", "every topic changed", pulled, probed),
+        *_figures("version", "DataVersion changed", pulled, probed),
+        *_waits("quiet", "no registration", pulled, probed, None),
+        Figure("registration.many.stall", what, "milliseconds", _longests(probed["many"]), at_most(20)),
+    ]
+
+
+def _beside(
+    bench: Bench, server: Server, wire: Wire, frames: Frames, flags: Sequence[str] = ()
+) -> Callable[[], _Beside]:
+    """Load while these registrations are sent in turn, if there are any."""
+
+    def measured() -> _Beside:
+        if not frames:
+            return _Beside(run(bench, server, PULLS, *flags))
+        turns = itertools.cycle(frames)
+        with Repeating(lambda: wire.success(next(turns)), at_most=_PER_SECOND) as broker:
+            load = run(bench, server, PULLS, *flags)
+        return _Beside(load, broker.per_second)
+
+    return measured
+
+
+_Found = Mapping[str, Sequence[_Beside]]
+
+
+def _figures(name: str, what: str, pulled: _Found, probed: _Found) -> list[Figure]:
+    rates = [loads.rates([each.load for each in pulled[key]]) for key in (name, "quiet")]
+    done = statistics.median(each.registrations_per_second for each in pulled[name])
+    ratio = compared(f"registration.{name}.pulls", f"{what}: pulls / undisturbed", "per_second", rates, at_least(0.7))
+    behind = f"{ratio.behind}, {done:.1f} registrations/s"
+    return [
+        Figure(ratio.name, ratio.what, ratio.unit, ratio.values, ratio.target, behind),
+        *_waits(name, what, pulled, probed, at_most(20)),
+    ]
+
+
+def _waits(name: str, what: str, pulled: _Found, probed: _Found, target: Target | None) -> list[Figure]:
+    stalls, waits = _longests(probed[name]), _longests(pulled[name])
+    return [
+        Figure(f"registration.{name}.stall", f"{what}: longest stall", "milliseconds", stalls, target),
+        Figure(f"registration.{name}.longest_pull", f"{what}: longest pull of 200", "milliseconds", waits),
+    ]
+
+
+def _longests(found: Sequence[_Beside]) -> list[float]:
+    return loads.longests([each.load for each in found])
+
+
+# -- cost -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one request, on average over a round, in milliseconds."""
+
+    # processor time of the server, all threads: receiving, decoding, applying, responding
+    server: float
+    # until the response had arrived
+    round_trip: float
+
+
+def measure_cost(bench: Bench) -> list[Figure]:
+    """Cost of one registration of 10,000 topics to the server."""
+    with (
+        daemon(bench, *WITHOUT_LOG) as server,
+        daemon(bench) as logging,
+        Wire(server) as wire,
+        Wire(logging) as to_logging,
+    ):
+        broker = a_broker()
+        cases = {
+            "unchanged": ("unchanged, JSON", [broker.json_frame()], at_most(2)),
+            "unchanged.compressed": ("unchanged, zlib", [broker.compressed_frame()], at_most(2)),
+            "unchanged.native": ("unchanged, native", [broker.native_frame()], at_most(2)),
+            "version": ("DataVersion changed, JSON", [broker.changed().json_frame(), broker.json_frame()], None),
+            "fields": ("every topic changed, JSON", changes(broker), None),
+            "fields.log": ("every topic changed, JSON, with the heartbeat log", changes(broker), None),
+        }
+        found = bench.in_turn(
+            "cost of a registration",
+            {
+                name: cost(logging, to_logging, frames, LOG_SECONDS)
+                if name.endswith(".log")
+                else cost(server, wire, frames)
+                for name, (_, frames, _) in cases.items()
+            },
+        )
+    return [
+        Figure(
+            f"registration_cost.{name}",
+            f"server's processor time: {what} ({len(frames[0]) / 1000:,.0f} kB)",
+            "milliseconds",
+            [each.server for each in found[name]],
+            target,
+            f"round trip {medians('milliseconds', [each.round_trip for each in found[name]])}",
+        )
+        for name, (what, frames, target) in cases.items()
+    ]
+
+
+def cost(server: Server, wire: Wire, frames: Frames, log_seconds: float = 0.0) -> Callable[[], Cost]:
+    """What these frames cost, sent in turn, and what threads do for them so many seconds later."""
+
+    def measured() -> Cost:
+        # not counted: the last case left another registration behind
+        for frame in frames:
+            wire.request(frame)
+        time.sleep(log_seconds)
+        cpu, began = server.cpu_seconds(), time.perf_counter()
+        for frame in itertools.islice(itertools.cycle(frames), _REGISTRATIONS):
+            wire.request(frame)
+        waited = time.perf_counter() - began
+        time.sleep(log_seconds)
+        return Cost((server.cpu_seconds() - cpu) * 1000 / _REGISTRATIONS, waited * 1000 / _REGISTRATIONS)
+
+    return measured

@@ -1,0 +1,176 @@
+"""namesrv-staleness on both engines: logs that grow, and one in which a broker has a third of the lines.
+
+Other processes of a shared machine take much of its time: CPU seconds stand beside the seconds on the clock.
+"""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared, spelt
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import Server, status_bytes
+
+# lines of each log, in a full run and in a quick one; the skewed one is as long as the small one
+_LINES: Final = {"least": (200_000, 20_000), "small": (5_000_000, 200_000), "large": (20_000_000, 800_000)}
+# of all lines, from one broker
+_SKEW: Final = 0.3
+# The small one twice: what the others are compared with should not be one moment's chance.
+_ORDER: Final = ("least", "small", "large", "small", "skewed")
+_LONGEST_SECONDS: Final = 1800
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """How an engine is chosen, and its targets."""
+
+    options: tuple[str, ...]
+    # lines a second, of which log
+    rated: str
+    rate: float
+    # of the least log
+    seconds: float
+
+
+_ENGINES: Final = {
+    "embedded": _Engine(("--engine", "embedded"), "small", 300_000, 10),
+    "Spark": _Engine(("--master", "local[2]"), "large", 200_000, 20),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    directory: Path
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """One run of the report; CPU and memory are those of Python and Java together."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """namesrv-staleness on both engines: logs that grow, and one in which a broker has a third of the lines."""
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-staleness-") as name:
+        root = Path(name)
+        logs = {case: _generated(bench, root / case, sizes[bench.effort.is_quick]) for case, sizes in _LINES.items()}
+        logs["skewed"] = _generated(bench, root / "skewed", logs["small"].lines, "--skew", str(_SKEW))
+        figures: list[Figure] = []
+        for key, engine in _ENGINES.items():
+            found: dict[str, list[_Report]] = {case: [] for case in logs}
+            for number, case in enumerate(_ORDER):
+                bench.progress(f"staleness: {key}, {logs[case].lines:,} lines, {case}")
+                found[case].append(_reported(bench, engine, logs[case], root / f"{key}-{number}"))
+            figures += _figures(key, engine, logs, found)
+        return figures
+
+
+def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str, list[_Report]]) -> list[Figure]:
+    rated, small = engine.rated, logs["small"].lines
+    seconds = {case: [run.seconds for run in runs] for case, runs in found.items()}
+    rates = [logs[rated].lines / value for value in seconds[rated]]
+    peaks = [run.peak_bytes / 1e6 for run in found["large"]]
+
+    def ratio(key: str, what: str, times: list[float], most: float) -> Figure:
+        repeated = times * len(seconds["small"])
+        return compared(
+            f"staleness.{name}.{key}", f"{name}: {what}", "seconds", (repeated, seconds["small"]), at_most(most)
+        )
+
+    # no two logs have quite as many lines as was asked for
+    grown = [value * 4 * small / logs["large"].lines for value in seconds["large"]]
+    skewed = [value * small / logs["skewed"].lines for value in seconds["skewed"]]
+    what = "{name}: {lines:,} lines, from start to report".format
+    return [
+        Figure(
+            f"staleness.{name}.least", what(name=name, lines=logs["least"].lines), "seconds", seconds["least"],
+            at_most(engine.seconds), _cpu(found["least"]),
+        ),
+        Figure(
+            f"staleness.{name}.rate", what(name=name, lines=logs[rated].lines), "per_second", rates,
+            at_least(engine.rate), _cpu(found[rated]),
+        ),
+        ratio("growth", f"time / that of {small:,} lines", grown, 4.6),
+        ratio("skew", f"one broker has {_SKEW:.0%} of all / even", skewed, 1.5),
+        Figure(
+            f"staleness.{name}.resident", f"{name}: peak memory, of {logs['large'].lines:,} lines", "megabytes", peaks,
+            at_most(4096),
+        ),
+    ]  # fmt: skip
+
+
+def _cpu(runs: list[_Report]) -> str:
+    return f"{spelt(statistics.median(run.cpu_seconds for run in runs), 'seconds')} of CPU"
+
+
+def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> _Log:
+    bench.progress(f"staleness: writing {lines:,} lines {' '.join(flags)}".rstrip())
+    with _started("tools.heartbeat_logs", "--lines", str(lines), "--out", str(directory), *flags) as process:
+        said, _ = process.communicate(timeout=_LONGEST_SECONDS)
+    match = re.match(r"([\d,]+) lines", said)
+    if process.returncode or match is None:
+        raise BenchError(f"the generator ended with {process.returncode}: {said}")
+    return _Log(directory, int(match[1].replace(",", "")))
+
+
+def _reported(bench: Bench, engine: _Engine, log: _Log, out: Path) -> _Report:
+    began, peak = time.monotonic(), 0
+    cpu: dict[int, float] = {}
+    with _started("namesrv_spark_jobs", str(log.directory), "--out", str(out), *engine.options) as process:
+        while process.poll() is None:
+            used = [_used(pid) for pid in _family(process.pid)]
+            peak = max(peak, sum(size for _, _, size in used))
+            cpu |= {pid: max(cpu.get(pid, 0.0), seconds) for pid, seconds, _ in used}
+            if time.monotonic() - began > _LONGEST_SECONDS:
+                process.kill()
+                raise BenchError(f"no report of {log.lines:,} lines within {_LONGEST_SECONDS} s")
+            time.sleep(_LOOK_SECONDS)
+        seconds = time.monotonic() - began
+        said = process.stdout.read() if process.stdout is not None else ""
+    if process.returncode or not (out / "summary.json").exists():
+        raise BenchError(f"the report ended with {process.returncode}: {said[-2000:]}")
+    cpu_seconds = sum(cpu.values())
+    bench.progress(f"staleness: {log.lines / seconds:,.0f} lines/s, {cpu_seconds:.0f} s of CPU in {seconds:.0f} s")
+    return _Report(seconds, cpu_seconds, peak)
+
+
+def _started(module: str, *arguments: str) -> subprocess.Popen[str]:
+    command = (sys.executable, "-m", module, *arguments)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    # we keep to one core, as for other subjects; this one is about two
+    os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
+    return process
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all its descendants; Spark's Python workers are children of any thread of Java."""
+    found = [pid]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            try:
+                found += map(int, children.read_text(encoding="ascii").split())
+            except OSError:
+                # the thread has ended
+                continue
+    return found
+
+
+def _used(pid: int) -> tuple[int, float, int]:
+    """A process, its CPU seconds so far and its peak memory; nothing of one that has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        return pid, Server(pid, 0).cpu_seconds(), status_bytes(status, "VmHWM")
+    except (OSError, BenchError):
+        return pid, 0.0, 0

@@ -1,0 +1,108 @@
+"""Time until the server listens, its idle memory, and what people wait for at a prompt."""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.figures import BenchError, Figure, at_most, compared
+from benchmarks.harness.rounds import Bench
+from benchmarks.harness.servers import daemon, environment
+
+_TIMES_A_ROUND: Final = 2
+# The target serves when it would have printed its help; from a fresh copy, with the packages in this machine's cache.
+_MAKE_RUN: Final = ("make", "run", "ARGS=--help")
+_PROGRAMS: Final = Path(sys.executable).parent
+_CLONE: Final = ("git", "clone", "--quiet", "--depth=1")
+_PATIENCE_SECONDS: Final = 300
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Time until the server listens, its idle memory, and what people wait for at a prompt."""
+    resident: list[float] = []
+
+    def start() -> float:
+        found = []
+        for _ in range(_TIMES_A_ROUND):
+            with daemon(bench) as server:
+                found.append(server.listening_after_seconds)
+                resident.append(server.status_bytes() / 1e6)
+        return statistics.median(found)
+
+    with daemon(bench) as server:
+        library = "from namesrv_client import RouteClient, SyncRouteClient"
+        prompts = bench.in_turn(
+            "commands",
+            {
+                "help": partial(_cpu_seconds, "namesrv", "--help"),
+                "status": partial(_cpu_seconds, "namesrvctl", "-s", server.address, "status"),
+                "client": partial(_cpu_seconds, "python", "-c", library),
+            },
+        )
+    # in turn with those of a Python that does nothing
+    starts = bench.in_turn("starts", {"namesrv": start, "python": _bare_python})
+    ratio = "the same / a Python that does nothing"
+    figures = [
+        Figure("startup.listening", "from exec to listening", "seconds", starts["namesrv"], at_most(0.7)),
+        compared("startup.ratio", ratio, "seconds", (starts["namesrv"], starts["python"])),
+        Figure("startup.resident", "resident when it listens", "megabytes", resident, at_most(60)),
+    ]
+    for name, what, most in (
+        ("help", "namesrv --help", 0.2),
+        ("status", "namesrvctl status of one server", 0.25),
+        ("client", "importing the client library", 0.25),
+    ):
+        figures.append(Figure(f"startup.{name}", f"CPU time of {what}", "seconds", prompts[name], at_most(most)))
+    # a fresh copy takes as long as a whole quick run
+    return figures if bench.effort.is_quick else [*figures, _fresh_copy(bench)]
+
+
+def _cpu_seconds(program: str, *arguments: str) -> float:
+    """Processor time of one of our programs that ends by itself."""
+    before, command = _children_seconds(), [str(_PROGRAMS / program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    if done.returncode:
+        raise BenchError(f"{program} {' '.join(arguments)}: {done.stderr.strip()}")
+    return _children_seconds() - before
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _bare_python() -> float:
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    return time.monotonic() - began
+
+
+def _fresh_copy(bench: Bench) -> Figure:
+    bench.progress("make run in a fresh copy")
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-copy-") as copy:
+        cloned = subprocess.run((*_CLONE, ROOT.as_uri(), copy), stderr=subprocess.PIPE, text=True, check=False)
+        if cloned.returncode:
+            raise BenchError(f"git clone: {cloned.stderr.strip()}")
+        began, cpu = time.monotonic(), _children_seconds()
+        process = subprocess.Popen(_MAKE_RUN, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # we keep to one core; people do not
+        os.sched_setaffinity(process.pid, range(os.cpu_count() or 1))
+        with process:
+            try:
+                said, _ = process.communicate(timeout=_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise BenchError(f"make run: not done after {_PATIENCE_SECONDS} s") from error
+            finally:
+                process.kill()
+        if process.returncode:
+            raise BenchError(f"make run: {said[-1000:]}")
+        took, computing = time.monotonic() - began, _children_seconds() - cpu
+    what = "make run in a fresh copy, packages in the cache, until it serves"
+    return Figure("startup.make_run", what, "seconds", (took,), at_most(25), f"{computing:.1f} s of CPU")

@@ -1,0 +1,104 @@
+"""Speed and size of the NameServer, and of what stands around it.
+
+A target that is missed is a result, not a failure: the exit code is 1 only when something could not be measured.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.harness import table
+from benchmarks.harness.command import Command, save, write_block
+from benchmarks.harness.conditions import Conditions, sentence
+from benchmarks.harness.figures import BenchError, Figure
+from benchmarks.harness.rounds import FULL, QUICK, Bench
+from benchmarks.speed import (
+    agents,
+    client,
+    console,
+    eviction,
+    herd,
+    memory,
+    profiles,
+    pulls,
+    registration,
+    rolling,
+    scrapes,
+    staleness,
+    startup,
+    tls,
+)
+
+# Measures one subject; the first line of its docstring says what. Raises BenchError.
+Measure = Callable[[Bench], list[Figure]]
+
+# in the order of the report
+SUBJECTS: Final[Mapping[str, Measure]] = {
+    "pulls": pulls.measure_pulls,
+    "heartbeats": pulls.measure_heartbeats,
+    "heartbeat_log": pulls.measure_heartbeat_log,
+    "registration": registration.measure_beside_pulls,
+    "registration_cost": registration.measure_cost,
+    "eviction": eviction.measure_deaths,
+    "memory": memory.measure_topics,
+    "connections": memory.measure_connections,
+    "herd": herd.measure,
+    "rolling": rolling.measure,
+    "profiles": profiles.measure,
+    "tls": tls.measure,
+    "scrapes": scrapes.measure,
+    "startup": startup.measure,
+    "agents": agents.measure,
+    "client": client.measure,
+    "staleness": staleness.measure,
+    "console": console.measure,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure speed and size."""
+    command = Command("speed", "Measure speed and size of the NameServer.", titles(SUBJECTS))
+    command.parser.add_argument(
+        "--profile", nargs="+", choices=list(profiles.PROFILES), help="these sizes of `profiles` (all; with --quick S)"
+    )
+    add_quick(command)
+    options = command.parse(arguments)
+    effort = QUICK if options.quick else FULL
+    if options.profile:
+        effort = replace(effort, profiles=tuple(options.profile))
+    return measured(Bench.pinned(effort), SUBJECTS, options)
+
+
+def titles(subjects: Mapping[str, object]) -> dict[str, str]:
+    """What each subject measures."""
+    return {name: (each.__doc__ or "").partition("\n")[0].rstrip(".") for name, each in subjects.items()}
+
+
+def add_quick(command: Command) -> None:
+    """The option for a rough idea."""
+    command.parser.add_argument("--quick", action="store_true", help="two short rounds instead of five: a rough idea")
+
+
+def measured(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Namespace) -> int:
+    """Measure the subjects that were named, or all; print their figures, and keep them. The exit code."""
+    conditions = Conditions.now()
+    sections: dict[str, list[Figure]] = {}
+    named, what = options.subjects or list(subjects), titles(subjects)
+    for name in named:
+        began = time.monotonic()
+        try:
+            sections[what[name]] = subjects[name](bench)
+        except (BenchError, OSError) as error:
+            bench.progress(f"{name} cannot be measured: {error}")
+        bench.progress(f"{name} took {time.monotonic() - began:.0f} s")
+    members = conditions.members()
+    figures = [figure for section in sections.values() for figure in section]
+    rounds = f"{bench.effort.rounds} rounds of {bench.effort.seconds} s"
+    print(f"{table.figures_text(sections)}\n\n{sentence(members)} {rounds}.\n{table.summary(figures)}")
+    save(options.json, {"conditions": members, "figures": [figure.members() for figure in figures]})
+    is_complete = len(sections) == len(named)
+    if options.write is not None and is_complete:
+        write_block(options.write, f"{sentence(members)} {rounds}.\n\n{table.figures_markdown(sections)}")
+    return 0 if is_complete else 1

@@ -1,0 +1,147 @@
+"""TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
+
+import os
+import select
+import socket
+import ssl
+import tempfile
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trustme
+
+from benchmarks.harness import loads
+from benchmarks.harness.figures import BenchError, Figure, at_least, at_most, compared
+from benchmarks.harness.loads import PULLS, Load, run
+from benchmarks.harness.rounds import Bench, Repeating, raise_file_limit
+from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
+from benchmarks.harness.wire import Wire, pulled_brokers, register, route_request
+
+# each with one request in flight
+_CONNECTIONS: Final = 50
+# as many as one address has memory for by default
+_IDLE: Final = 2_000
+_HANDSHAKES_PER_SECOND: Final = 300
+# connections beside the handshakes: so few that they leave the newcomers some of the load's core
+_ESTABLISHED: Final = ("--connections", "4", "--depth", "1")
+_PATIENCE_SECONDS: Final = 10.0
+_RESPONSE_BYTES: Final = 64 * 1024
+_REQUEST: Final = route_request("TopicTest1")
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """TLS: pulls over it beside plain ones, handshakes beside pulls, memory of an idle connection."""
+    # one server that takes both; certificates with keys on P-256, as CAs issue them today
+    raise_file_limit()
+    with tempfile.TemporaryDirectory(prefix="namesrv-bench-tls-") as name, ExitStack() as stack:
+        flags, context = certified(Path(name))
+        server = stack.enter_context(daemon(bench, *WITHOUT_LOG, *flags, "--max-connections", str(2 * _IDLE)))
+        register(stack.enter_context(Wire(server)), pulled_brokers())
+        # first: memory that other connections have given back would be used again, and not count
+        idle = _idle(bench, server, context)
+        pulls = bench.in_turn(
+            "pulls over TLS",
+            {"tls": partial(_pull, bench, server, context), "plain": partial(_pull, bench, server, None)},
+        )
+        alone = [_handshakes(server, context) for _ in range(bench.effort.rounds)]
+        reached: list[float] = []
+
+        def beside_handshakes() -> Load:
+            with Repeating(partial(_shake_hands, server, context), at_most=_HANDSHAKES_PER_SECOND) as newcomers:
+                load = run(bench, server, PULLS, *_ESTABLISHED)
+            reached.append(newcomers.per_second)
+            return load
+
+        crowd = bench.in_turn(
+            "pulls beside handshakes",
+            {"crowd": beside_handshakes, "quiet": lambda: run(bench, server, PULLS, *_ESTABLISHED)},
+        )
+    rates, cpu = ([[each[which] for each in pulls[key]] for key in ("tls", "plain")] for which in (0, 1))
+    late = [loads.p99s(crowd[key]) for key in ("crowd", "quiet")]
+    what = f"{_CONNECTIONS} connections x 1, JSON: "
+    crowded = f"p99 of plain pulls beside {_HANDSHAKES_PER_SECOND} handshakes/s / without"
+    of = "processor time of a response over TLS / plain"
+    return [
+        compared("tls.pulls.rate", f"{what}rate over TLS / plain", "per_second", rates, at_least(0.5)),
+        compared("tls.pulls.computing", f"{what}{of}", "microseconds", cpu, at_most(2)),
+        Figure("tls.handshake", "processor time of a handshake", "milliseconds", alone, at_most(3)),
+        compared("tls.handshakes.p99", crowded, "milliseconds", late, at_most(2)),
+        Figure("tls.handshakes.rate", "handshakes beside the pulls", "per_second", reached),
+        Figure("tls.idle", f"each of {_IDLE:,} idle connections over TLS", "kibibytes", (idle,), at_most(32)),
+    ]
+
+
+def certified(directory: Path) -> tuple[tuple[str, ...], ssl.SSLContext]:
+    """The flags of a server that takes both, and what its clients trust."""
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    certificate, key = directory / "server.pem", directory / "server.key"
+    issued.cert_chain_pems[0].write_to_path(certificate)
+    issued.private_key_pem.write_to_path(key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.configure_trust(context)
+    return ("--tls-mode", "permissive", "--tls-cert-file", str(certificate), "--tls-key-file", str(key)), context
+
+
+def _connected(server: Server, context: ssl.SSLContext | None) -> socket.socket:
+    plain = socket.create_connection(("127.0.0.1", server.port), _PATIENCE_SECONDS)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plain if context is None else context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def _shake_hands(server: Server, context: ssl.SSLContext) -> None:
+    # this thread alone: a newcomer's half of the work must not delay the load, which measures, on the same core
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    _connected(server, context).close()
+
+
+def _handshakes(server: Server, context: ssl.SSLContext, count: int = 200) -> float:
+    """Processor time of the server for one, in milliseconds, connecting and closing included."""
+    cpu = server.cpu_seconds()
+    for _ in range(count):
+        _connected(server, context).close()
+    return (server.cpu_seconds() - cpu) * 1000 / count
+
+
+def _pull(bench: Bench, server: Server, context: ssl.SSLContext | None) -> tuple[float, float]:
+    """Responses a second, and the server's processor time for each: load.c speaks no TLS."""
+    with ExitStack() as stack, select.epoll() as ready:
+        peers = [stack.enter_context(_connected(server, context)) for _ in range(_CONNECTIONS)]
+        by_descriptor = {peer.fileno(): peer for peer in peers}
+        for peer in peers:
+            _pull_once(peer)
+            ready.register(peer, select.EPOLLIN)
+        responses, began, cpu = 0, time.perf_counter(), server.cpu_seconds()
+        for peer in peers:
+            peer.sendall(_REQUEST)
+        while (elapsed := time.perf_counter() - began) < bench.effort.seconds:
+            found = ready.poll(_PATIENCE_SECONDS)
+            if not found:
+                raise BenchError(f"no response within {_PATIENCE_SECONDS:g} s")
+            for descriptor, _ in found:
+                # a whole response: it is small, and the server writes it at once
+                if not by_descriptor[descriptor].recv(_RESPONSE_BYTES):
+                    raise BenchError("the server closed a connection")
+                by_descriptor[descriptor].sendall(_REQUEST)
+            responses += len(found)
+        return responses / elapsed, (server.cpu_seconds() - cpu) * 1e6 / responses
+
+
+def _pull_once(peer: socket.socket) -> None:
+    peer.sendall(_REQUEST)
+    response = peer.recv(_RESPONSE_BYTES)
+    if b'"code":0' not in response[:64]:
+        raise BenchError(f"not a good response: {response[:200]!r}")
+
+
+def _idle(bench: Bench, server: Server, context: ssl.SSLContext) -> float:
+    """KiB of each connection that has pulled one route and sends nothing more."""
+    bench.progress(f"{_IDLE:,} idle connections over TLS")
+    before = server.status_bytes()
+    with ExitStack() as stack:
+        for _ in range(_IDLE):
+            _pull_once(stack.enter_context(_connected(server, context)))
+        return (server.status_bytes() - before) / 1024 / _IDLE

@@ -1,0 +1,121 @@
+"""What floods send: records that OpenSSL takes for a client's, and chunks as often as the server reads."""
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.abuse.attacker import Attacker, Flow, Flows, holding
+from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
+from tests.support.certificates import Authority
+
+
+class _EnoughError(Exception):
+    """The attack has gone on for long enough."""
+
+
+@contextmanager
+def tls_server(tmp_path: Path, received: list[bytes]) -> Iterator[socket.socket]:
+    """The client's end of a connection to OpenSSL, which notes what it receives, and at last how that ended."""
+    identity = Authority(tmp_path).issue("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity.cert_file, identity.key_file)
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        try:
+            with context.wrap_socket(theirs, server_side=True) as peer:
+                while data := peer.recv(4096):
+                    received.append(data)
+                    peer.sendall(b"taken")
+        except ssl.SSLError as error:
+            received.append((error.reason or "").encode())
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with ours:
+        yield ours
+        ours.shutdown(socket.SHUT_WR)
+        thread.join()
+
+
+def test_key_updates_are_taken_and_hold_no_data(tmp_path: Path) -> None:
+    """A hundred in a row; nothing comes of them but that the connection has other keys at its end."""
+    received: list[bytes] = []
+    with tls_server(tmp_path, received) as peer:
+        updates = TlsRecords(peer).key_updates(100)
+        peer.sendall(updates)
+
+    assert len(updates) == 100 * KEY_UPDATE_BYTES
+    # no data, and no error: OpenSSL has opened all of them
+    assert received == []
+
+
+def test_a_broken_key_update_is_refused(tmp_path: Path) -> None:
+    """The second one, without the first, is sealed with other keys than the server expects."""
+    received: list[bytes] = []
+    with tls_server(tmp_path, received) as peer:
+        updates = TlsRecords(peer).key_updates(2)
+        peer.sendall(updates[KEY_UPDATE_BYTES:])
+
+    assert received == [b"DECRYPTION_FAILED_OR_BAD_RECORD_MAC"]
+
+
+def test_application_data_is_sealed(tmp_path: Path) -> None:
+    """And what comes back is opened."""
+    received: list[bytes] = []
+    with tls_server(tmp_path, received) as peer:
+        assert TlsRecords(peer).request(b"a request") == b"taken"
+
+    assert received[0] == b"a request"
+
+
+def test_a_flow_that_ends_is_replaced() -> None:
+    """A server that closes the connections of a flood, or has got all of one, meets another one."""
+    opened: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        accepting = threading.Thread(target=_accept, args=(listening, 3))
+        accepting.start()
+        with Attacker(listening.getsockname()[1], 0, 60.0) as attacker:
+
+            def opening(attacker: Attacker, number: int, source: int) -> Flow | None:
+                opened.append(number)
+                if number == 3:
+                    raise _EnoughError
+                peer = attacker.connect(source)
+                assert peer is not None
+                return Flow(peer, 4, iter([memoryview(b"some")]))
+
+            with pytest.raises(_EnoughError):
+                Flows(attacker, 1, opening).send()
+            sent = attacker.sent_bytes
+        accepting.join()
+
+    assert (opened, sent) == ([0, 1, 2, 3], 12)
+
+
+def test_a_crowd_stays_until_the_time_is_up() -> None:
+    """Its connections send their bytes once, and are not replaced when the server closes one."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, Attacker(listening.getsockname()[1], 0, 0.2) as attacker:
+        crowd = Flows(attacker, 2, holding(b"some", frames=2))
+        attacker.begin()
+        crowd.send()
+        first, second = listening.accept()[0], listening.accept()[0]
+        with second:
+            first.close()
+            crowd.hold()
+            assert second.recv(99) == b"some"
+
+    assert (attacker.sent_bytes, attacker.closed) == (8, 1)
+
+
+def _accept(listening: socket.socket, count: int) -> None:
+    for _ in range(count):
+        peer, _ = listening.accept()
+        with peer:
+            while peer.recv(4096):
+                pass

@@ -1,0 +1,333 @@
+"""The harness: figures, rounds, tables, options, and what servers, loads and the kernel report."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.harness import build
+from benchmarks.harness.build import ROOT
+from benchmarks.harness.conditions import Clocks, busy_ticks, others_share, processor
+from benchmarks.harness.figures import (
+    BenchError,
+    Figure,
+    Target,
+    at_least,
+    at_most,
+    figure_of,
+    latest,
+    medians,
+    percentile,
+    ratios,
+    spelt,
+    spelt_target,
+)
+from benchmarks.harness.loads import Load, Script, read_load
+from benchmarks.harness.rounds import Bench, Cores, Effort
+from benchmarks.harness.servers import Server, daemon_ports, peers_environment, status_bytes
+from benchmarks.harness.table import BEGIN, END, figures_text, markdown, summary, with_block
+from benchmarks.harness.wire import PULLED_BODY_BYTES, Broker, pulled_brokers
+from namesrv_remoting.bodies.dialects import JSON
+from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
+from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
+from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.serializers import decode_frame
+from tests.support.steps import finished
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the programs need epoll, the harness /proc")
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+
+RATE = Figure("pulls.rate", "rate", "times", (0.6, 0.4, 0.55), at_least(0.5), "150,000/s / 270,000/s")
+STALL = Figure("stall", "longest stall", "milliseconds", (25.0,), at_most(20))
+COST = Figure("cost", "cost", "milliseconds", (1.5, 2.5))
+LINE = (
+    '{"responses":200000,"responses_per_second":100000,"p50_us":900.0,"p99_us":2100.0,"p999_us":3000.0,'
+    '"max_us":4000.0,"oldest_unanswered_us":12.0,"failed":3}\n'
+)
+LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http":["127.0.0.1:80"],"ready":true}\n'
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_middle_round_counts() -> None:
+    """One round that other work disturbed does not move the figure."""
+    rounds = ((3.0,), (9.0, 1.0, 2.0), (1.0, 2.0, 4.0, 100.0))
+
+    assert [Figure("a.b", "what", "times", values).value for values in rounds] == [3.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("target", "verdicts"),
+    [
+        (at_least(0.5), ["missed", "met", "met"]),
+        (at_most(0.5), ["met", "met", "missed"]),
+        (None, ["", "", ""]),
+    ],
+)
+def test_bound_itself_meets_target(target: Target | None, verdicts: list[str]) -> None:
+    """At least and at most include the bound; without a target there is no verdict."""
+    assert [Figure("a", "what", "times", (value,), target).verdict for value in (0.49, 0.5, 0.51)] == verdicts
+
+
+def test_ratios_compare_the_same_round() -> None:
+    """Neighbours are compared; not with nothing, and not with fewer rounds."""
+    assert ratios([100.0, 30.0], [200.0, 15.0]) == (0.5, 2.0)
+    with pytest.raises(BenchError, match="reference 0 is not positive"):
+        ratios([1.0], [0.0])
+    with pytest.raises(ValueError, match="shorter"):
+        ratios([1.0, 2.0], [1.0])
+
+
+def test_figures_are_spelt_with_their_units() -> None:
+    """A ratio has none; targets have no needless zeros."""
+    spelt_values = [spelt(0.519, "times"), spelt(152_345.6, "per_second"), spelt(4.761, "microseconds")]
+    assert spelt_values == ["0.52", "152,346/s", "4.76 µs"]
+    assert spelt_target(at_most(20), "milliseconds") == "<= 20 ms"
+    assert medians("per_second", [1000.0, 2000.0, 9000.0], [5000.0]) == "2,000/s / 5,000/s"
+
+
+def test_percentile_is_the_smallest_value_that_is_enough() -> None:
+    """In any order; of a few it is the longest, and of none it is 0."""
+    assert [percentile(range(100, 0, -1), 0.99), percentile([1, 3, 2], 0.99), percentile([], 0.5)] == [99, 3, 0]
+    figure = latest("late", "late", "seconds", [5.0, 7.0], target=at_most(6))
+    assert (figure.value, figure.verdict, figure.behind) == (7.0, "missed", "p50 5.00 s, max 7.00 s, of 2")
+
+
+def test_figures_survive_json() -> None:
+    """With every round and the target."""
+    members = RATE.members()
+
+    assert (members["value"], members["verdict"], members["target"]) == (0.55, "met", {"sign": ">=", "bound": 0.5})
+    assert figure_of(members).members() == members
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_all_sections_are_in_line() -> None:
+    """One table, whatever its sections hold; no blanks at the ends of lines."""
+    expected = """\
+what           measured       rounds  target            behind it
+
+How fast?
+rate               0.55  0.40 - 0.60  >= 0.5    met     150,000/s / 270,000/s
+
+How late?
+longest stall  25.00 ms               <= 20 ms  missed
+cost            2.00 ms  1.50 - 2.50"""
+
+    assert figures_text({"How fast?": [RATE], "How late?": [STALL, COST]}) == expected
+    assert summary([RATE, STALL, COST]) == "1 of 2 targets met; missed: stall"
+
+
+def test_only_the_block_of_a_page_is_replaced() -> None:
+    """Writing the same twice changes nothing; without one block, nothing is written."""
+    page, block = f"# Title\n\n{BEGIN}\nold\n{END}\n\nMore.\n", markdown([("a|b", "c"), ("1", "2")], {1})
+    expected = f"# Title\n\n{BEGIN}\n\n| a\\|b | c |\n| --- | --: |\n| 1 | 2 |\n\n{END}\n\nMore.\n"
+
+    assert with_block(with_block(page, block), block) == expected
+    for wrong in ("", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n"):
+        with pytest.raises(BenchError, match="no block to write into"):
+            with_block(wrong, "new")
+
+
+# -- rounds and cores -------------------------------------------------------------------------------------------------
+
+
+def test_every_other_round_goes_backwards(capsys: pytest.CaptureFixture[str]) -> None:
+    """No case always comes first, and each case's values are in the order of the rounds."""
+    called: list[str] = []
+
+    def call(name: str) -> int:
+        called.append(name)
+        return len(called)
+
+    bench = Bench(Effort(rounds=3, seconds=1))
+    found = bench.in_turn("things", {name: partial(call, name) for name in ("a", "b")})
+
+    assert called == ["a", "b", "b", "a", "a", "b"]
+    assert found == {"a": [1, 4, 5], "b": [2, 3, 6]}
+    assert capsys.readouterr().err.splitlines()[-1] == "bench: things, round 3 of 3"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "expected"), [({3}, Cores(None, None)), ({5, 2}, Cores(2, 5)), ({0, 1, 2}, Cores(0, 1))]
+)
+def test_server_and_load_get_a_core_each(allowed: set[int], expected: Cores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two that we may use; with a single one neither is pinned."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed, raising=False)
+
+    assert Cores.ours() == expected
+
+
+# -- reports of servers, loads and the kernel -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "found"),
+    [
+        # the ports are in one line; others come before and after it
+        (daemon_ports, LISTENING % "127.0.0.1", [41_234, 80]),
+        (daemon_ports, LISTENING.replace('"127.0.0.1:80"', "") % "[::1]", [41_234]),
+        (daemon_ports, '{"event":"warned","text":"not \\"listening\\" yet"}\n', ()),
+        (daemon_ports, "a line of a traceback\n", ()),
+        # the kernel's kB are 1,024 bytes
+        (status_bytes, "Name:\tpython\nVmHWM:\t   50000 kB\nVmRSS:\t   41664 kB\nThreads:\t1\n", 41_664 * 1024),
+        # the first processor, or the architecture
+        (processor, "processor\t: 0\nmodel name\t: Some  CPU @ 3GHz\nmodel name\t: x\n", "Some CPU @ 3GHz"),
+        (processor, "processor\t: 0\n", platform.machine()),
+        # neither idle nor iowait is busy; guests are in user already
+        (busy_ticks, "cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 1 1 1 1 1 1 1 1 0 0\n", 1 + 2 + 4 + 32 + 64 + 128),
+    ],
+)
+def test_reports_are_read(read: Callable[[str], object], text: str, found: object) -> None:
+    """As servers and the kernel write them."""
+    assert read(text) == found
+
+
+def test_server_that_has_ended_has_no_memory() -> None:
+    """The status of a zombie lacks the line, and that is no 0."""
+    with pytest.raises(BenchError, match="the server has ended"):
+        status_bytes("Name:\tpython\nState:\tZ (zombie)\n")
+
+
+def test_time_that_is_neither_idle_nor_ours_is_others() -> None:
+    """10 s of two processors, 12 s of them busy, 8 s with our work: others had a fifth; never less than none."""
+    assert others_share(Clocks(5.0, 100.0, 1.0), Clocks(15.0, 112.0, 9.0), processors=2) == 0.2
+    # ticks are coarse, and read a moment apart
+    assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0
+
+
+def test_processor_time_of_another_process_is_seen() -> None:
+    """A process that has done something has computed, and less than a minute by now."""
+    command = [sys.executable, "-c", "print(sum(range(10**5)), flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        computed = Server(process.pid, 0).cpu_seconds()
+        process.communicate("\n")
+
+    assert 0 < computed < 60
+
+
+def test_settings_of_other_servers_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a JVM, of RocketMQ and of ours; a peer's home is its own."""
+    for name in ("JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"):
+        monkeypatch.setenv(name, "something")
+
+    found = peers_environment(Path("/nowhere"))
+
+    assert found.keys().isdisjoint({"JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"})
+    assert (found["ROCKETMQ_HOME"], found["HOME"]) == ("/nowhere", "/nowhere")
+
+
+def test_line_of_load_is_read() -> None:
+    """The server's processor time is shared among the responses; a request without one may have waited longest."""
+    found: dict[str, Any] = {"responses": 200_000, "per_second": 100_000, "p50_ms": 0.9, "p99_ms": 2.1, "p999_ms": 3}
+    waiting = LINE.replace('"oldest_unanswered_us":12.0', '"oldest_unanswered_us":90000.0')
+
+    assert read_load(LINE, cpu_seconds=1.8) == Load(**found, longest_ms=4, failed=3, cpu_us=9.0)
+    assert read_load(waiting, 1.0).longest_ms == 90
+    for line in ("", "load: done\n", "[]", '{"responses":1}', LINE.replace(":200000,", ":0,")):
+        with pytest.raises(BenchError, match="load printed"):
+            read_load(line, 1.0)
+
+
+# -- programs and options ---------------------------------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", build.PROGRAMS)
+def test_program_compiles_without_a_warning(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """From nothing, and again only when a source is newer."""
+    monkeypatch.setattr(build, "BUILT", tmp_path)
+    path = build.program(name)
+
+    assert (path, capfd.readouterr().err) == (tmp_path / name, "")
+    assert "--port" in subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+    path.write_text("as it was")
+    assert build.program(name).read_text() == "as it was"
+    os.utime(path, ns=(0, 0))
+    assert build.program(name).read_bytes().startswith(b"\x7fELF")
+
+
+def test_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    monkeypatch.setattr(build, "BUILT", tmp_path)
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+    with pytest.raises(BenchError, match="none of no-such-compiler is on PATH"):
+        build.program("limit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "output"),
+    [
+        (["--list"], 0, "pulls  "),
+        (["peers", "--list"], 0, "two_cores  "),
+        (["abuse", "--list"], 0, "oneway-8-spread  "),
+        (["scoreboard", "--list"], 0, "F14 "),
+        (["soak", "--help"], 0, "--minutes"),
+        (["--only", "nonsense"], 2, "unknown name 'nonsense'"),
+        (["abuse", "one"], 2, "unknown name 'one'"),
+        (["--write", "no-such-page.md"], 1, "no-such-page.md"),
+    ],
+)
+def test_options_are_checked_before_anything_is_measured(arguments: list[str], code: int, output: str) -> None:
+    """As a process of its own, as make runs it."""
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, output in done.stdout + done.stderr) == (code, True), done
+
+
+# -- what is sent -----------------------------------------------------------------------------------------------------
+
+
+def test_script_is_spelt_for_its_reader() -> None:
+    """Each item behind its length."""
+    script = Script([b"q"], "length", greeting=b"hello", acks=1, least_bytes=5)
+
+    assert script.items() == b"\0\0\0\5hello\0\0\0\0\0\0\0\0\0\0\0\1q"
+    assert script.flags() == ["--framing", "length", "--acks", "1", "--least", "5"]
+
+
+def test_pulled_response_has_the_size_of_the_reference() -> None:
+    """8 groups of master and slave with one digit of queues: 1,871 bytes, whatever that digit is."""
+    brokers = pulled_brokers()
+    groups = [
+        BrokerData(master.cluster, master.name, {0: master.addr, 1: slave.addr})
+        for master, slave in zip(brokers[::2], brokers[1::2], strict=True)
+    ]
+
+    for queues in (8, 4):
+        queue_datas = [QueueData(group.broker_name, queues, queues, 6) for group in groups]
+        assert len(JSON.encode(TopicRouteData(groups, queue_datas))) == PULLED_BODY_BYTES
+
+
+@pytest.mark.parametrize("form", ["json", "compressed", "native"])
+def test_each_form_of_a_registration_has_the_same_content(form: str) -> None:
+    """One registration, three spellings; a changed one has other queues and a newer DataVersion."""
+    broker = Broker("b", "127.0.0.1:10911", [TopicConfig("T0", 8, 8), TopicConfig("T1", 8, 8)]).changed(4)
+    (frame,) = FrameReader().receive_data(getattr(broker, f"{form}_frame")())
+    command, is_compressed = decode_frame(frame), form == "compressed"
+    body: RegisterBrokerBody = (
+        finished(decode_native_body(command.body, compressed=False))
+        if form == "native"
+        else finished(decode_body(command.body, command.version, compressed=is_compressed))
+    )
+
+    topics = [(topic.topic_name, topic.read_queue_nums, topic.write_queue_nums) for topic in body.topic_configs]
+    assert topics == [("T0", 4, 8), ("T1", 4, 8)]
+    assert body.data_version == DataVersion(2)
