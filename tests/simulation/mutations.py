@@ -146,27 +146,27 @@ MUTATIONS: Final = (
     Mutation(
         "routes are answered by a server whose brokers are not back, and the client believes it",
         "namesrv_client.routes.cache",
-        "    if answer.is_warm or old.run == answer.run:\n        return True",
+        "    if response.is_complete or old.boot_id == response.boot_id:\n        return True",
         "    return True",
     ),
     Mutation(
         "a client skips changes of topics that an answer was not about",
         "namesrv_client.routes.cache",
-        "self.revision = answer.revision if covers_all else min(self.revision, answer.revision)",
-        "self.revision = answer.revision",
+        "self.revision = response.revision if covers_all else min(self.revision, response.revision)",
+        "self.revision = response.revision",
     ),
     Mutation(
         "a client asks another run for changes since its own revision",
         "namesrv_client.routes.cache",
-        "found[run != self.run or topic not in self.topics].append(topic)",
-        "found[topic not in self.topics].append(topic)",
+        "(known if boot_id == self.boot_id and topic in self.topics else others).append(topic)",
+        "(known if topic in self.topics else others).append(topic)",
     ),
     Mutation(
         "a client forgets a route when a server does not know the topic",
         "namesrv_client.routes.cache",
-        "            self.doubted.discard(topic)\n            if data is not None:",
-        "            self.doubted.discard(topic)\n            if data is None:\n                self.forget(topic)\n"
-        "                continue\n            if data is not None:",
+        "            self.unconfirmed.discard(topic)\n            if data is not None:",
+        "            self.unconfirmed.discard(topic)\n            if data is None:\n"
+        "                self.forget(topic)\n                continue\n            if data is not None:",
     ),
     Mutation(
         "a client leaves connections open",

@@ -1,6 +1,7 @@
 """Certificates, keys and CAs in files, and what is said of those that cannot be used."""
 
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,11 @@ def test_revocation_list_that_cannot_be_used(
         Path("ca.crl").write_text(content)
     files = TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file, Path("ca.crl"))
 
-    for load in (lambda: server_context(files, "require"), lambda: client_context(files, verify_host=True)):
+    loads: list[Callable[[], ssl.SSLContext]] = [
+        lambda: server_context(files, "require"),
+        lambda: client_context(files, verify_host=True),
+    ]
+    for load in loads:
         with pytest.raises(TlsError) as error:
             load()
         assert str(error.value).startswith(message)
