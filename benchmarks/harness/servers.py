@@ -38,11 +38,8 @@ _FLAGS: Final = (
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
-# All load comes from this machine, and all brokers of a large table over one connection.
-WITHOUT_SHARES: Final = (
-    *("--share-per-ip-percent", "100"),
-    *("--max-brokers-per-connection", "1000000", "--max-topics-per-connection", "100000000"),
-)
+# All load comes from this machine.
+WITHOUT_SHARES: Final = ("--share-per-ip-percent", "100")
 
 # The cost of the heartbeat log is a subject of its own: a load of seconds requests everything for the first time, and
 # sends as many heartbeats as thousands of brokers do, so that every response would be a line.

@@ -35,11 +35,13 @@ CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(slots=True)
 class KVLimits:
-    """Limits for new entries, with reasons in settings/model.py. Entries that the file has at the start are kept."""
+    """Limits for new entries. Entries that the file has at the start are kept."""
 
-    max_value_bytes: int
-    max_keys_per_namespace: int
-    max_namespaces: int
+    # A value travels in a header, which may have 64 KiB; order configurations have some hundred bytes.
+    max_value_bytes: int = 16 * 1024
+    # far more than anybody has: every change writes all values again
+    max_keys_per_namespace: int = 10_000
+    max_namespaces: int = 256
     max_name_characters: int = 255
     # Every change rewrites the file, and a namespace is sent whole in one frame of at most 16 MiB: in response to a
     # list request, and ORDER_TOPIC_CONFIG to every broker that registers.

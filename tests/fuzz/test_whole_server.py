@@ -8,11 +8,15 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from namesrv.kv import KVLimits
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
 from namesrv_runtime.log import JsonFormatter, TextFormatter
 from tests.conftest import LOOPS
 from tests.fuzz.budget import FRAMES, fuzzed
@@ -31,7 +35,7 @@ ONE_READ_BYTES: Final = 1 << 16
 LOGGERS: Final = ("namesrv", "namesrv_remoting", "asyncio")
 RESPONSE_CODES: Final = frozenset({0, 1, 2, 3, 16, 17, 22})
 # small, because each change writes the whole file
-SMALL: Final[dict[str, Any]] = {"kv_max_namespaces": 4, "kv_max_keys_per_namespace": 20, "kv_max_value_bytes": 256}
+SMALL: Final = KVLimits(max_namespaces=4, max_keys_per_namespace=20, max_value_bytes=256)
 
 CONTROL: Final = Broker("control-broker", 0, "127.0.0.9:10911", "control-cluster")
 CONTROL_TOPICS: Final = ("control-topic", "control-other")
@@ -231,7 +235,8 @@ class FuzzServer:
 async def fuzz_server(data_dir: Path) -> AsyncIterator[FuzzServer]:
     """Serve until the block ends, and look for trouble until the end."""
     with Trouble().listening():
-        async with namesrv_in_process(data_dir, nameserver_name="fuzzed", admin_enabled=True, **SMALL) as server:
+        limits = replace(Limits.of(Settings()), kv=SMALL)
+        async with namesrv_in_process(data_dir, nameserver_name="fuzzed", admin_enabled=True, limits=limits) as server:
             control = await server.connect()
             assert 0 == (await control.register(CONTROL, registration(*CONTROL_TOPICS))).code
             found = FuzzServer(server, control)

@@ -28,7 +28,7 @@ from tests.support.fake_clock import FakeClock
 from tests.support.steps import finished
 
 # more than any test fills
-ROOMY = TableLimits(*[1_000_000] * 7)
+ROOMY = TableLimits(*[1_000_000] * 5)
 
 
 def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -37,9 +36,6 @@ class ClientProcessor:
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
-        # connection id -> topics that it waits for, each as often as it does; and of all connections
-        self._watched_topics: Counter[int] = Counter()
-        self._watched_in_all = 0
         # held while a large answer is made
         self._building = asyncio.Lock()
 
@@ -100,24 +96,12 @@ class ClientProcessor:
 
     @contextlib.contextmanager
     def _watched(self, connection: ServerConnection, count: int) -> Iterator[None]:
-        settings, watched = self._namesrv.settings, self._watched_topics
-        limit = settings.max_watched_topics_per_connection
-        if watched[connection.id] + count > limit:
-            raise SystemBusyError(f"{watched[connection.id] + count} watched topics on one connection, limit {limit}")
-        if self._watched_in_all + count > settings.max_watched_topics:
-            raise SystemBusyError(f"{self._watched_in_all + count} watched topics, limit {settings.max_watched_topics}")
         if not connection.reserve(count * _WATCHED_BYTES):
             raise SystemBusyError(f"no memory for a watch of {count} topics")
-        watched[connection.id] += count
-        self._watched_in_all += count
         try:
             yield
         finally:
             connection.release(count * _WATCHED_BYTES)
-            self._watched_in_all -= count
-            watched[connection.id] -= count
-            if not watched[connection.id]:
-                del watched[connection.id]
 
     async def _routes(self, request: Request, asked: Pull) -> Reply:
         namesrv = self._namesrv

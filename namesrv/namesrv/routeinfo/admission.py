@@ -16,13 +16,12 @@ from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemE
 class TableLimits:
     """Bounds of the tables; settings/model.py says why each is as it is. A route is a topic on a broker."""
 
-    max_clusters: int
     max_brokers: int
     max_topics: int
     max_routes: int
     max_topics_per_broker: int
-    max_brokers_per_connection: int
-    max_topics_per_connection: int
+    # the largest deployments have tens
+    max_clusters: int = 1_000
 
 
 class LimitExceededError(BadRequestError):
@@ -147,12 +146,6 @@ def check_registration(
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
-    # what would be too much for one connection, whichever of its brokers brings it
-    others = tables.brokers_on_connection.get(registration.connection_id, set()) - {key}
-    _check(len(others) + 1, limits.max_brokers_per_connection, "brokers on one connection")
-    names = {tables.broker_live_table[other].broker_name for other in others} - {name}
-    topics = sum(len(tables.topics_of_broker.get(other, ())) for other in names)
-    _check(topics + len(configs), limits.max_topics_per_connection, "topics on one connection")
     if creates_routes(registration, addrs_after(registration, addrs)):
         named = (topic.topic_name for topic in configs)
         dropped = topics_dropped(tables, registration, options)

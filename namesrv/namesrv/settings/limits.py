@@ -61,13 +61,15 @@ class Limits:
                 tls_handshake_seconds=settings.whole_frame_timeout_seconds / 6,
                 proxy_protocol=settings.proxy_protocol == "optional",
             ),
-            TableLimits(**{limit.name: getattr(settings, limit.name) for limit in fields(TableLimits)}),
-            TakeoverPolicy(settings.takeover),
-            KVLimits(
-                max_value_bytes=settings.kv_max_value_bytes,
-                max_keys_per_namespace=settings.kv_max_keys_per_namespace,
-                max_namespaces=settings.kv_max_namespaces,
+            TableLimits(
+                max_brokers=settings.max_brokers,
+                max_topics=settings.max_topics,
+                # the memory of many brokers with the same topics is bounded, too
+                max_routes=4 * settings.max_topics,
+                max_topics_per_broker=settings.max_topics_per_broker,
             ),
+            TakeoverPolicy(settings.takeover),
+            KVLimits(),
             Retention(settings.heartbeat_log_keep_days, settings.heartbeat_log_max_bytes),
             RequestQuotas(
                 settings.quotas,

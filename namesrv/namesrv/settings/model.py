@@ -24,7 +24,6 @@ HEADINGS: Final = {
     "order_message_enable": "Topics and routes",
     "max_frame_bytes": "Limits of one message",
     "max_connections": "Limits of connections",
-    "kv_max_value_bytes": "Limits of the KV configuration",
     "heartbeat_log_dir": "Heartbeat log",
     "access": "Who may do what",
     "quotas": "Quotas",
@@ -193,27 +192,14 @@ class Settings(BaseModel):
     """Topics of one broker, in one registration or in several; a registration that would exceed it is refused. Higher:
     one broker can take more memory and time; lower: large brokers cannot register."""
 
-    max_brokers_per_connection: int = Field(default=1_000, ge=1, le=1_000_000)
-    """Brokers that register over one connection; one more is refused. Real brokers have a connection each, or share one
-    within a process."""
-
-    max_topics_per_connection: int = Field(default=200_000, ge=1, le=100_000_000)
-    """Topics of all brokers that register over one connection; a registration that would exceed it is refused."""
-
-    max_clusters: int = Field(default=1_000, ge=1, le=100_000)
-    """Clusters in all; a registration that names one more is refused. The largest deployments have tens."""
-
     max_brokers: int = Field(default=10_000, ge=1, le=1_000_000)
     """Live brokers in all, slaves included; one more is refused. Higher: strangers can take more memory and the
     snapshot grows; lower: brokers that come back may be refused."""
 
     max_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
-    """Topics in all; a registration that would exceed it is refused. A million take 0.3 to 0.6 GB with their answers.
-    Higher: strangers can take more memory; lower: brokers with new topics are refused."""
-
-    max_routes: int = Field(default=4_000_000, ge=1, le=1_000_000_000)
-    """Routes in all: a topic on three brokers has three. A registration that would exceed it is refused. This bounds
-    the memory of many brokers with the same topics."""
+    """Topics in all; a registration that would exceed it is refused. A million take 0.3 to 0.6 GB with their responses.
+    Routes may be four times as many: a topic on three brokers has three. Higher: strangers can take more memory; lower:
+    brokers with new topics are refused."""
 
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
     """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
@@ -236,13 +222,6 @@ class Settings(BaseModel):
     network. It keeps one machine from using up what all share. With 100 one address may have everything; too low, peers
     behind one NAT address or proxy are refused."""
 
-    max_watched_topics_per_connection: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Topics that one connection may wait for at the same time, in all its watches; one more is refused with code 2.
-    Higher: one peer can take more memory, about 500 bytes for each; lower: clients of many topics have to poll."""
-
-    max_watched_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
-    """Topics that all connections together may wait for. They count towards max-memory-bytes as well."""
-
     idle_timeout_seconds: float = Field(default=600.0, ge=0, le=86400)
     """Close a connection that has registered no broker and on which nothing was sent for this long; 0 never does.
     Clients ask every 30 s. Below 120, RocketMQ clients lose connections that they keep in reserve; higher: those of
@@ -253,16 +232,6 @@ class Settings(BaseModel):
     received, answers not yet read and watches, an eighth of that for one address. When it is used up, new connections
     and large frames are refused and connected peers notice nothing. Higher: the process may grow; lower: many large
     registrations at once have to wait."""
-
-    kv_max_value_bytes: int = Field(default=16 * KIB, ge=1, le=32 * KIB)
-    """Largest value; a larger one is refused. Higher: every change takes longer, since it writes all values again. A
-    value travels in a header; one of more than 32 KiB closes the connection before it can be refused."""
-
-    kv_max_keys_per_namespace: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Keys in one namespace; one more is refused. Higher: every change takes longer."""
-
-    kv_max_namespaces: int = Field(default=256, ge=1, le=100_000)
-    """Namespaces; one more is refused. Higher: every change takes longer."""
 
     heartbeat_log_dir: str = "heartbeats"
     """Directory of the heartbeat log, which namesrv-staleness reads: heartbeats, evictions, and which client got which

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ from namesrv.access.audit_windows import (
     MAX_DIFFERENT_PER_ADDRESS,
     WINDOW_SECONDS,
 )
+from namesrv.kv import KVLimits
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail
 from namesrv_remoting.access import CODES
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
@@ -160,7 +164,8 @@ async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> No
     stuck = tmp_path / "audit"
     # where the directory should be
     stuck.write_bytes(b"")
-    async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck), kv_max_value_bytes=32_768) as server:
+    limits = replace(Limits.of(Settings()), kv=KVLimits(max_value_bytes=32_768))
+    async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck), limits=limits) as server:
         peer, audit = await server.connect(), server.namesrv.audit
         assert audit is not None
         long_named, body = Broker(LONG, addr="10.0.0.9:1").ext, native_registration("T", "U")

@@ -396,11 +396,11 @@ async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplo
     for text, problem in wrong.items():
         access.unlink() if text is None else access.write_text(text)
         caplog.clear()
-        await reloader(server, access, "--max-clusters=7").reload()
+        await reloader(server, access, "--max-brokers=7").reload()
         [refused] = logged(caplog, "reload_refused")
         assert problem in refused["problems"][0]
         assert str(access) in refused["problems"][0]
-        assert (True, 1_000) == (counters.is_reload_refused, server.namesrv.settings.max_clusters)
+        assert (True, 10_000) == (counters.is_reload_refused, server.namesrv.settings.max_brokers)
         assert 0 == (await ask(peer, 904, BROKER.ext, key=KEY))[0]
     access.write_text(BROKERS)
     await reloader(server, access).reload()
@@ -503,7 +503,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     ("code", "key", "rank"), [(105, None, Rank.READ), (904, KEY, Rank.LIVENESS)], ids=["by network", "signed"]
 )
 @pytest.mark.parametrize(("text", "refused"), [(OPERATOR, True), (BROKERS + NETWORK, False)], ids=["removed", "kept"])
-@pytest.mark.settings(quotas="enforce", quota_requests_per_second_per_ip=10)
+@pytest.mark.settings(quotas="enforce", quota_requests_per_second=100)
 async def test_request_that_waited_for_a_quota_is_judged_again(
     server: InProcess, access: Path, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
 ) -> None:

@@ -237,7 +237,6 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         {"quotas": "enforce", "quota_topics_per_cluster": 2},
         {"max_topics": 2},
         {"max_topics_per_broker": 2},
-        {"max_topics_per_connection": 2},
         {},
     ],
 )

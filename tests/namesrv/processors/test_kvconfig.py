@@ -1,9 +1,13 @@
 """Answers about the key-value configuration (100, 101, 102, 219), in every header."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from namesrv.kv import KVLimits
+from namesrv.settings.limits import Limits
+from namesrv.settings.model import Settings
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
 from tests.support.namesrv_peer import NamesrvPeer, Spelling
@@ -72,15 +76,18 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
         (entry(key="", value="v"), "field key is empty"),
     ],
 )
-@pytest.mark.settings(kv_max_value_bytes=10, kv_max_keys_per_namespace=2, kv_max_namespaces=2)
-async def test_change_beyond_a_limit_names_the_field(peer: NamesrvPeer, ext: dict[str, str], remark: str) -> None:
+async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[str, str], remark: str) -> None:
     """And changes nothing."""
-    for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
-        assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
+    small = KVLimits(max_value_bytes=10, max_keys_per_namespace=2, max_namespaces=2)
+    async with namesrv_in_process(tmp_path, limits=replace(Limits.of(Settings()), kv=small)) as server:
+        peer = await server.connect()
+        for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
+            assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
 
-    assert (1, remark) == (await peer.call(PUT, ext)).outcome
+        assert (1, remark) == (await peer.call(PUT, ext)).outcome
 
-    assert {"table": {"k": "1234567890", "l": "1234567890"}} == (await peer.call(LIST, {"namespace": "N"})).value
+        listed = await peer.call(LIST, {"namespace": "N"})
+    assert {"table": {"k": "1234567890", "l": "1234567890"}} == listed.value
 
 
 async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

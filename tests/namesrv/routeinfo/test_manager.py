@@ -347,27 +347,6 @@ async def test_what_would_be_too_much_is_refused_and_changes_nothing(
     assert [] == violations(scene.tables)
 
 
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"max_brokers_per_connection": 2}, "3 brokers on one connection, limit 2"),
-        ({"max_topics_per_connection": 3}, "4 topics on one connection, limit 3"),
-    ],
-    ids=["brokers", "topics"],
-)
-async def test_one_connection_has_limits_of_its_own(limits: dict[str, int], said: str) -> None:
-    """Whoever is there may register again, and others over connections of their own."""
-    scene = RouteScene(limits=replace(ROOMY, **limits))
-    ours = [replace(one, connection_id=1) for one in (MASTER, SLAVE, OTHER)]
-    await scene.register(*ours[:2])
-
-    with pytest.raises(BadRequestError, match=f"^{said}$"):
-        await scene.register(ours[2])
-    await scene.register(*ours[:2], OTHER)
-
-    assert {1: 2, 3: 1} == {number: len(found) for number, found in scene.tables.brokers_on_connection.items()}
-
-
 async def test_operators_topic_counts_too() -> None:
     """217 may not make more than a registration."""
     scene = RouteScene(limits=replace(ROOMY, max_topics=2))

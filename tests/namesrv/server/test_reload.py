@@ -61,9 +61,6 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("idle_timeout_seconds", 16.0, "server", "idle_seconds", None),
     ("proxy_protocol", "optional", "server", "proxy_protocol", True),
     ("max_topics", 19, "tables", "max_topics", None),
-    ("kv_max_value_bytes", 20, "kv", "max_value_bytes", None),
-    ("kv_max_keys_per_namespace", 21, "kv", "max_keys_per_namespace", None),
-    ("kv_max_namespaces", 22, "kv", "max_namespaces", None),
     ("heartbeat_log_keep_days", 23.0, "log", "keep_days", None),
     ("heartbeat_log_max_bytes", 1 << 30, "log", "max_bytes", None),
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
@@ -74,14 +71,14 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
 
 
 async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
-    """Connections and frames, routes, the KV configuration, answers, and the heartbeat log's files."""
+    """Connections and frames, routes, requests, and the files of heartbeat log and audit trail."""
     log_dir = str(tmp_path / "log")
     async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=log_dir, quotas="observe") as server:
         namesrv, remoting = server.namesrv, server.controller.server
         apply(namesrv, {setting: value for setting, value, *_ in BOUNDS})
 
         assert namesrv.heartbeat_log is not None
-        enforced = {"server": remoting.limits, "tables": namesrv.manager.limits, "kv": namesrv.kv.limits}
+        enforced = {"server": remoting.limits, "tables": namesrv.manager.limits}
         assert namesrv.audit is not None
         assert namesrv.limiter is not None
         enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}
@@ -92,20 +89,19 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
 
 
 async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
-    """Topics per broker, administration, values of the KV configuration; answers that are encoded are made anew."""
+    """Topics per broker, administration; responses that are encoded already are encoded again."""
     assert 0 == (await peer.register(Broker())).code
     assert 16 == (await peer.call(318, None, b"enableTopicList=false")).code
     put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
     await peer.call(100, put)
     assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
 
-    changed = {"max_topics_per_broker": 1, "admin_enabled": True, "kv_max_value_bytes": 3, "order_message_enable": True}
+    changed = {"max_topics_per_broker": 1, "admin_enabled": True, "order_message_enable": True}
     apply(server.namesrv, changed)
 
     refused = (await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))).outcome
     assert (1, "2 topics in one registration, limit 1") == refused
     assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
-    assert "value of 4 bytes, limit 3" in str((await peer.call(100, {**put, "value": "four"})).remark)
     assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
 
