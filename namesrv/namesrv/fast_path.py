@@ -18,7 +18,6 @@ from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, TopicRow
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv_remoting.access import AccessClass
 from namesrv_remoting.aio.connection import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
@@ -32,6 +31,7 @@ from namesrv_remoting.headers import (
     GetRouteInfoRequestHeader,
     QueryDataVersionRequestHeader,
 )
+from namesrv_remoting.requests import AccessClass
 from namesrv_remoting.serializers import decode_frame
 from namesrv_remoting.signatures import ACCESS_KEY
 

@@ -1,4 +1,4 @@
-"""Who may do what: the class of every request code, and the access file with its accounts.
+"""Who may do what: the access file with its accounts and their rules.
 
 Nothing here knows a connection: the daemon asks it about each request, and `namesrvctl access` about requests that
 somebody only thinks of. Everything is denied that is not granted, and a request is granted by one rule or not at all:
@@ -10,7 +10,6 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from fnmatch import translate
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -20,6 +19,7 @@ import msgspec
 
 from namesrv_remoting.addresses import Address
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
 from namesrv_runtime.suggestions import did_you_mean
 
@@ -29,80 +29,10 @@ Network = IPv4Network | IPv6Network
 MIN_SECRET_CHARACTERS: Final = 8
 
 
-class AccessClass(StrEnum):
-    """What a request does, as far as permission goes."""
-
-    ROUTE_READ = "route-read"
-    BROKER_CONTROL = "broker-control"
-    ADMIN_READ = "admin-read"
-    ADMIN_WRITE = "admin-write"
-    # about oneself and the server; every account may, and no rule says so
-    ANY_ACCOUNT = "any-account"
-
-
 # those that a rule may name
 GRANTABLE: Final = tuple(each for each in AccessClass if each is not AccessClass.ANY_ACCOUNT)
 # what a RocketMQ signature is good for: it covers neither the code nor the time, so a copy of one works for ever
 ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, AccessClass.ANY_ACCOUNT})
-
-
-class CodeAccess(NamedTuple):
-    """The class of a code, and what its requests name: rules can be narrowed by that.
-
-    A narrowed rule grants no request that does not name what the rule is narrowed by, except for what is in `exempt`.
-    """
-
-    access_class: AccessClass
-    names: frozenset[str] = frozenset()
-    exempt: frozenset[str] = frozenset()
-
-
-def _table() -> Mapping[int, CodeAccess]:
-    code, each = RequestCode, AccessClass
-    cluster, broker, topic = "clusters", "brokers", "topics"
-    # a broker's topics are those that it registers, whatever else it asks
-    of_broker = CodeAccess(each.BROKER_CONTROL, frozenset({cluster, broker}), frozenset({topic}))
-    of_perms = CodeAccess(each.ADMIN_WRITE, frozenset({cluster, broker}))
-    return {
-        code.GET_ROUTEINFO_BY_TOPIC: CodeAccess(each.ROUTE_READ, frozenset({topic})),
-        code.PULL_ROUTES: CodeAccess(each.ROUTE_READ, frozenset({topic})),
-        # a 5.x broker asks it every ten seconds, and cannot sign well enough for administration
-        code.GET_BROKER_CLUSTER_INFO: CodeAccess(each.ROUTE_READ),
-        code.REGISTER_BROKER: CodeAccess(each.BROKER_CONTROL, frozenset({cluster, broker, topic})),
-        code.UNREGISTER_BROKER: of_broker,
-        code.BROKER_HEARTBEAT: of_broker,
-        code.QUERY_DATA_VERSION: of_broker,
-        code.GET_BROKER_MEMBER_GROUP: of_broker,
-        code.NOTIFY_MIN_BROKER_ID_CHANGE: of_broker,
-        code.GET_KV_CONFIG: CodeAccess(each.ADMIN_READ),
-        code.GET_KVLIST_BY_NAMESPACE: CodeAccess(each.ADMIN_READ),
-        code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: CodeAccess(each.ADMIN_READ),
-        code.GET_TOPICS_BY_CLUSTER: CodeAccess(each.ADMIN_READ, frozenset({cluster})),
-        code.GET_SYSTEM_TOPIC_LIST_FROM_NS: CodeAccess(each.ADMIN_READ),
-        code.GET_UNIT_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
-        code.GET_HAS_UNIT_SUB_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
-        code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: CodeAccess(each.ADMIN_READ),
-        code.GET_NAMESRV_CONFIG: CodeAccess(each.ADMIN_READ),
-        code.RECENT_EVENTS: CodeAccess(each.ADMIN_READ),
-        code.LIST_CONNECTIONS: CodeAccess(each.ADMIN_READ),
-        code.LIST_BROKERS: CodeAccess(each.ADMIN_READ),
-        code.LIST_SETTINGS: CodeAccess(each.ADMIN_READ),
-        code.PUT_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
-        code.DELETE_KV_CONFIG: CodeAccess(each.ADMIN_WRITE),
-        code.WIPE_WRITE_PERM_OF_BROKER: of_perms,
-        code.ADD_WRITE_PERM_OF_BROKER: of_perms,
-        code.DELETE_TOPIC_IN_NAMESRV: CodeAccess(each.ADMIN_WRITE, frozenset({cluster, topic})),
-        code.REGISTER_TOPIC_IN_NAMESRV: CodeAccess(each.ADMIN_WRITE, frozenset({topic})),
-        code.UPDATE_NAMESRV_CONFIG: CodeAccess(each.ADMIN_WRITE),
-        # native clients begin with it
-        code.SERVER_INFO: CodeAccess(each.ANY_ACCOUNT),
-        code.WHO_AM_I: CodeAccess(each.ANY_ACCOUNT),
-    }
-
-
-# request code -> its class and what it names; a code that is not here is denied to everybody
-CODES: Final[Mapping[int, CodeAccess]] = _table()
-
 
 # what every broker registers for itself, besides topics of the names of itself and its cluster (TopicValidator.java)
 _SYSTEM_TOPICS: Final = frozenset(
@@ -180,7 +110,7 @@ class Rule:
 
     def mismatches(self, needed: Permission) -> Iterator[str]:
         """What it is narrowed by and the request, which is of its class, does not fit: `clusters`, for example."""
-        about = CODES[needed.code]
+        about = REQUESTS[needed.code]
         for name, patterns in self.narrowed.items():
             if name in about.exempt:
                 continue
@@ -191,7 +121,7 @@ class Rule:
 
     def is_about(self, needed: Permission) -> bool:
         """Whether the request is of its class."""
-        about = CODES.get(needed.code)
+        about = REQUESTS.get(needed.code)
         return about is not None and about.access_class is self.access_class
 
     def grants(self, needed: Permission) -> bool:
@@ -243,7 +173,7 @@ class Account:
 
     def may(self, needed: Permission) -> bool:
         """Whether it is allowed."""
-        about = CODES.get(needed.code)
+        about = REQUESTS.get(needed.code)
         if about is not None and about.access_class is AccessClass.ANY_ACCOUNT:
             return True
         return any(rule.grants(needed) for rule in self.rules)
@@ -424,7 +354,7 @@ def _rules(where: str, written: Iterable[str | _FileRule], problems: list[str]) 
             problems.append(f"{where}: {rule.access!r} is not one of {', '.join(GRANTABLE)}")
             continue
         access_class = AccessClass(rule.access)
-        codes = [about for about in CODES.values() if about.access_class is access_class]
+        codes = [about for about in REQUESTS.values() if about.access_class is access_class]
         narrowed = {name: Patterns(tuple(texts)) for name in _NAMED if (texts := getattr(rule, name)) is not None}
         problems += (
             f"{where}: {access_class} cannot be narrowed by {name}: no such request names any"

@@ -71,6 +71,9 @@ LanguageCode = IntEnum(
 )
 LanguageCode.__doc__ = "What a peer is written in; each is the place of its name."
 
+# request codes from here on are ours, and exist in the native protocol only
+FIRST_EXTENSION: Final = 20001
+
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 

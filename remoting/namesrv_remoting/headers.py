@@ -161,6 +161,13 @@ class PutKVConfigRequestHeader(KVConfigKeyRequestHeader, frozen=True, kw_only=Tr
 
     value: str
 
+    @classmethod
+    def from_ext(cls, ext_fields: Mapping[str, str] | None) -> Self:
+        """The typed fields. Raises BadRequestError, in Java's words if namespace or key is missing."""
+        if not {"namespace", "key"} <= (ext_fields or {}).keys():
+            raise BadRequestError("namespace or key is null")
+        return super().from_ext(ext_fields)
+
 
 class BrokerNameRequestHeader(ExtHeader, frozen=True, kw_only=True):
     """205 and 327."""

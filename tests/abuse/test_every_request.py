@@ -23,8 +23,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
-from namesrv_remoting.access import CODES
 from namesrv_remoting.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from namesrv_remoting.requests import REQUESTS
 from namesrv_remoting.signatures import sign_rocketmq
 from tests.support.certificates import Authority
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -87,7 +87,7 @@ class Case(NamedTuple):
 
 def cases() -> list[Case]:
     """Every code of the table, and one that is not in it."""
-    codes = [*map(int, CODES), UNKNOWN_CODE]
+    codes = [*map(int, REQUESTS), UNKNOWN_CODE]
     return [Case(*parts) for parts in itertools.product(codes, FLAGS, SPELLINGS)]
 
 
@@ -101,7 +101,7 @@ def broker_fields(name: str) -> dict[str, str]:
 
 def fields_of(case: Case, name: str) -> dict[str, str]:
     """Nothing, which is cheapest, unless rules look at what such a request names."""
-    about = CODES.get(case.code)
+    about = REQUESTS.get(case.code)
     return broker_fields(name) if about is not None and about.names else {}
 
 

@@ -16,6 +16,8 @@ import msgpack
 
 from namesrv_remoting.bodies.compressed import write_compressed
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig, TopicQueueMappingInfo
+from namesrv_remoting.codes import FIRST_EXTENSION
+from namesrv_remoting.requests import REQUESTS
 from tests.fuzz.mutations import Dice, edited, mutate
 from tests.support.spelling import BINARY, JSON, NATIVE, binary_frame, cut, json_frame, native_frame
 
@@ -52,7 +54,7 @@ CODES = (
     *((REGISTER_BROKER,) * 12 + (105,) * 10),
     *(104, 322, 904, 20001, 217, 205, 327) * 2,
     *(100, 101, 102, 106, 206, 216, 219, 224, 304, 311, 312, 313, 318, 319, 901),
-    *(20002, 20003, 20004, 20005, 20006, 20007),
+    *(code for code in REQUESTS if code > FIRST_EXTENSION),
     *(0, -1, 905, 10, 1500, 32767, 99999),
 )
 VERSIONS = (479, 479, 479, 401, 413, 412, 317, 121, 37, 36, 0)

@@ -6,11 +6,11 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
 
-from namesrv_remoting.access import CODES, AccessClass
 from namesrv_remoting.codes import FLAG_ONEWAY
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
 from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE, NONCE, SIGNATURE, SIGNED_AT
 from tests.fuzz.budget import FRAMES
@@ -53,7 +53,7 @@ def commands() -> Iterator[RemotingCommand]:
 
 def forged(command: RemotingCommand, dice: Dice) -> RemotingCommand:
     """The request without a signature, or with one that is no good for it."""
-    about = CODES.get(command.code)
+    about = REQUESTS.get(command.code)
     recipe: Recipe = "native" if dice.one_in(2) else "rocketmq"
     match dice.upto(5):
         case 0:

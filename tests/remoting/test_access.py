@@ -12,19 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.access import (
-    CODES,
-    GRANTABLE,
-    AccessClass,
-    AccessFileError,
-    Account,
-    Patterns,
-    Permission,
-    Rule,
-    parse_access_file,
-)
+from namesrv_remoting.access import GRANTABLE, AccessFileError, Account, Patterns, Permission, Rule, parse_access_file
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import REQUESTS, AccessClass
 
 SECRET = "a-secret-of-the-test"
 FILE = f"""
@@ -58,7 +49,7 @@ OF_TOPICS = Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",)))
 
 def test_every_code_has_its_class() -> None:
     """The one table: a code that is added without a class is denied, and this test says so."""
-    assert {int(code) for code in RequestCode} == set(CODES)
+    assert {int(code) for code in RequestCode} == set(REQUESTS)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +98,13 @@ PATTERNS = st.none() | st.lists(st.sampled_from(["a", "b", "a*", "*", "?"]), min
     lambda texts: Patterns(tuple(texts))
 )
 RULES = st.builds(Rule, st.sampled_from(GRANTABLE), PATTERNS, PATTERNS, PATTERNS)
-PERMISSIONS = st.builds(Permission, st.sampled_from([*CODES, 0, 99999]), *[st.none() | NAMES] * 3)
+PERMISSIONS = st.builds(Permission, st.sampled_from([*REQUESTS, 0, 99999]), *[st.none() | NAMES] * 3)
 
 
 @given(st.lists(RULES, max_size=4), PERMISSIONS)
 def test_rules_give_in_no_order_more_than_one_of_them(rules: list[Rule], needed: Permission) -> None:
     """What an account may do is what one of its rules grants by itself, in whatever order they stand."""
-    about = CODES.get(needed.code)
+    about = REQUESTS.get(needed.code)
     everybody = about is not None and about.access_class is AccessClass.ANY_ACCOUNT
     expected = everybody or any(Account("one", rules=(rule,)).may(needed) for rule in rules)
 
@@ -123,7 +114,7 @@ def test_rules_give_in_no_order_more_than_one_of_them(rules: list[Rule], needed:
 @given(st.lists(RULES, max_size=3), PERMISSIONS)
 def test_a_class_that_is_open_as_a_whole_is_open_to_everything_in_it(rules: list[Rule], needed: Permission) -> None:
     """What lets the fast lane look at no name grants nothing that the rules would not grant."""
-    account, about = Account("a", rules=tuple(rules)), CODES.get(needed.code)
+    account, about = Account("a", rules=tuple(rules)), REQUESTS.get(needed.code)
     if about is not None and account.may_anything_in(about.access_class):
         assert account.may(needed)
 

@@ -160,8 +160,10 @@ def test_no_ext_fields_break_the_reader(ext_fields: dict[str, str]) -> None:
 def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dict[str, str]) -> None:
     """And each is needed; an empty one is as good as none: the binary header cannot tell. Only a KV value may be."""
     header.from_ext(fields)
+    javas = {"namespace", "key"} if header is headers.PutKVConfigRequestHeader else set()
     for name in fields:
-        with pytest.raises(BadRequestError, match=rf"^field {name} is missing$"):
+        missing = "namespace or key is null" if name in javas else f"field {name} is missing"
+        with pytest.raises(BadRequestError, match=rf"^{missing}$"):
             header.from_ext({key: value for key, value in fields.items() if key != name})
         if name != "value":
             with pytest.raises(BadRequestError, match=rf"^field {name} is empty$"):

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
 from namesrv.routeinfo.records import BrokerAddrInfo, Evicted, Registered
-from namesrv_remoting.access import CODES, AccessClass
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import REQUESTS, AccessClass
 
 # A window; what is counted in one is written at its end.
 WINDOW_SECONDS: Final = 10.0
@@ -27,7 +27,9 @@ MAX_CHANGES_PER_BROKER: Final = 3
 MAX_LINES_PER_SOURCE: Final = 1_000
 MAX_COUNTED_SOURCES: Final = 50
 _BROKER_REQUESTS: Final = {
-    code.name for code in RequestCode if (about := CODES.get(code)) and about.access_class is AccessClass.BROKER_CONTROL
+    code.name
+    for code in RequestCode
+    if (about := REQUESTS.get(code)) and about.access_class is AccessClass.BROKER_CONTROL
 }
 
 

@@ -17,14 +17,7 @@ from typing import Any, Final, Protocol
 from namesrv.access.audit_lines import cut
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.access import (
-    CODES,
-    ROCKETMQ_CLASSES,
-    AccessClass,
-    AccessFile,
-    Account,
-    Permission,
-)
+from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Request
@@ -32,6 +25,7 @@ from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError
+from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import ACCESS_KEY, Recipe, SignatureError, Signer, VerifiedSignature, Verifier
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
@@ -241,7 +235,7 @@ class AccessGuard:
 
     def _admit(self, request: Request, account: Account, recipe: Recipe | None) -> Request:
         code = request.command.code
-        about = CODES.get(code)
+        about = REQUESTS.get(code)
         if about is None:
             remark = f"request {code} belongs to no access class and is always denied"
             raise AccessRefusedError(remark, reason="no_class")
@@ -277,7 +271,7 @@ class AccessGuard:
 
     def _refused(self, request: Request, error: AccessRefusedError | SignatureError) -> None:
         command, connection, observed = request.command, request.connection, not self.enforces
-        about = CODES.get(command.code)
+        about = REQUESTS.get(command.code)
         outcome = "observed" if observed else "refused"
         self.refusals["none" if about is None else about.access_class, error.reason, outcome] += 1
         if self._on_refused is not None:
@@ -310,7 +304,7 @@ def _not_allowed(account: Account, missing: Permission) -> AccessRefusedError:
         f"{name} {cut(value)}" for name, value in missing._asdict().items() if value is not None and name != "code"
     ]
     about = f" for {', '.join(named)}" if named else ""
-    remark = f"account {account.name} lacks {CODES[missing.code].access_class}{about} ({_name_of(missing.code)})"
+    remark = f"account {account.name} lacks {REQUESTS[missing.code].access_class}{about} ({_name_of(missing.code)})"
     return AccessRefusedError(remark, reason="not_granted")
 
 
@@ -328,7 +322,7 @@ def permissions_needed(command: RemotingCommand, tables: RouteTables) -> list[Pe
     whatever its name, and who registers as one takes the place of the other.
     """
     fields: Mapping[str, Any] = command.ext_fields or {}
-    code, about = command.code, CODES[command.code]
+    code, about = command.code, REQUESTS[command.code]
     # a field that the request does not have may be there all the same, and means nothing
     named = {name: fields.get(_FIELDS.get((code, name), field)) for name, field in _USUAL_FIELDS.items()}
     cluster, broker, topic = (named[name] if name in about.names else None for name in _USUAL_FIELDS)

@@ -13,10 +13,10 @@ from typing import Final
 
 from namesrv.access.guard import AccessGuard, RefusalListener
 from namesrv.settings.limits import RequestQuotas
-from namesrv_remoting.access import CODES, AccessClass
 from namesrv_remoting.aio.dispatch import Request
 from namesrv_remoting.aio.read_shares import AddressShare
 from namesrv_remoting.errors import ResponseError, SystemBusyError
+from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_runtime.clock import Clock
 
 # A bucket holds what its rate gives in this time: clients that start together may ask at once.
@@ -96,7 +96,7 @@ class RequestLimiter:
         """A guard that also waits until there is a token, and raises SystemBusyError when too many requests come."""
 
         async def admit(request: Request) -> Request:
-            about = CODES.get(request.command.code)
+            about = REQUESTS.get(request.command.code)
             name = "none" if about is None else about.access_class.value
             try:
                 admitted = request if guard is None else await guard(request)

@@ -7,11 +7,12 @@ from typing import Final
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.access import AccessClass, AccessFile, Permission
+from namesrv_remoting.access import AccessFile, Permission
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import AccessClass
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

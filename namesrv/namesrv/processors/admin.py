@@ -6,6 +6,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.kv import KVLimitError, KVWriteError
+from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
@@ -13,7 +14,7 @@ from namesrv.routeinfo.records import QueueRow
 from namesrv_remoting.aio.dispatch import SUCCESS, Handler, Reply, Request
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
+from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, UNIT_FLAG, UNIT_SUB_FLAG, RequestCode
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_
 from namesrv_remoting.headers import (
     BrokerNameRequestHeader,
@@ -43,32 +44,51 @@ class AdminProcessor:
         self._large_lists = LargeLists(namesrv.clock)
         self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes)
 
+    def handlers(self) -> Handlers:
+        """By request code."""
+        both = UNIT_FLAG | UNIT_SUB_FLAG
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put_kv,
+            RequestCode.GET_KV_CONFIG: self.get_kv,
+            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.kv_namespace,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.all_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self.topics_flagged(among=UNIT_FLAG, wanted=UNIT_FLAG),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.topics_flagged(among=UNIT_SUB_FLAG, wanted=UNIT_SUB_FLAG),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.topics_flagged(among=both, wanted=UNIT_SUB_FLAG),
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_config,
+        }
+
     async def cluster_info(self, request: Request) -> Reply:
         """106."""
         clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
         return Reply(dialect_of(request.command).encode(ClusterInfo(self._tables.broker_addr_table, clusters)))
 
-    async def wipe_write_perm(self, request: Request) -> Reply:
+    async def wipe_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
         """205."""
-        header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
         count = await self._manager.wipe_write_perm(header.broker_name)
         return Reply(ext_fields={"wipeTopicCount": str(count)})
 
-    async def add_write_perm(self, request: Request) -> Reply:
+    async def add_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
         """327."""
-        header = BrokerNameRequestHeader.from_ext(request.command.ext_fields)
         count = await self._manager.add_write_perm(header.broker_name)
         return Reply(ext_fields={"addTopicCount": str(count)})
 
-    async def delete_topic(self, request: Request) -> Reply:
+    async def delete_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
         """216."""
-        header = TopicRequestHeader.from_ext(request.command.ext_fields)
         await self._manager.delete_topic(header.topic, header.cluster_name)
         return SUCCESS
 
-    async def register_topic(self, request: Request) -> Reply:
+    async def register_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
         """217."""
-        header = TopicRequestHeader.from_ext(request.command.ext_fields)
         if request.command.body:
             queue_datas = read_queue_datas(dialect_of(request.command), request.command.body)
             await self._manager.register_topic(header.topic, queue_datas)
@@ -83,9 +103,9 @@ class AdminProcessor:
         """206."""
         return await self._list(request, _ALL, lambda _: True)
 
-    async def topics_of_cluster(self, request: Request) -> Reply:
+    async def topics_of_cluster(self, request: Request, header: ClusterRequestHeader) -> Reply:
         """224."""
-        cluster = ClusterRequestHeader.from_ext(request.command.ext_fields).cluster
+        cluster = header.cluster
         found = self._tables.cluster_addr_table.get(cluster)
         # any number of unknown clusters could be asked for: they share one list
         if found is None:
@@ -118,17 +138,12 @@ class AdminProcessor:
             self._namesrv.audit.settings_changed(*changed)
         return SUCCESS
 
-    async def get_config(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def get_config(self, request: Request) -> Reply:
         """319."""
         return Reply(effective_properties(self._namesrv).encode())
 
-    async def put_kv(self, request: Request) -> Reply:
+    async def put_kv(self, request: Request, header: PutKVConfigRequestHeader) -> Reply:
         """100: answered, like a deletion, when it is on disk."""
-        fields = request.command.ext_fields or {}
-        if "namespace" not in fields or "key" not in fields:
-            # Java's own words
-            raise BadRequestError("namespace or key is null")
-        header = PutKVConfigRequestHeader.from_ext(fields)
         try:
             await self._namesrv.kv.put(header.namespace, header.key, header.value)
         except KVLimitError as error:
@@ -138,17 +153,15 @@ class AdminProcessor:
         self._kv_changed(header.namespace, header.key)
         return SUCCESS
 
-    async def get_kv(self, request: Request) -> Reply:
+    async def get_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
         """101."""
-        header = KVConfigKeyRequestHeader.from_ext(request.command.ext_fields)
         value = self._namesrv.kv.get(header.namespace, header.key)
         if value is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace} Key: {header.key}", ext_fields={})
         return Reply(ext_fields={"value": value})
 
-    async def delete_kv(self, request: Request) -> Reply:
+    async def delete_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
         """102: also succeeds when there was nothing to delete."""
-        header = KVConfigKeyRequestHeader.from_ext(request.command.ext_fields)
         try:
             if await self._namesrv.kv.delete(header.namespace, header.key):
                 self._kv_changed(header.namespace, header.key)
@@ -156,9 +169,8 @@ class AdminProcessor:
             raise SystemError_(error.strerror) from error
         return SUCCESS
 
-    async def kv_namespace(self, request: Request) -> Reply:
+    async def kv_namespace(self, request: Request, header: NamespaceRequestHeader) -> Reply:
         """219."""
-        header = NamespaceRequestHeader.from_ext(request.command.ext_fields)
         table = self._namesrv.kv.namespace(header.namespace)
         if table is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")

@@ -9,6 +9,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.processors.admin import log_change
+from namesrv.processors.handlers import Handlers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
@@ -60,10 +61,19 @@ class BrokerProcessor:
         self._manager = namesrv.manager
         self._large = asyncio.Semaphore(_MAX_LARGE_AT_ONCE)
 
-    async def register(self, request: Request) -> Reply:
+    def handlers(self) -> Handlers:
+        """By request code."""
+        return {
+            RequestCode.REGISTER_BROKER: self.register,
+            RequestCode.UNREGISTER_BROKER: self.unregister,
+            RequestCode.BROKER_HEARTBEAT: self.heartbeat,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.member_group,
+        }
+
+    async def register(self, request: Request, header: RegisterBrokerRequestHeader) -> Reply:
         """103."""
         command = request.command
-        header = RegisterBrokerRequestHeader.from_ext(command.ext_fields)
         if header.kind not in ("full", "delta"):
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
         self._check_expiry(header.heartbeat_timeout_millis)
@@ -167,9 +177,8 @@ class BrokerProcessor:
             finally:
                 self._namesrv.budget.release(_DECODING, most_bytes)
 
-    async def unregister(self, request: Request) -> Reply:
+    async def unregister(self, request: Request, header: UnregisterBrokerRequestHeader) -> Reply:
         """104: done before it is answered."""
-        header = UnregisterBrokerRequestHeader.from_ext(request.command.ext_fields)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         live = self._manager.tables.broker_live_table.get(key)
         is_gone = await self._manager.unregister(
@@ -184,10 +193,9 @@ class BrokerProcessor:
             log_change(request)
         return SUCCESS
 
-    async def heartbeat(self, request: Request) -> Reply:
+    async def heartbeat(self, request: Request, header: BrokerHeartbeatRequestHeader) -> Reply:
         """904: only native brokers learn that they are unknown; Java's brokers expect success."""
         command = request.command
-        header = BrokerHeartbeatRequestHeader.from_ext(command.ext_fields)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         state = heartbeat_state(command.body) if command.is_native else None
         if command.is_native and not self._manager.is_registered(
@@ -197,10 +205,9 @@ class BrokerProcessor:
         self._manager.touch(key, request.connection.id, state)
         return SUCCESS
 
-    async def query_data_version(self, request: Request) -> Reply:
+    async def query_data_version(self, request: Request, header: QueryDataVersionRequestHeader) -> Reply:
         """322: counts as a heartbeat whatever the answer."""
         dialect = dialect_of(request.command)
-        header = QueryDataVersionRequestHeader.from_ext(request.command.ext_fields)
         offered = dialect.read_data_version(request.command.body)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         live = self._manager.touch(key, request.connection.id)
@@ -208,9 +215,8 @@ class BrokerProcessor:
         changed = "true" if offered is None or offered != stored else "false"
         return Reply(b"" if stored is None else dialect.encode(stored), {"changed": changed})
 
-    async def member_group(self, request: Request) -> Reply:
+    async def member_group(self, request: Request, header: GetBrokerMemberGroupRequestHeader) -> Reply:
         """901: the cluster is echoed, not checked."""
-        header = GetBrokerMemberGroupRequestHeader.from_ext(request.command.ext_fields)
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
         found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))

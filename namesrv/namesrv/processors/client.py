@@ -9,12 +9,14 @@ from typing import Final
 import msgspec
 
 from namesrv.context import Namesrv
+from namesrv.processors.handlers import Handlers
 from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.steps import in_parts, run_in_steps
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesAnswer, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone
+from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
 from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_runtime.clock import timeout_on
@@ -39,10 +41,13 @@ class ClientProcessor:
         # held while a large answer is made
         self._building = asyncio.Lock()
 
-    async def route(self, request: Request) -> Reply:
+    def handlers(self) -> Handlers:
+        """By request code."""
+        return {RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route, RequestCode.PULL_ROUTES: self.pull_routes}
+
+    async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
         """105."""
         self._check_ready()
-        header = GetRouteInfoRequestHeader.from_ext(request.command.ext_fields)
         route = self._namesrv.answers.json.route(header.topic)
         # who is told that there is no route learns that the last broker has gone
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])

@@ -6,6 +6,7 @@ from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
+from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
 from namesrv_remoting.aio.dispatch import Reply, Request
@@ -24,7 +25,7 @@ from namesrv_remoting.bodies.extensions import (
     SettingsAnswer,
     WhoAmI,
 )
-from namesrv_remoting.codes import SerializeType
+from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
 
 # described between two looks at the sockets: about a millisecond
@@ -39,7 +40,18 @@ class ExtensionProcessor:
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
 
-    async def server_info(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    def handlers(self) -> Handlers:
+        """By request code."""
+        return {
+            RequestCode.SERVER_INFO: self.server_info,
+            RequestCode.RECENT_EVENTS: self.recent_events,
+            RequestCode.LIST_CONNECTIONS: self.list_connections,
+            RequestCode.LIST_BROKERS: self.list_brokers,
+            RequestCode.WHO_AM_I: self.who_am_i,
+            RequestCode.LIST_SETTINGS: self.list_settings,
+        }
+
+    async def server_info(self, request: Request) -> Reply:
         """20002."""
         namesrv, manager = self._namesrv, self._namesrv.manager
         info = ServerInfo(
@@ -65,15 +77,13 @@ class ExtensionProcessor:
         )
         return Reply(NATIVE.encode(info))
 
-    async def recent_events(self, request: Request) -> Reply:
+    async def recent_events(self, request: Request, asked: RecentEventsRequest) -> Reply:
         """20003."""
-        asked = RecentEventsRequest.read(request.command.body)
         events = self._namesrv.events.since(asked.since, asked.limit)
         return Reply(NATIVE.encode(EventsAnswer(self._namesrv.boot_id, events)))
 
-    async def list_connections(self, request: Request) -> Reply:
+    async def list_connections(self, request: Request, asked: ListConnectionsRequest) -> Reply:
         """20004."""
-        asked = ListConnectionsRequest.read(request.command.body)
         now = self._namesrv.clock.monotonic()
         found = [
             Connection(
@@ -95,9 +105,8 @@ class ExtensionProcessor:
         ]
         return Reply(NATIVE.encode(ConnectionsAnswer(found)))
 
-    async def list_brokers(self, request: Request) -> Reply:
+    async def list_brokers(self, request: Request, asked: ListBrokersRequest) -> Reply:
         """20005."""
-        asked = ListBrokersRequest.read(request.command.body)
         manager = self._namesrv.manager
         tables, now = manager.tables, manager.now()
         found = [
@@ -139,7 +148,7 @@ class ExtensionProcessor:
         )
         return Reply(NATIVE.encode(found))
 
-    async def list_settings(self, request: Request) -> Reply:  # noqa: ARG002 - the question holds nothing
+    async def list_settings(self, request: Request) -> Reply:
         """20007."""
         return Reply(NATIVE.encode(SettingsAnswer(settings_list(self._namesrv))))
 

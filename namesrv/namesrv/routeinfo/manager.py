@@ -63,12 +63,12 @@ from namesrv.routeinfo.tables import (
 )
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
-from namesrv_remoting.access import AccessClass
 from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import parts
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_remoting.errors import NoPermissionError, SystemBusyError
+from namesrv_remoting.requests import AccessClass
 
 # Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
 # connections takes over.

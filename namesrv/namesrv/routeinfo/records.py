@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion
+from namesrv_remoting.requests import AccessClass
 
 Kind = Literal["full", "delta"]
 Reason = Literal["silent", "disconnected", "unregistered", "superseded"]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv_client.ctl.commands.access import judge
-from namesrv_remoting.access import CODES, GRANTABLE, Account, Patterns, Permission, Rule, parse_access_file
+from namesrv_remoting.access import GRANTABLE, Account, Patterns, Permission, Rule, parse_access_file
+from namesrv_remoting.requests import REQUESTS
 from tests.support.ctl import run
 
 FILE = """
@@ -152,7 +153,7 @@ patterns = st.none() | st.lists(st.sampled_from(["a", "b*", "*"]), min_size=1, m
 
 @given(
     st.lists(st.builds(Rule, st.sampled_from(GRANTABLE), patterns, patterns, patterns), max_size=3),
-    st.builds(Permission, st.sampled_from([*CODES, 9999]), names, names, names),
+    st.builds(Permission, st.sampled_from([*REQUESTS, 9999]), names, names, names),
 )
 def test_verdict_is_that_of_a_server(rules: list[Rule], needed: Permission) -> None:
     """Of a request that names everything that a rule may be narrowed by."""

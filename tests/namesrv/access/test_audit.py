@@ -19,9 +19,9 @@ from namesrv.kv import KVLimits
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail
-from namesrv_remoting.access import CODES
 from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.command import RemotingCommand
+from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import HOST, InProcess, namesrv_in_process
@@ -64,7 +64,7 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
 async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
     """Twenty kinds of its refusals have a line of their own, the rest is counted; others are written down as ever."""
     (tmp_path / "access.toml").write_text('[accounts.us]\nsecrets = ["secret-of-ours"]\nmay = ["route-read"]\n')
-    codes = sorted(CODES)
+    codes = sorted(REQUESTS)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         noisy, quiet = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number}") for number in (1, 2)]
         for _ in range(2):

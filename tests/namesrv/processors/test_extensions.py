@@ -8,6 +8,8 @@ import pytest
 
 from namesrv import version
 from namesrv.processors import processors
+from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import (
@@ -23,7 +25,10 @@ from tests.support.namesrv_peer import (
     registration,
 )
 
-PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I, LIST_SETTINGS = range(20001, 20008)
+PULL_ROUTES, SERVER_INFO, RECENT_EVENTS = RequestCode.PULL_ROUTES, RequestCode.SERVER_INFO, RequestCode.RECENT_EVENTS
+LIST_CONNECTIONS, LIST_BROKERS = RequestCode.LIST_CONNECTIONS, RequestCode.LIST_BROKERS
+WHO_AM_I, LIST_SETTINGS = RequestCode.WHO_AM_I, RequestCode.LIST_SETTINGS
+EXTENSIONS = [code for code, kind in REQUESTS.items() if kind.is_extension]
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
@@ -36,12 +41,12 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """As by any other NameServer: these bodies have only the native spelling."""
-    for code in (PULL_ROUTES, SERVER_INFO, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS, WHO_AM_I, LIST_SETTINGS):
+    for code in EXTENSIONS:
         answer = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported but with serialize type 77") == answer.outcome
 
 
-@pytest.mark.parametrize("code", [PULL_ROUTES, RECENT_EVENTS, LIST_CONNECTIONS, LIST_BROKERS])
+@pytest.mark.parametrize("code", [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body is not None)])
 async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) -> None:
     """Code 1 says what is wrong."""
     answer = await peer.call(code, None, b"[]", spelling="native")

@@ -28,10 +28,10 @@ from namesrv.routeinfo.records import (
     WriteWiped,
 )
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
-from namesrv_remoting.access import AccessClass
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
+from namesrv_remoting.requests import AccessClass
 from tests.support.fake_clock import FakeClock
 from tests.support.route_builders import ROOMY, RouteScene, body, key, queue_data, registration, rows
 from tests.support.route_model import facts_of

@@ -19,10 +19,8 @@ from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, complain, table
 from namesrv_client.ctl.running import print_once, show_list
 from namesrv_remoting.access import (
-    CODES,
     GRANTABLE,
     ROCKETMQ_CLASSES,
-    AccessClass,
     AccessFile,
     AccessFileError,
     Account,
@@ -32,6 +30,7 @@ from namesrv_remoting.access import (
 )
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
+from namesrv_remoting.requests import REQUESTS, AccessClass
 
 # as many bits as HMAC-SHA1 has use for, in characters that need no quotes anywhere
 _SECRET_BYTES: Final = 24
@@ -136,15 +135,16 @@ class Verdict:
 
 def judge(account: Account, needed: Permission, address: str | None, *, now: float) -> Verdict:
     """Whether the account may ask that from there, and why."""
-    about = CODES.get(needed.code)
+    about = REQUESTS.get(needed.code)
     against = list(_objections(account, needed, address, now))
     why = against or list(_grounds(account, needed))
     name = RequestCode(needed.code).name if needed.code in set(RequestCode) else str(needed.code)
-    return Verdict(account.name, name, about and about.access_class.value, not against, tuple(why))
+    access_class = None if about is None else about.access_class.value
+    return Verdict(account.name, name, access_class, not against, tuple(why))
 
 
 def _objections(account: Account, needed: Permission, address: str | None, now: float) -> Iterator[str]:
-    about = CODES.get(needed.code)
+    about = REQUESTS.get(needed.code)
     if about is None:
         yield "this code belongs to no access class and is always denied"
         return
@@ -167,7 +167,7 @@ def _objections(account: Account, needed: Permission, address: str | None, now: 
 
 
 def _grounds(account: Account, needed: Permission) -> Iterator[str]:
-    access_class, rule = CODES[needed.code].access_class, _rule_for(account, needed)
+    access_class, rule = REQUESTS[needed.code].access_class, _rule_for(account, needed)
     if rule is None:
         yield "every account may"
     else:
@@ -187,7 +187,7 @@ def _rule_for(account: Account, needed: Permission) -> Rule | None:
 def _unnamed(rule: Rule, needed: Permission) -> list[str]:
     """What the rule is narrowed by, such requests name, and this one leaves open."""
     named = {"clusters": needed.cluster, "brokers": needed.broker, "topics": needed.topic}
-    return [name for name in rule.mismatches(needed) if name in CODES[needed.code].names and named[name] is None]
+    return [name for name in rule.mismatches(needed) if name in REQUESTS[needed.code].names and named[name] is None]
 
 
 def _read(path: Path) -> AccessFile:
