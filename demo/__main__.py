@@ -1,88 +1,121 @@
-"""The command of `make demo`."""
+"""The command of `make demo`: brokers of a cluster on this machine die, hang and leave; who notices, and when?"""
 
 import argparse
-import asyncio
 import contextlib
-import logging
+import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from demo.console import console, keep
-from demo.report import report
-from demo.screen import Screen
-from demo.stage import Stage, stage
+from demo.cluster import Cluster, Times
+from demo.screen import Screen, TimeoutInStoryError
 from demo.story import SCENES, play
-from demo.times import Times
-from demo.witness import NothingCameError
 
-_EXIT_OK: Final = 0
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
-_FACTOR: Final = 20.0
 _KEEP_SECONDS: Final = 600.0
-_DIRECTORY: Final = "build/demo"
+_END_SECONDS: Final = 10.0
+_CONSOLE: Final = "namesrv-console: "
 
 
-async def demo(options: argparse.Namespace, screen: Screen) -> int:
+def demo(options: argparse.Namespace, screen: Screen) -> int:
     """The whole of it; the exit code."""
-    directory: Path = options.directory
-    times = Times(options.factor)
+    directory, times = options.directory, Times(options.factor)
     for old in ("ns1", "ns2"):
         shutil.rmtree(directory / old, ignore_errors=True)
         (directory / old).mkdir(parents=True)
     screen.note(
-        f"Two NameServers, three brokers (one with a slave), a producer and a consumer, all on this machine.\n"
-        f"Time runs {times.factor:g} times faster than by default: heartbeats and polls every "
-        f"{times.heartbeat_seconds:g} s instead of 30; a broker may be silent for {times.expiry_seconds:g} s instead "
-        f"of 120, looked for every {times.scan_seconds:g} s instead of 10.\n"
-        f"So a client sees a dead broker for at most {times.bound_seconds:g} s instead of 160."
+        f"Two NameServers, three brokers (one with a slave), a producer and a consumer, all in this process.\n"
+        f"Time runs {times.factor:g} times faster than by default: heartbeats and polls every {times[30]:g} s instead "
+        f"of 30; a broker may be silent for {times[120]:g} s instead of 120, with a scan every {times[10]:g} s instead "
+        f"of 10.\nSo a client sees a dead broker for at most {times.bound_seconds:g} s instead of 160."
     )
-    screen.heading("Everybody finds everybody.")
-    async with (
-        stage(directory, times, screen) as playing,
-        console(playing.servers.values(), screen, playing.witness) as url,
-    ):
-        await play(playing, options.scenes)
+    screen.heading("All find each other.")
+    with Cluster(directory, times, screen) as cluster, _console(cluster) as url:
+        play(cluster, options.scenes)
+        screen.heading("Which server or client noticed the loss of a broker, and after how long?")
+        screen.table([*cluster.servers, "producer", "consumer"], times.bound_seconds)
+        screen.note(
+            f"\n  {cluster.sent} messages sent, {cluster.repeated} of them at the second or a later attempt; "
+            f"{cluster.failed} could not be sent."
+        )
+        code = _report(cluster, directory / "report") if options.report else 0
         if options.keep:
-            code = await _end(playing, options, times, screen)
-            await keep(url, options.keep, screen)
-            return code
-    return await _end(playing, options, times, screen)
+            _keep(url, options.keep, screen)
+    return code
 
 
-async def _end(playing: Stage, options: argparse.Namespace, times: Times, screen: Screen) -> int:
-    """What came of it; the exit code."""
-    servers, producer, consumer = list(playing.servers.values()), playing.producer, playing.consumer
-    screen.heading("Who noticed the loss of a broker, and after how long?")
-    for line in playing.witness.table([*playing.servers, producer.name, consumer.name], times.bound_seconds):
-        screen.note(f"  {line}")
-    screen.note(
-        f"\n  {producer.sent} messages sent, {producer.repeated} of them at the second or a later attempt; "
-        f"{producer.failed} could not be sent.\n"
-        f"  {len(consumer.received)} received; what a killed broker still had is lost, because the example keeps "
-        f"messages in memory."
+@contextmanager
+def _console(cluster: Cluster) -> Iterator[str]:
+    """The web console, a process of its own, until the block ends; its URL, which is opened where there is a screen."""
+    flags = [f"--server={server.address}" for server in cluster.servers.values()]
+    flags += [f"--logs={directory / 'heartbeats'}" for directory in cluster.directories.values()]
+    command = [sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags]
+    with _process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        url = next(
+            (line.removeprefix(_CONSOLE) for line in process.stdout or () if f"{_CONSOLE}http" in line), ""
+        ).strip()
+        if not url:
+            raise TimeoutInStoryError("the console has ended")
+        cluster.screen.line("console", f"shows all of it: {url}")
+        if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+            # never in the terminal, where the story is
+            webbrowser.open(url)
+        yield url
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], stdout: int | None = None, stderr: int | None = None
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process that ends with the block; Ctrl-C is for the demo, which ends it."""
+    # settings for servers of yours say nothing about these
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603 - our own programs
+        command, env=environ, start_new_session=True, text=True, stdout=stdout, stderr=stderr
     )
-    if not options.report:
-        return _EXIT_OK
-    return await report([server.log_directory for server in servers], options.directory / "report", times, screen)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
-async def _until_told(options: argparse.Namespace, screen: Screen) -> int:
-    """The demo, ended in order by SIGTERM and SIGHUP as by Ctrl-C."""
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101  # asyncio.run makes one
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await demo(options, screen)
+def _report(cluster: Cluster, directory: Path) -> int:
+    """The staleness report of the logs that the servers write; the exit code."""
+    times, screen = cluster.times, cluster.screen
+    logs = [str(each / "heartbeats") for each in cluster.directories.values()]
+    grid = (
+        f"expiry={times[30]:g},{times[60]:g},{times[120]:g} scan={times[5]:g},{times[10]:g} "
+        f"poll={times[5]:g},{times[30]:g}"
+    )
+    screen.heading("How long did stale routes last? The staleness report of these logs:")
+    flags = ("--out", str(directory), "--poll", f"{times[30]:g}", "--what-if", grid)
+    with _process([sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]) as process:
+        code = process.wait()
+    if not code:
+        screen.note(f"Look at it: {(directory / 'report.html').resolve().as_uri()}")
+    return code
 
 
-def _directory(text: str) -> Path:
-    """Absolute: a server takes the folder of its log from its data directory, and not from where we are."""
-    return Path(text).resolve()
+def _keep(url: str, seconds: float, screen: Screen) -> None:
+    """Return after that time, or with Ctrl-C, which is the ordinary end here."""
+    screen.note(f"\nEverything runs on for {seconds / 60:g} min; look around: {url}\nCtrl-C ends it.")
+    with contextlib.suppress(KeyboardInterrupt):
+        time.sleep(seconds)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,30 +124,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m demo",
         description="A cluster on this machine: brokers die, hang and leave; who notices, and when?",
     )
-    parser.add_argument("--factor", type=float, default=_FACTOR, help="how much faster than by default (20)")
+    keep = _KEEP_SECONDS if sys.stdout.isatty() else 0.0
+    directory = Path("build/demo").resolve()
+    parser.add_argument("--factor", type=float, default=20.0, help="how much faster than by default (20)")
     parser.add_argument("--scenes", nargs="*", choices=SCENES, default=list(SCENES), help="all, if none is named")
+    # a server takes the folder of its log from its data directory, and not from where we are
     parser.add_argument(
-        "--directory", type=_directory, default=str(_DIRECTORY), help="for logs and report (build/demo)"
+        "--directory",
+        type=lambda text: Path(text).resolve(),
+        default=directory,
+        help="for logs and report (build/demo)",
     )
     parser.add_argument("--report", action=argparse.BooleanOptionalAction, default=True, help="the staleness report")
     parser.add_argument(
-        "--keep",
-        type=float,
-        default=_KEEP_SECONDS if sys.stdout.isatty() else 0.0,
-        metavar="SECONDS",
+        "--keep", type=float, default=keep, metavar="SECONDS",
         help="let everything run on at the end, for the console (600 on a terminal, else 0)",
-    )
+    )  # fmt: skip
     options = parser.parse_args(argv)
-    # what the libraries log is for operators; here it is told in other words
-    logging.getLogger().addHandler(logging.NullHandler())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     screen = Screen()
     try:
-        return asyncio.run(_until_told(options, screen))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        return demo(options, screen)
+    except KeyboardInterrupt:
         with contextlib.suppress(OSError):
             screen.note("\ninterrupted; everything is stopped")
         return _EXIT_INTERRUPTED
-    except NothingCameError as error:
+    except TimeoutInStoryError as error:
         sys.stderr.write(f"demo: {error}\n")
         return _EXIT_FAILED
 

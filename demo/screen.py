@@ -1,58 +1,165 @@
-"""Shows on the terminal what happens, as it happens."""
+"""Shows on the terminal what happens, as it happens, and who noticed the loss of a broker after how long."""
 
+import logging
 import sys
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, TextIO
 
-# Who speaks -> the colour of it. Colours that can be told apart on dark and on light ground.
-_COLOURS: Final = {
-    "you": "1;35",
-    "ns1": "36",
-    "ns2": "34",
-    "producer": "32",
-    "consumer": "33",
-    "report": "36",
-    "console": "36",
-}
+# (broker name, broker id)
+Instance = tuple[str, int]
+
+# name of the line's subject -> its colour, which can be read on dark and on light ground
+_COLOURS: Final = {"you": "1;35", "ns1": "36", "ns2": "34", "producer": "32", "consumer": "33", "console": "36"}
 _BAD: Final = "31"
 _DIM: Final = "2"
 _BOLD: Final = "1"
 _WIDTH: Final = 9
+_COLUMN: Final = 11
+
+
+class TimeoutInStoryError(Exception):
+    """An event that the demo waited for did not come; the message names it."""
+
+
+@dataclass(slots=True)
+class Loss:
+    """One broker that was taken away, and how long it was until each server and client noticed."""
+
+    what: str
+    instance: Instance
+    began: float
+    # NameServer or client -> seconds
+    noticed: dict[str, float] = field(default_factory=dict)
 
 
 class Screen:
-    """A timeline of lines: the time since the beginning, who, and what. Coloured on a terminal, plain elsewhere."""
+    """A timeline of lines: the time since the beginning, who, and what; for any thread."""
 
     def __init__(self, out: TextIO = sys.stdout) -> None:
         self._out = out
         self._is_coloured = out.isatty()
         self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        """Since the beginning."""
-        return time.monotonic() - self._began
+        self._losses: list[Loss] = []
+        # held while a line is written; notified of every event. Reentrant, because a condition may write a line.
+        self._changed = threading.Condition(threading.RLock())
 
     def line(self, who: str, what: str, *, is_bad: bool = False) -> None:
-        """One thing that has happened."""
+        """Show one event."""
         text = self._painted(what, _BAD) if is_bad else self._painted(what, _BOLD) if who == "you" else what
-        self._write(f"{self._painted(f'{self.seconds:7.2f} s', _DIM)}  {self._name(who)}  {text}")
+        seconds = self._painted(f"{time.monotonic() - self._began:7.2f} s", _DIM)
+        self.note(f"{seconds}  {self._painted(f'{who:<{_WIDTH}}', _COLOURS.get(who, '0'))}  {text}")
 
     def heading(self, text: str) -> None:
-        """What is going to happen."""
-        self._write("")
-        self._write(self._painted(text, _BOLD))
+        """Show what is going to happen."""
+        self.note(f"\n{self._painted(text, _BOLD)}")
 
     def note(self, text: str) -> None:
-        """What is good to know about it."""
-        self._write(text)
-
-    def _name(self, who: str) -> str:
-        return self._painted(f"{who:<{_WIDTH}}", _COLOURS.get(who, "0"))
+        """Show plain text."""
+        with self._changed:
+            self._out.write(f"{text}\n")
+            self._out.flush()
+            self._changed.notify_all()
 
     def _painted(self, text: str, colour: str) -> str:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._is_coloured else text
 
-    def _write(self, text: str) -> None:
-        self._out.write(f"{text}\n")
-        self._out.flush()
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 30.0) -> None:
+        """Wait until a condition is true, which is looked at after every line and must not wait for another thread.
+
+        Raises:
+            TimeoutInStoryError: it is not true in time.
+        """
+        with self._changed:
+            if not self._changed.wait_for(condition, seconds):
+                raise TimeoutInStoryError(f"{what}: not within {seconds:g} s")
+
+    # -- losses -------------------------------------------------------------------------------------------------------
+
+    def lose(self, what: str, instance: Instance) -> Loss:
+        """Note that a broker is gone from now on, or about to be."""
+        self.line("you", what)
+        self._losses.append(Loss(what.partition(":")[0], instance, time.monotonic()))
+        return self._losses[-1]
+
+    def gone(self, who: str, instance: Instance, how: str, why: str = "", *, is_bad: bool = False) -> None:
+        """Show that a server or client has dropped a broker, and after how long when we took it away."""
+        after = ""
+        for loss in reversed(self._losses):
+            if loss.instance == instance and who not in loss.noticed:
+                loss.noticed[who] = time.monotonic() - loss.began
+                after = f", after {loss.noticed[who]:.2f} s"
+                break
+        self.line(who, f"{how} {called(instance)}{after}{why}", is_bad=is_bad)
+
+    def table(self, names: list[str], bound_seconds: float) -> None:
+        """Show all losses, one per line."""
+        width = max((len(loss.what) for loss in self._losses), default=0) + 2
+        self.note("  " + " " * width + "".join(f"{name:>{_COLUMN}}" for name in names))
+        for loss in self._losses:
+            cells = (f"{loss.noticed[name]:.2f} s" if name in loss.noticed else "-" for name in names)
+            self.note(f"  {loss.what:<{width}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells))
+        self.note(f"  at most, by the settings: {bound_seconds:.2f} s")
+
+
+def called(instance: Instance) -> str:
+    """A broker, as people call it."""
+    name, number = instance
+    return f"{name}'s slave {number}" if number else name
+
+
+class ServerLog(logging.Handler):
+    """Shows the events that the NameServers log; each runs in a thread of its own."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(logging.INFO)
+        self._screen = screen
+        # data directory -> name of the server; thread -> name
+        self.names: dict[str, str] = {}
+        self._threads: dict[int | None, str] = {}
+        # name of the server -> brokers in its routes
+        self.brokers: dict[str, set[Instance]] = {}
+        self.ready: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one event; those of clients and agents are left out."""
+        fields = getattr(record, "fields", {})
+        if record.msg == "listening":
+            name = self._threads[record.thread] = self.names[str(fields["data_dir"])]
+            self.brokers[name] = set()
+            if fields["ready"]:
+                self.ready.add(name)
+            self._screen.line(name, f"listens on {fields['addresses'][0]}")
+        elif record.thread in self._threads:
+            self._of_server(self._threads[record.thread], str(record.msg), fields)
+
+    def _of_server(self, name: str, what: str, fields: dict[str, object]) -> None:
+        instance = (str(fields.get("broker_name")), int(str(fields.get("broker_id", 0))))
+        match what:
+            case "waiting":
+                self._screen.line(name, f"gives no routes yet: {_reason(fields)}")
+            case "ready":
+                self.ready.add(name)
+                self._screen.line(name, f"gives routes: {_reason(fields)}")
+            case "broker_registered" if instance not in self.brokers[name]:
+                self.brokers[name].add(instance)
+                self._screen.line(name, f"knows {called(instance)}")
+            case "broker_evicted":
+                self.brokers[name].discard(instance)
+                self._evicted(name, instance, fields)
+
+    def _evicted(self, name: str, instance: Instance, fields: dict[str, object]) -> None:
+        reason = str(fields["reason"])
+        why = {
+            "silent": f"silent for {int(str(fields['silent_ms'])) / 1000:.2f} s",
+            "disconnected": "its connection was closed",
+            "unregistered": "it unregistered",
+        }.get(reason, reason)
+        self._screen.gone(name, instance, "drops", f": {why}", is_bad=reason != "unregistered")
+
+
+def _reason(fields: dict[str, object]) -> str:
+    """Why the server is ready or not, without the list of the brokers that are missing."""
+    return str(fields["reason"]).removeprefix("not ").removeprefix("ready: ").partition(":")[0]

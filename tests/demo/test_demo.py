@@ -15,7 +15,7 @@ from tests.support.peer import until
 from tests.support.talking_process import TalkingProcess
 
 ROOT = Path(__file__).parents[2]
-# It takes 15 s; most of it is starting processes, which a busy machine does slowly.
+# It takes 15 s, and longer on a busy machine.
 _DEMO_SECONDS = 150
 
 
@@ -35,7 +35,7 @@ class Demo(TalkingProcess):
         return self.wait()
 
     def __exit__(self, *raised: object) -> None:
-        """End it if it still runs: in good order first, so that its children end as well."""
+        """End the demo if it still runs: gracefully first, so that its console ends as well."""
         if self._process.poll() is None:
             self.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -85,7 +85,7 @@ def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
 @pytest.mark.parametrize("demo", [("--no-report", "--scenes", "kill", "pause", "freeze", "drain")], indirect=True)
 def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     """Three brokers are lost in three ways; both servers and both clients notice, in the time that was said."""
-    assert 0 == demo.finished(), demo.lines
+    assert demo.finished() == 0, demo.lines
 
     text = "\n".join(demo.lines)
     assert "Time runs 60 times faster than by default" in text
@@ -93,33 +93,34 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     assert demo.said(r"console    shows all of it: http://127\.0\.0\.1:\d+/$")
     assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
     assert demo.said(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
-    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it said goodbye$")
+    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it unregistered$")
     for name in ("a", "b", "c"):
         for client in ("producer", "consumer"):
             assert demo.said(rf"{client}   no longer sees broker-{name}, after"), (client, name)
     # it paused for less than its expiry
-    assert demo.said("kill -CONT broker-b: it is still known")
-    assert [] == demo.said("drops broker-b.*silent")
-    rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.said(r"^  (kill -9|kill -STOP|drain) ")]
-    assert [4, 4, 4] == [len(row) for row in rows]
+    assert demo.said("thaw broker-b: it is still known")
+    assert demo.said("drops broker-b.*silent") == []
+    rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.said(r"^  (kill|freeze|drain) broker-. ")]
+    assert [len(row) for row in rows] == [4, 4, 4]
     # at most expiry, scan and poll: 160 s / 60; the rest is for a machine that is busy
     assert all(float(seconds) < 160 / 60 + 10 for row in rows[:2] for seconds in row)
     assert demo.said(r"[1-9]\d+ messages sent, .* 0 could not be sent")
     logs = [*tmp_path.glob("ns[12]/heartbeats/dt=*/hour=*/*.jsonl*")]
-    assert {"ns1", "ns2"} == {log.relative_to(tmp_path).parts[0] for log in logs}
+    assert {log.relative_to(tmp_path).parts[0] for log in logs} == {"ns1", "ns2"}
 
 
 @pytest.mark.parametrize("demo", [("--no-report",)], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> None:
     """Also when a broker is frozen just then."""
-    demo.wait_for("kill -STOP broker-c")
-    assert len(demo.children()) > 2
+    demo.wait_for("freeze broker-c")
+    # the console
+    assert len(demo.children()) == 1
     demo.send_signal(number)
 
-    assert 130 == demo.finished(), demo.lines
-    assert "interrupted; everything is stopped" == demo.lines[-1]
-    assert [] == demo.said("Traceback")
+    assert demo.finished() == 130, demo.lines
+    assert demo.lines[-1] == "interrupted; everything is stopped"
+    assert demo.said("Traceback") == []
 
 
 def test_demo_ends_with_the_report(tmp_path: Path) -> None:
@@ -127,7 +128,7 @@ def test_demo_ends_with_the_report(tmp_path: Path) -> None:
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     with Demo(tmp_path, "--scenes", PATH=str(bin_directory)) as demo:
-        assert 0 == demo.finished(), demo.lines
+        assert demo.finished() == 0, demo.lines
     page = tmp_path / "report" / "report.html"
-    assert f"Look at it: {page.as_uri()}" == demo.lines[-1].strip()
+    assert demo.lines[-1].strip() == f"Look at it: {page.as_uri()}"
     assert page.exists()

@@ -1,0 +1,223 @@
+"""The cluster of the demo, made with the test kit: two NameServers, three brokers and a slave, two clients."""
+
+import logging
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from demo.screen import Instance, Screen, ServerLog, called
+from namesrv_client import RouteError
+from namesrv_client.routes.route import Route, RouteChange
+from namesrv_testing import TestBroker, TestClient, TestNameServer
+
+TOPIC: Final = "orders"
+_TOPICS: Final = (TOPIC, "payments")
+_BROKERS: Final = (("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-c", 0))
+_ATTEMPTS: Final = 4
+_SEND_SECONDS: Final = 0.05
+# what a send to a broker that does not respond costs the producer
+_BROKER_SECONDS: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The times of a real system that are a matter of half minutes and more, all divided by one factor."""
+
+    factor: float
+
+    def __getitem__(self, seconds: float) -> float:
+        return seconds / self.factor
+
+    @property
+    def server_settings(self) -> dict[str, float]:
+        """A NameServer's: 120 s, 10 s, 45 s."""
+        return {
+            "broker_expiry_seconds": self[120],
+            "scan_interval_seconds": self[10],
+            "wait_for_service_seconds": self[45],
+        }
+
+    @property
+    def bound_seconds(self) -> float:
+        """How long a client can see a dead broker at most: expiry, scan and poll, 160 s."""
+        return self[160]
+
+
+class Application:
+    """What producer and consumer have in common: a route client whose changes are shown."""
+
+    def __init__(self, name: str, servers: list[TestNameServer], screen: Screen, **settings: Any) -> None:
+        self.name = name
+        self.client = TestClient(servers, protocol="native", fault_tolerance=True, **settings)
+        self._screen = screen
+
+    def __enter__(self) -> Self:
+        self.client.start()
+        self.client.on_change(self._changed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop()
+
+    def sees(self, instance: Instance) -> bool:
+        """Whether the broker is in its route."""
+        return instance in _instances(self.client.cached(TOPIC))
+
+    def _changed(self, change: RouteChange) -> None:
+        if change.topic != TOPIC:
+            return
+        before, now = _instances(change.old), _instances(change.new)
+        for instance in sorted(before - now):
+            self._screen.gone(self.name, instance, "no longer sees")
+        if now - before:
+            self._screen.line(self.name, f"sees {', '.join(map(called, sorted(now - before)))}")
+        for name in change.queues_changed:
+            self._screen.line(self.name, f"sees other permissions on {name}")
+
+
+def _instances(route: Route | None) -> set[Instance]:
+    if route is None or route.confirmed_absent_since is not None:
+        return set()
+    return {(group.broker_name, number) for group in route.data.broker_datas for number in group.broker_addrs}
+
+
+class Cluster:
+    """All that runs, until the block ends."""
+
+    def __init__(self, directory: Path, times: Times, screen: Screen) -> None:
+        self.screen = screen
+        self.times = times
+        self.log = ServerLog(screen)
+        self.directories = {name: directory / name for name in ("ns1", "ns2")}
+        self.servers: dict[str, TestNameServer] = {}
+        self.brokers: dict[Instance, TestBroker] = {}
+        self.sent = 0
+        # sends that needed another broker, and sends that none took
+        self.repeated = 0
+        self.failed = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        logging.getLogger().addHandler(self.log)
+        logging.getLogger("namesrv").setLevel(logging.INFO)
+        with ExitStack() as stack:
+            for name, directory in self.directories.items():
+                self.log.names[str(directory)] = name
+                self.servers[name] = stack.enter_context(self._server(name, directory))
+            for instance in _BROKERS:
+                self.brokers[instance] = stack.enter_context(self._broker(instance))
+            servers = list(self.servers.values())
+            poll = {"poll_seconds": self.times[30], "warm_up_seconds": self.times[45]}
+            self.producer = Application("producer", servers, self.screen, watch=True, **poll)
+            self.consumer = Application("consumer", servers, self.screen, **poll)
+            for application in (self.producer, self.consumer):
+                stack.enter_context(application)
+            # it polls routes that it has requested once
+            self.consumer.client.route(TOPIC)
+            stack.enter_context(_Thread(self._produce))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # the end of everything is not part of the story
+        logging.getLogger().removeHandler(self.log)
+        self._stack.close()
+
+    def _server(self, name: str, directory: Path) -> TestNameServer:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            # the server keeps its port through the story
+            port = probe.getsockname()[1]
+        settings: dict[str, Any] = {"listen_port": port, "nameserver_name": name, **self.times.server_settings}
+        return TestNameServer(directory, heartbeat_log_dir=str(directory / "heartbeats"), **settings)
+
+    def _broker(self, instance: Instance, **place: str) -> TestBroker:
+        name, number = instance
+        settings: dict[str, Any] = {"heartbeat_seconds": self.times[30], "client_poll_seconds": self.times[30], **place}
+        return TestBroker(self.servers.values(), name, _TOPICS, cluster_name="demo", broker_id=number, **settings)
+
+    # -- what producer and servers do ---------------------------------------------------------------------------------
+
+    def _produce(self, ended: threading.Event) -> None:
+        """Send a message every 50 ms; one that a broker does not take goes to another broker."""
+        client, complained = self.producer.client, set[str]()
+        while not ended.wait(_SEND_SECONDS):
+            last: str | None = None
+            for attempt in range(_ATTEMPTS):
+                try:
+                    last = client.broker_of(client.select_queue(TOPIC, last))
+                except RouteError:
+                    continue
+                if not self.brokers[last, 0].is_frozen:
+                    client.report(last, 0.001)
+                    complained.discard(last)
+                    self.sent, self.repeated = self.sent + 1, self.repeated + (attempt > 0)
+                    break
+                client.report(last, _BROKER_SECONDS, failed=True)
+                if last not in complained:
+                    complained.add(last)
+                    what = f"{last} does not take a message; another broker gets it"
+                    self.screen.line("producer", what, is_bad=True)
+            else:
+                self.failed += 1
+
+    def start_broker(self, instance: Instance) -> None:
+        """Start another process, so to say, at the address of a broker that was killed."""
+        address = self.brokers[instance].settings.broker_addr
+        self.brokers[instance] = self._stack.enter_context(self._broker(instance, broker_addr=address))
+
+    def stop_server(self, name: str) -> None:
+        """Take a NameServer away."""
+        self.log.ready.discard(name)
+        self.servers[name].stop()
+
+    def start_server(self, name: str) -> None:
+        """Start it again on its port, with its data."""
+        self.servers[name].start()
+
+    def known_everywhere(self) -> None:
+        """Wait until both servers and both applications know all brokers."""
+        wanted = set(self.brokers)
+        self.screen.until(
+            "every broker is known everywhere",
+            lambda: (
+                len(self.log.ready) == len(self.servers)
+                and all(wanted <= brokers for brokers in self.log.brokers.values())
+                and all(each.sees(instance) for each in (self.producer, self.consumer) for instance in wanted)
+            ),
+        )
+
+    def gone_everywhere(self, instance: Instance) -> None:
+        """Wait until no server and no application knows a broker."""
+        self.screen.until(
+            "the broker is gone everywhere",
+            lambda: (
+                all(instance not in brokers for brokers in self.log.brokers.values())
+                and not any(each.sees(instance) for each in (self.producer, self.consumer))
+            ),
+            self.times.bound_seconds + 30,
+        )
+
+
+class _Thread:
+    """Work in a thread until the block ends."""
+
+    def __init__(self, work: Any) -> None:
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=work, args=(self._ended,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def look(seconds: float = 1.5) -> None:
+    """What the eye needs between two events."""
+    time.sleep(seconds)
