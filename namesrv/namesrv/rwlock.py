@@ -1,9 +1,10 @@
 """Read-write lock for asyncio tasks.
 
-Many readers or one writer. Whoever cannot be let in at once waits in one queue, in order of arrival, and is let in from
-its head: readers that stand next to each other together, a writer alone. So nobody starves.
+The lock is held by any number of readers or by one writer. Tasks that cannot get the lock at once wait in one queue, in
+the order of arrival. Consecutive readers at the head of the queue get the lock together, a writer gets it alone. So no
+task starves.
 
-Not re-entrant: a task that holds the lock and asks for it again waits for itself.
+The lock is not re-entrant: a task that holds the lock and acquires it again waits for ever.
 """
 
 import asyncio
@@ -18,48 +19,48 @@ class ReadWriteLock:
     """`async with lock.read():` among other readers, `async with lock.write():` alone."""
 
     def __init__(self) -> None:
-        # who is inside: so many readers, or -1 for a writer
+        # number of readers that hold the lock, or -1 for a writer
         self._inside = 0
-        # Who waits, in order of arrival -> whether to write. Its head is never one that could be let in, except for the
-        # moment between a waiting task's cancellation and that task's next step, in which it takes itself out.
+        # Waiting tasks in the order of arrival -> True for a writer. The task at the head cannot get the lock now,
+        # except between the cancellation of a waiting task and that task's next step, which removes it from the queue.
         self._queue: dict[asyncio.Future[None], bool] = {}
-        # how long those had to wait who were let in and could not be at once, by whether it was to write
+        # waiting times of tasks that did not get the lock at once, separately for readers and writers
         self.waits = {to_write: Histogram(WAIT_BOUNDS) for to_write in (False, True)}
 
     def read(self) -> AbstractAsyncContextManager[None]:
-        """A section that may look and not touch."""
+        """A section that reads, together with other readers."""
         return _Section(self, to_write=False)
 
     def write(self) -> AbstractAsyncContextManager[None]:
-        """A section that may change things: nobody else is inside."""
+        """A section that changes things, alone."""
         return _Section(self, to_write=True)
 
     async def enter(self, *, to_write: bool) -> None:
-        """Be let in; uncontended, nothing is awaited and no future made."""
-        if not self._queue and self._is_admitted(to_write=to_write):
+        """Acquire the lock; without contention this awaits nothing and makes no future."""
+        if not self._queue and self._try_enter(to_write=to_write):
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._queue[turn] = to_write
+        entry = asyncio.get_running_loop().create_future()
+        self._queue[entry] = to_write
         began = time.monotonic()
         try:
-            await turn
+            await entry
         except BaseException:
-            if turn in self._queue:
-                # whoever stood behind may have been waiting for this one only
-                del self._queue[turn]
+            if entry in self._queue:
+                # The next tasks in the queue may have waited for this one only.
+                del self._queue[entry]
                 self._admit_from_queue()
-            elif not turn.cancelled():
-                # let in, and cancelled before it could take the first step inside
+            elif not entry.cancelled():
+                # This task got the lock, but was cancelled before its next step.
                 self.leave()
             raise
         self.waits[to_write].observe(time.monotonic() - began)
 
     def leave(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._inside = max(0, self._inside - 1)
         self._admit_from_queue()
 
-    def _is_admitted(self, *, to_write: bool) -> bool:
+    def _try_enter(self, *, to_write: bool) -> bool:
         if self._inside < 0 or (to_write and self._inside):
             return False
         self._inside = -1 if to_write else self._inside + 1
@@ -67,17 +68,17 @@ class ReadWriteLock:
 
     def _admit_from_queue(self) -> None:
         while self._queue:
-            turn, to_write = next(iter(self._queue.items()))
-            # a cancelled task that has not run since: nobody is to wait for it
-            if not turn.cancelled():
-                # let in here, not when its task runs: in between nobody can slip past
-                if not self._is_admitted(to_write=to_write):
+            entry, to_write = next(iter(self._queue.items()))
+            # A cancelled task that has not run since is skipped.
+            if not entry.cancelled():
+                # The lock is acquired here, not in the waiting task's next step, so that no other task gets it first.
+                if not self._try_enter(to_write=to_write):
                     return
-                turn.set_result(None)
-            del self._queue[turn]
+                entry.set_result(None)
+            del self._queue[entry]
 
     def __repr__(self) -> str:
-        waiting = [to_write for turn, to_write in self._queue.items() if not turn.cancelled()]
+        waiting = [to_write for entry, to_write in self._queue.items() if not entry.cancelled()]
         return (
             f"<ReadWriteLock [{max(0, self._inside)} readers | writer: {'yes' if self._inside < 0 else 'no'}"
             f" | waiting: {waiting.count(False)} read, {waiting.count(True)} write]>"
@@ -86,7 +87,7 @@ class ReadWriteLock:
 
 @dataclass(slots=True)
 class _Section(AbstractAsyncContextManager[None]):
-    """One way into the lock, and out again. Nothing is awaited on the way out: it cannot be cancelled there."""
+    """One read or write section. Leaving awaits nothing, so that a cancellation cannot keep the lock."""
 
     lock: ReadWriteLock
     to_write: bool

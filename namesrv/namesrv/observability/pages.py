@@ -18,9 +18,9 @@ from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.aio.server import RemotingServer
 
 _NO_STORE = {"Cache-Control": "no-store"}
-# For so long the last page is served again, however often one asks: rendering takes as long as hundreds of pulls.
+# A rendered page is served again for this time, because rendering takes as long as hundreds of pulls.
 FRESH_SECONDS: Final = 0.25
-# Housekeeping runs every second; one that has been stuck for so long needs a restart.
+# Housekeeping runs every second; if it has not run for this time, the server needs a restart.
 STUCK_SECONDS: Final = 30.0
 _SHOWN_CHARACTERS: Final = 64
 
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
     name: str
     is_ok: bool
-    # what was found, for people
+    # the result in words
     found: str
 
     def __str__(self) -> str:
@@ -38,8 +38,8 @@ class Check(NamedTuple):
 
 
 def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
-    """All pages; each answer is counted in `namesrv.counters.http`."""
-    # one at a time, and what the last one found, until when
+    """The application with all pages; each response is counted in `namesrv.counters.http`."""
+    # Metrics are rendered once at a time; the last page is kept until it is too old.
     scraping = asyncio.Lock()
     page, fresh_until = b"", -math.inf
 
@@ -72,7 +72,7 @@ def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
     """The application for requests that name this server; others get 421."""
 
     async def for_own_hosts(scope: Scope, receive: Receive, send: Send) -> None:
-        # probes of HTTP/1.0 may name no host; browsers always do
+        # Probes with HTTP/1.0 may send no host; browsers always send one.
         host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
         if is_own_host(host, namesrv.settings):
             await app(scope, receive, send)
@@ -84,7 +84,7 @@ def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
 
 
 def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int | str]]) -> ASGIApp:
-    """The application, its answers counted by path and status; unknown paths together."""
+    """The application, with its responses counted by path and status; unknown paths are counted together."""
 
     async def counting(scope: Scope, receive: Receive, send: Send) -> None:
         async def count_and_send(message: Message) -> None:
@@ -93,7 +93,7 @@ def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, in
                 counts[path if path in paths else "other", message["status"]] += 1
             await send(message)
 
-        # only the end of the listener cancels, and uvicorn would log that as a bug
+        # Only the end of the listener cancels a request, and uvicorn would log the cancellation as an error.
         with contextlib.suppress(asyncio.CancelledError):
             await app(scope, receive, count_and_send)
 
@@ -101,7 +101,7 @@ def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, in
 
 
 def _checked(checks: list[Check], request: Request) -> Response:
-    """The checks, each on a line when verbose, else those that failed, or ok."""
+    """The response with all checks (verbose) or only the failed ones, a line each."""
     is_ok = all(check.is_ok for check in checks)
     shown = [str(check) for check in checks if "verbose" in request.query_params or not check.is_ok]
     text = "\n".join([*shown, "ok" if is_ok else "failed", ""])
@@ -109,12 +109,12 @@ def _checked(checks: list[Check], request: Request) -> Response:
 
 
 def liveness(namesrv: Namesrv) -> list[Check]:
-    """Checks that a restart would fix."""
+    """Checks whose failure a restart would fix."""
     return [_housekeeping(namesrv)]
 
 
 def readiness(namesrv: Namesrv) -> list[Check]:
-    """Checks that must pass before the server gets route questions."""
+    """Checks that must pass before the server gets route requests."""
     reason = namesrv.readiness.reason(namesrv.clock.monotonic())
     registered = _brokers(len(namesrv.manager.tables.broker_live_table))
     if namesrv.is_ready_without_brokers():
@@ -135,13 +135,13 @@ def _brokers(count: int) -> str:
 
 
 def _disk(namesrv: Namesrv) -> Check:
-    """Not a reason to send anybody away: routes are in memory."""
+    """A failing disk does not make the server unready, because routes are in memory."""
     problems = {name: problem for name, state in namesrv.writes().items() if (problem := state.problem())}
     return Check("disk", True, "; ".join(map(": ".join, problems.items())) or "no problem")  # noqa: FBT003
 
 
 def _certificate(namesrv: Namesrv) -> list[Check]:
-    """Not a reason to send anybody away: peers that are connected, or do not verify, notice nothing."""
+    """An expired certificate does not make the server unready, because open connections are not affected."""
     days, problem = namesrv.certificates.days_left(), namesrv.certificates.problem
     if days is None:
         return []

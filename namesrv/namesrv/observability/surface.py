@@ -1,6 +1,6 @@
-"""The HTTP port of a running server, and the lag of its loop.
+"""The HTTP port of a running server, and the measurement of its event loop's lag.
 
-Without the packages behind the pages the server runs, and says once that it is not to be seen.
+Without the packages for the pages the server runs without the HTTP port, and logs `http_is_off` once.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _PACKAGES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 @asynccontextmanager
 async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[list[tuple[str, int]]]:
-    """Show the server, if it is to be shown, and measure its loop; the addresses of the port. Raises OSError."""
+    """Serve the HTTP port, if enabled, and measure the loop's lag; yields the addresses of the port. Raises OSError."""
     address = namesrv.settings.http_address
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if address is not None and missing:
@@ -51,13 +51,13 @@ async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[l
 
 
 async def measure_lag(histogram: Histogram) -> None:
-    """Measure the running loop until cancelled.
+    """Measure the lag of the running loop until cancelled.
 
-    When a wake-up is late, everything else that was due then was as late in real time: an answer to a client, a
-    heartbeat that waited in its socket.
+    A late wake-up shows that all other work of that moment was as late, such as a response to a client, or a heartbeat
+    that waited in its socket.
     """
     while True:
-        # uvloop's own time stands still while a callback runs
+        # The time of uvloop stands still while a callback runs, so the monotonic clock is used.
         due = time.monotonic() + LAG_INTERVAL_SECONDS
         await asyncio.sleep(LAG_INTERVAL_SECONDS)
         histogram.observe(max(0.0, time.monotonic() - due))

@@ -1,4 +1,4 @@
-"""Clients that wait for routes to change."""
+"""The watches: requests (20001) that wait for a change of their topics."""
 
 import asyncio
 from collections import deque
@@ -9,30 +9,31 @@ from typing import Final
 
 from namesrv_remoting.aio.steps import Pace
 
-# Watchers woken between two looks at the sockets, at most: each of them answers a question of its own.
+# The most watches that are woken in one iteration of the loop, because each of them sends a response.
 BATCH: Final = 64
-# Questions about more topics are not entered by topic, but looked through when something changes, so many in a step.
+# A watch with more topics has no entry per topic; its topics are compared with the changed ones, so many in a step.
 FEW_TOPICS: Final = 256
 STEP_TOPICS: Final = 10_000
-# Those who wait for the same hundred topics are found a hundred times when all of these change: so many in a step.
+# The most watches that are collected in one step: watches of the same hundred topics are found a hundred times when all
+# of these topics change.
 STEP_WATCHES: Final = 2_000
 
 
 class RouteWatchers:
-    """Waiting questions."""
+    """All waiting watches, each represented by a future."""
 
     def __init__(self, pace: Pace | None = None) -> None:
-        # topic -> those who wait for it, among few others; whoever waits longest is first, here and below
+        # topic -> its small watches; the oldest watch is first, here and below
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
-        # all who wait, for which topics
+        # all watches -> their topics
         self._futures: dict[asyncio.Future[None], KeysView[str]] = {}
-        # those who wait for many
+        # large watches
         self._large: dict[asyncio.Future[None], None] = {}
-        # those who waited for a topic that has changed, and have yet to be woken
+        # small watches of changed topics, to be woken
         self._due: deque[Iterator[asyncio.Future[None]]] = deque()
-        # those who wait for many topics and have yet to be looked through, and which topics changed
-        self._doubted: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
-        # woken, but not told yet; in order, and each once however often it was woken
+        # large watches to be compared with the changed topics
+        self._unchecked: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
+        # watches that are affected, and wait for their batch; each watch once, in order
         self._woken: dict[asyncio.Future[None], None] = {}
         self._pace = Pace(BATCH) if pace is None else pace
 
@@ -43,7 +44,7 @@ class RouteWatchers:
         return f"<RouteWatchers [{len(self._futures)} waiting for {len(self._waiting)} topics]>"
 
     async def wait(self, topics: KeysView[str]) -> None:
-        """Return when one of the topics has changed; cancelled by whoever has waited long enough."""
+        """Return when one of the topics has changed; the caller ends the wait by cancelling it."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures[future] = topics
         entered: AbstractSet[str] = topics
@@ -58,26 +59,26 @@ class RouteWatchers:
             del self._futures[future]
             self._large.pop(future, None)
             for topic in entered:
-                # when the topic has changed its crowd is due, and no longer here
+                # After a change of the topic, its watches have moved to `_due`.
                 if (waiting := self._waiting.get(topic)) is not None:
                     waiting.pop(future, None)
                     if not waiting:
                         del self._waiting[topic]
 
     def wake(self, topics: AbstractSet[str] | None) -> None:
-        """Let those go who wait for one of the topics (None: everybody), a batch at a time."""
+        """Wake the watches of these topics (None: all watches), a batch at a time."""
         was_idle = not self._is_busy()
         if topics is None:
             self._woken.update(dict.fromkeys(self._futures))
         else:
-            # a change may be of a hundred thousand topics, few of which anybody waits for
+            # A change may have a hundred thousand topics, of which few have watches.
             self._due.extend(iter(self._waiting.pop(topic)) for topic in self._waiting.keys() & topics)
-            self._doubted.extend((future, topics) for future in self._large)
+            self._unchecked.extend((future, topics) for future in self._large)
         if was_idle and self._is_busy():
             asyncio.get_running_loop().call_soon(self._release)
 
     def _is_busy(self) -> bool:
-        return bool(self._woken or self._due or self._doubted)
+        return bool(self._woken or self._due or self._unchecked)
 
     def _wake_due(self) -> None:
         left = STEP_WATCHES
@@ -86,7 +87,7 @@ class RouteWatchers:
             if not some:
                 self._due.popleft()
             left -= len(some)
-            # most have been woken for another topic
+            # Most of these watches have been woken for another topic.
             self._woken.update((future, None) for future in some if not future.done())
 
     def _release(self) -> None:
@@ -101,8 +102,8 @@ class RouteWatchers:
         if woken:
             self._pace.wake(woken)
         left = STEP_TOPICS
-        while self._doubted and left > 0:
-            future, changed = self._doubted.popleft()
+        while self._unchecked and left > 0:
+            future, changed = self._unchecked.popleft()
             topics = self._futures.get(future)
             if topics is None or future in self._woken:
                 continue

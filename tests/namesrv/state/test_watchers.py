@@ -130,11 +130,11 @@ async def test_watches_of_many_topics_are_looked_through_in_steps() -> None:
     changed = dict.fromkeys(f"x{number}" for number in range(STEP_TOPICS))
     watchers.wake(changed.keys())
     steps = 0
-    while watchers._doubted:
-        before = len(watchers._doubted)
+    while watchers._unchecked:
+        before = len(watchers._unchecked)
         await asyncio.sleep(0)
         steps += 1
-        assert before - len(watchers._doubted) <= 1 + STEP_TOPICS // len(MANY)
+        assert before - len(watchers._unchecked) <= 1 + STEP_TOPICS // len(MANY)
     assert steps >= 2
 
     watchers.wake({"99-t0": None}.keys())
