@@ -1,10 +1,8 @@
 """Threads use the client as they like, and start and stop it in any order."""
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +12,11 @@ from namesrv_client import (
     ClientSettings,
     MessageQueue,
     RouteChange,
-    RouteUnavailableError,
     SyncRouteClient,
 )
-from namesrv_runtime.background_loop import StoppedError
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
-from tests.support.peer import Broker, Peer, until
-from tests.support.told import Told
+from tests.support.peer import Broker, Peer
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +70,6 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
 ]
 
 
-def test_its_own_thread_calls_back(namesrv: Daemon) -> None:
-    """From the first event on; there the status can be asked for, and what would wait for that thread cannot."""
-    told, done = Told(), []
-    with SyncRouteClient(settings_of(namesrv), **told.callbacks) as client:
-        client.on_change(lambda _: done.append(client.status().is_started))
-        client.on_change(lambda _: done.append(client.refresh()))
-        client.route("orders")
-    assert [True] == done
-    assert ["servers_changed", "connected", "ready"] == [word for word, *_ in told.what]
-    assert {"namesrv-client"} == told.threads
-
-
 def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     """Each answers as the client in the loop; it has a thread while started; to start or stop twice is harmless."""
     client = SyncRouteClient(settings_of(namesrv))
@@ -106,24 +89,6 @@ def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     client.stop()
     client.stop()
     check_not_started()
-
-
-def test_stopping_ends_what_other_threads_wait_for(tmp_path: Path) -> None:
-    """They get an error instead of waiting for a client that is gone."""
-    with Daemon(tmp_path) as daemon:
-        client = SyncRouteClient(
-            settings_of(daemon.listening(), call_timeout_seconds=60.0, attempt_timeout_seconds=60.0)
-        )
-        client.start()
-        # it takes connections and answers nothing
-        daemon.send_signal(signal.SIGSTOP)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(client.route, "orders")
-            until(lambda: client._inner is not None and client._inner._keeper._fetches)
-            client.stop()
-
-            with pytest.raises((RouteUnavailableError, StoppedError), match=r"closed|stopped"):
-                waiting.result(GUARD_SECONDS)
 
 
 def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:

@@ -43,8 +43,6 @@ signal.pause()
 """
 )
 
-ENDS_WITHOUT_STOP = BEGIN + "tell(brokers=brokers)"
-
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
@@ -90,12 +88,3 @@ def test_the_death_of_the_parent_is_seen_although_its_child_lives(namesrv: Daemo
             until(lambda: clients(namesrv) == 0)
         finally:
             os.kill(child, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_process_may_end_without_stopping_it(namesrv: Daemon, loop: str) -> None:
-    """Its thread neither holds it up nor complains."""
-    with running(ENDS_WITHOUT_STOP, namesrv, loop) as process:
-        assert {"brokers": ["broker-a"]} == line_of(process)
-        assert 0 == process.wait()
-    until(lambda: clients(namesrv) == 0)

@@ -10,7 +10,7 @@ from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.broker import FOUND_SOON, BrokerPeer, Role, leaves
 from tests.interop.peers.driver import Driver
 from tests.interop.peers.pair import BODIES, SLAVE_SECONDS, TOPIC, Pair
-from tests.interop.peers.route import members_of, routes_of, until_routed
+from tests.interop.peers.route import routes_of, until_routed
 from tests.interop.peers.waiting import until
 
 KINDS: Final[dict[str, tuple[BrokerPeer, Role]]] = {
@@ -31,13 +31,6 @@ def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
         for kind, (peer, role) in KINDS.items()
     }
     return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}
-
-
-def test_route_has_master_and_slave(pair: Pair) -> None:
-    """The master has id 0 and the slave id 1 in the route of their topics; they share one row of queues."""
-    for route in until_routed(pair.name_servers, "TBW102"):
-        assert {pair.name: pair.members} == route.brokers
-        assert [pair.name] == [row["brokerName"] for row in route.data["queueDatas"]]
 
 
 def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
@@ -67,23 +60,3 @@ def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Drive
     left = [None if route is None else route.brokers for route in routes_of(pair.name_servers, TOPIC)]
     assert [{pair.name: {1: pair.slave.address}}] * 2 == left
     clients.receive(unique, pair.name_servers, TOPIC, BODIES)
-
-
-def test_slave_that_is_killed_leaves_the_master_alone(pair: Pair) -> None:
-    """A dead slave leaves at once; the queues are the master's, and stay."""
-    with leaves(pair.daemons, pair.slave, "disconnected"):
-        pair.slave.kill()
-
-    for route in until_routed(pair.name_servers, TOPIC):
-        assert {pair.name: {0: pair.master.address}} == route.brokers
-        assert {pair.name: (4, 4, 6)} == route.queues
-
-
-def test_master_that_is_stopped_unregisters(pair: Pair) -> None:
-    """A master that an operator stops says so, and only the slave is left; started again it is back beside it."""
-    with leaves(pair.daemons, pair.master, "unregistered"):
-        pair.master.stop()
-
-    assert [{1: pair.slave.address}] * 2 == members_of(pair.name_servers, pair.name)
-    for route in until_routed(pair.complete().name_servers, TOPIC):
-        assert {pair.name: pair.members} == route.brokers

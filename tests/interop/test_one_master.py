@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.broker import FOUND_SOON, Broker, BrokerPeer, leaves
 from tests.interop.peers.driver import Driver
 from tests.interop.peers.route import brokers_of, members_of, routes_of, topics_of, until_routed
@@ -64,15 +63,6 @@ def test_topic_is_created_by_a_producer_and_consumed(
     for route in until_routed(name_servers, f"auto-{unique}"):
         assert {broker.name: {0: broker.address}} == route.brokers
         assert {broker.name: (4, 4, 6)} == route.queues
-
-
-def test_topic_is_created_by_mqadmin(broker: Broker, name_servers: list[str], mqadmin: MqAdmin, unique: str) -> None:
-    """A topic that an operator makes on the broker is on both NameServers with the queues asked for."""
-    mqadmin.make_topics(broker.address, f"made-{unique}", read=3, write=2)
-
-    for route in until_routed(name_servers, f"made-{unique}"):
-        assert {broker.name: (3, 2, 6)} == route.queues
-    assert [[broker.cluster, broker.name, "0", broker.address]] == [row[:4] for row in mqadmin("clusterList").rows]
 
 
 def test_killed_broker_leaves_at_once(

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.peers.apache import MqAdmin
 from tests.interop.peers.broker import FOUND_SOON, Broker, leaves
 from tests.interop.peers.driver import Driver
-from tests.interop.peers.route import Route, brokers_of, members_of, routes_of, until_routed
+from tests.interop.peers.route import Route, brokers_of, members_of, until_routed
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
 
@@ -55,19 +55,6 @@ def test_topic_of_the_cluster_is_on_every_master(
         assert dict.fromkeys(NAMES, (2, 2, 6)) == route.queues
     used = {(entry["broker"], entry["queue"]) for entry in clients.pass_on(unique, name_servers, topic)}
     assert {(name, queue) for name in NAMES for queue in (0, 1)} == used
-
-
-def test_topic_is_created_by_a_producer_on_every_master(
-    masters: Masters, clients: Driver, name_servers: list[str], unique: str
-) -> None:
-    """A producer that knows a topic from TBW102 alone sends to each master in turn, and each makes the topic."""
-    topic = f"auto-{unique}"
-    clients.pass_on(unique, name_servers, topic)
-
-    whole = {name: {0: broker.address} for name, broker in masters.items()}
-    until_equal([whole] * 2, lambda: [route and route.brokers for route in routes_of(name_servers, topic)])
-    for route in until_routed(name_servers, topic):
-        assert dict.fromkeys(NAMES, (4, 4, 6)) == route.queues
 
 
 def test_static_topic_spans_the_masters(

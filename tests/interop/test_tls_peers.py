@@ -91,29 +91,12 @@ def test_java_clients_over_tls(world: World) -> None:
         clients.pass_on("tls", [world.address], "TopicOfTls")
 
 
-def test_mqadmin_over_tls(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
-    """An operator's tool sees the broker."""
-    home = world.place / "mqadmin"
-    admin = mqadmin_of("mqadmin", world.address, java_flags(home, world.ca, world.identity))
-    assert "broker-a" in admin.succeed("clusterList").stdout
-
-
 def test_mqadmin_in_plain_text_reads_why_it_is_refused(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
     """Its error has our words, and so has the NameServer's log."""
     admin = mqadmin_of("plain", world.address)
     said = admin("clusterList")
     assert "CODE: 1  DESC: plain text received, but this server requires TLS" in said.stdout + said.stderr
     world.daemon.wait_for("connection_refused", reason="tls")
-
-
-def test_mqadmin_over_tls_to_a_server_without(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
-    """It fails, and the server's log says why."""
-    with Daemon(world.place / "without").listening() as daemon:
-        address = "{}:{}".format(*daemon.address)
-        admin = mqadmin_of("mistaken", address, java_flags(world.place / "mistaken", world.ca, None))
-        said = admin("clusterList")
-        assert "Exception" in said.stdout + said.stderr
-        daemon.wait_for("connection_refused", reason="tls", error="TLS received where plain text is expected")
 
 
 def test_namesrvctl_over_tls_to_apaches_server(world: World) -> None:
@@ -126,15 +109,3 @@ def test_namesrvctl_over_tls_to_apaches_server(world: World) -> None:
         assert "v" in run(*tls, "kv", "get", "ns", "k").out
         plain = run("-s", apache.address, "kv", "get", "ns", "k")
         assert (2, True) == (plain.code, "closed" in plain.err)
-
-
-def test_java_client_without_a_certificate_is_refused(world: World) -> None:
-    """It does TLS and shows nothing: the log says so."""
-    home = world.place / "anonymous"
-    with Driver(home, flags=java_flags(home, world.ca, None)) as clients:
-        clients.start_producer("anonymous", [world.address], retries=0)
-        assert set() == clients.send("anonymous", "TopicOfTls", 1, "x")
-    refused = world.daemon.wait_for(
-        "connection_refused", reason="tls", error="TLS handshake failed: the peer shows no certificate"
-    )
-    assert refused

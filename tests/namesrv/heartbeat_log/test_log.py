@@ -172,21 +172,6 @@ async def test_many_brokers_of_the_same_topics_cost_linear_bytes(tmp_path: Path)
     assert 400 * 400 < size < 400 * 800
 
 
-async def test_many_topics_that_change_are_few_lines(tmp_path: Path) -> None:
-    """A thousand stand in one, and what a client is told of them, too."""
-    topics = [f"topic-{number}" for number in range(2_500)]
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER, registration(*topics))
-        ask = {"topics": topics, "boot_id": None, "since": 0, "wait_ms": 0}
-        await peer.call(PULL_ROUTES, None, msgpack.packb(ask), spelling="native")
-    lines = log_of(tmp_path)
-
-    for event in ("route", "served"):
-        assert 3 == len(of(lines, event))
-        assert sorted(topics) == sorted(line["topic"] for line in by_topic(lines, event))
-
-
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
 async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str) -> None:
     """Whichever road the answer took; the number joins with the route's."""
