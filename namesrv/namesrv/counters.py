@@ -1,19 +1,12 @@
 """Counters of what has happened so far: everything that is not a number somewhere already."""
 
 from collections import Counter, defaultdict
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from namesrv.histogram import WAIT_BOUNDS, Histogram
-from namesrv.routeinfo.records import (
-    HEARTBEAT_SECONDS,
-    Effect,
-    Evicted,
-    Fenced,
-    OverQuota,
-    Reason,
-    Registered,
-    TakeoverAttempted,
-)
+from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.records import Reason
 from namesrv_runtime.write_state import WriteState
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")
@@ -41,6 +34,16 @@ class Counters:
         self.takeovers: Counter[str] = Counter(warned=0, refused=0)
         # requests for more than the tables, a cluster or an account may hold: by class, reason and outcome
         self.quota_exceeded: Counter[tuple[str, str, str]] = Counter()
+        # what effects add to, by the names that they say
+        self._counters: dict[str, Counter[Any]] = {
+            "fenced": self.fenced,
+            "takeovers": self.takeovers,
+            "quota_exceeded": self.quota_exceeded,
+        }
+        self._histograms: dict[str, Mapping[Any, Histogram]] = {
+            "renewals": {None: self.renewals},
+            "staleness": self.staleness,
+        }
         # whether the last reload changed nothing, for something in it was wrong
         self.is_reload_refused = False
         # (serialize type, reason) of peers that broke a rule
@@ -65,17 +68,13 @@ class Counters:
 
     def __call__(self, effect: Effect) -> None:
         """Count an effect."""
-        if type(effect) is Registered:
-            if not effect.is_new:
-                self.renewals.observe(max(0.0, effect.silent_seconds - HEARTBEAT_SECONDS))
-        elif type(effect) is Evicted:
-            self.staleness[effect.reason].observe(effect.silent_seconds)
-        elif type(effect) is Fenced:
-            self.fenced[effect.reason] += 1
-        elif type(effect) is TakeoverAttempted:
-            self.takeovers["refused" if effect.is_refused else "warned"] += 1
-        elif type(effect) is OverQuota:
-            self.quota_exceeded[effect.access_class, effect.reason, "refused" if effect.is_refused else "observed"] += 1
+        measured = effect.measured()
+        if measured is None:
+            return
+        if measured.value is None:
+            self._counters[measured.name][measured.label] += 1
+        else:
+            self._histograms[measured.name][measured.label].observe(measured.value)
 
     def refusals_by_reason(self) -> dict[str, int]:
         """Peers that broke a rule, by which."""

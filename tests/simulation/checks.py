@@ -4,7 +4,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from namesrv.routeinfo.records import BrokerAddrInfo, Effect, Evicted, RouteChanged
+from namesrv.routeinfo.effects import Effect, Evicted, RouteChanged
+from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_client.routes.route import RouteChange
 from namesrv_remoting.bodies.extensions import PulledRoutes, PullRoutesRequest

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from namesrv.routeinfo.records import Effect, Evicted, Registered, RouteChanged
+from namesrv.routeinfo.effects import Effect, Evicted, Registered, RouteChanged
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from namesrv.routeinfo.records import Evicted
+from namesrv.routeinfo.effects import Evicted
 from namesrv_remoting.bodies.extensions import read_routes
 from namesrv_remoting.bodies.route import TopicRouteData, read_route
 from namesrv_remoting.codes import RequestCode, ResponseCode

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv.context import Namesrv
-from namesrv.routeinfo.records import Effect
+from namesrv.routeinfo.effects import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings

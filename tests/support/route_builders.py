@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from namesrv.routeinfo.admission import TableLimits, check_registration
+from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
-    Effect,
     RegisterResult,
     Registration,
     Rerouted,
-    RouteChanged,
     RouteOptions,
 )
 from namesrv.routeinfo.registration import plan_registration

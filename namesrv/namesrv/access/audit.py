@@ -8,10 +8,9 @@ number of registrations pushes out a line about an operator or a refusal.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,18 +29,7 @@ from namesrv.access.audit_lines import (
 )
 from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
 from namesrv.access.revocation import Revoked
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Effect,
-    Evicted,
-    Fenced,
-    OverQuota,
-    Registered,
-    RouteChanged,
-    TakeoverAttempted,
-    WriteWiped,
-)
+from namesrv.routeinfo.effects import Effect
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile
 from namesrv_remoting.aio.connection import ServerConnection
@@ -59,7 +47,6 @@ logger: Final = logging.getLogger(__name__)
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 # Lines that wait for a disk that is full or slow; each may hold the rows of a large change.
 _MAX_QUEUED: Final = 20_000
-_TOPICS_PER_WEIGHT: Final = 8
 _CHARACTERS_PER_WEIGHT: Final = 500
 # At the end of the process, for what is queued.
 CLOSE_SECONDS: Final = 3.0
@@ -78,7 +65,7 @@ _NOBODY: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied",
 class _AuditedRequest:
     request: Request
     # what it has changed so far
-    changes: list[Any] = field(default_factory=list)
+    changes: list[Effect] = field(default_factory=list)
     # whether its refusal has a line
     is_refused: bool = False
     # its line is written: tasks that it began inherit its context, and what they change later is not its doing
@@ -96,8 +83,8 @@ class AuditLog:
             name: plain(value) for name, value in settings if value != Settings.model_fields[name].get_default()
         }
         self._is_closed = False
-        # routes that changed without a request: why comes next
-        self._unexplained: list[RouteChanged] = []
+        # changes without a request whose cause comes next
+        self._unexplained: list[Effect] = []
         self._refusals = RefusalWindow()
         self._registrations = RegistrationWindow()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
@@ -168,31 +155,15 @@ class AuditLog:
         return handle
 
     def __call__(self, effect: Effect) -> None:
-        """Take note of what an effect changed."""
-        match effect:
-            case RouteChanged(topics=None):
-                # an option did it, which has a line of its own
-                return
-            case RouteChanged():
-                audited = _current()
-                (self._unexplained if audited is None else audited.changes).append(effect)
-            case Registered(kind="unchanged", live=live, before=before) if before is not None:
-                # but somebody else may say the same
-                if before.connection_id != live.connection_id:
-                    self._changed(effect)
-            case Evicted():
-                self._changed(*self._unexplained, effect)
-                self._unexplained.clear()
-            case Registered() | WriteWiped():
-                self._changed(effect)
-            case Fenced() if (audited := _current()) is not None:
-                remark = f"{effect.live.broker_name} at {effect.key.broker_addr} has another owner or registered since"
-                self.refused_request(audited.request, remark, reason="fenced")
-            case TakeoverAttempted(key=key, is_refused=is_refused) if (audited := _current()) is not None:
-                remark = f"the place of {effect.live.broker_name} at {key.broker_addr}, which is alive"
-                self.refused_request(audited.request, remark, reason="takeover", observed=not is_refused)
-            case OverQuota(reason=reason, message=remark, is_refused=is_refused) if (audited := _current()) is not None:
-                self.refused_request(audited.request, remark, reason=f"quota_{reason}", observed=not is_refused)
+        """Take note of what an effect changed, or of the request that it refused."""
+        audited, refused = _current(), effect.refused()
+        if refused is not None and audited is not None:
+            self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
+        elif effect.is_change and effect.is_consequence and audited is None:
+            self._unexplained.append(effect)
+        elif effect.is_change:
+            self._changed(*self._unexplained, effect)
+            self._unexplained.clear()
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Take note of a change of the key-value configuration."""
@@ -212,14 +183,14 @@ class AuditLog:
         """Take note of live brokers that a reloaded access file no longer allows."""
         self._changed(*revoked, cause="SIGHUP")
 
-    def _changed(self, *what: Any, cause: str | None = None) -> None:
+    def _changed(self, *effects: Effect, cause: str | None = None) -> None:
         audited = _current()
         if audited is None:
             # a broker that fell silent or is gone counts as its account's
-            owners = [each.live.account for each in what if isinstance(each, Evicted)]
-            self._record_change(Change(cause, _NOBODY, what, *owners[-1:]))
+            owners = [each.broker[1].account for each in effects if each.broker is not None]
+            self._record_change(Change(cause, _NOBODY, effects, *owners[-1:]))
         else:
-            audited.changes.extend(what)
+            audited.changes.extend(effects)
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +237,8 @@ class AuditLog:
         if self._is_closed:
             return
         change = what.last if isinstance(what, RepeatedChange) else what
-        weight = 1 + (sum(map(_weight, change.changes)) if isinstance(change, Change) else 0)
+        characters = sum(each.characters() for each in change.changes) if isinstance(change, Change) else 0
+        weight = 1 + characters // _CHARACTERS_PER_WEIGHT
         log = log or self._operators_log
         log.put(Item(self._clock.wall(), self._clock.monotonic(), what, min(weight, _MAX_QUEUED)))
 
@@ -289,30 +261,9 @@ def _line_log(settings: Settings, retention: Retention, boot_id: str, suffix: st
     )
 
 
-def _change_of(request: Request, changes: Sequence[Any]) -> Change:
+def _change_of(request: Request, changes: Sequence[Effect]) -> Change:
     name, connection = _REQUESTS.get(request.command.code, "UNKNOWN"), request.connection
     return Change(name, who(connection, request.account), changes, request.account or connection.network)
-
-
-def _weight(change: Any) -> int:
-    """What a change takes in the queue beyond an ordinary one: rows of topics, and names, which may be long."""
-    texts: Iterable[str | None] = ()
-    match change:
-        case RouteChanged(topics=topics):
-            return len(topics or ()) // _TOPICS_PER_WEIGHT
-        case Registered(key=key, live=live, before=before):
-            texts = chain(_texts(key, live), () if before is None else _texts(key, before))
-        case Evicted(key=key, live=live) | Revoked(key=key, live=live):
-            texts = _texts(key, live)
-        case WriteWiped(broker_name):
-            texts = (broker_name,)
-        case KVChanged():
-            texts = change
-    return sum(len(text or "") for text in texts) // _CHARACTERS_PER_WEIGHT
-
-
-def _texts(key: BrokerAddrInfo, live: BrokerLiveInfo) -> Iterable[str | None]:
-    return key.cluster_name, key.broker_addr, live.broker_name, live.ha_server_addr, live.agent_id
 
 
 def _current() -> _AuditedRequest | None:

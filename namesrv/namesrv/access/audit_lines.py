@@ -5,28 +5,12 @@ Names come from peers, and there may be very many of them: all are cut, and of m
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from namesrv.access.revocation import Revoked
-from namesrv.routeinfo.records import (
-    Alike,
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Evicted,
-    QueueRow,
-    Registered,
-    RouteChanged,
-    WriteWiped,
-    queues_of,
-)
-from namesrv.routeinfo.tables import difference
+from namesrv.routeinfo.effects import Effect
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Encoder, Item, encoded
 
-# of a line: topics, and queues of a topic
-_NAMED_TOPICS: Final = 20
-_NAMED_QUEUES: Final = 10
 # of a change of the access file
 _NAMED_ACCOUNTS: Final = 100
 _SHOWN_CHARACTERS: Final = 256
@@ -39,7 +23,7 @@ class Change(NamedTuple):
 
     request: str | None
     who: Mapping[str, Any]
-    changes: Sequence[Any]
+    changes: Sequence[Effect]
     # the account of the request, or without one the network of its peer; "" for changes of the server itself
     source: str = ""
 
@@ -69,7 +53,19 @@ class Refusal(NamedTuple):
     is_observed: bool = False
 
 
-class KVChanged(NamedTuple):
+class Noted(Effect):
+    """A change of something else than the tables, which the audit trail shows."""
+
+    __slots__ = ()
+
+    @property
+    def is_change(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KVChanged(Noted):
     """A value of the key-value configuration."""
 
     namespace: str
@@ -77,20 +73,40 @@ class KVChanged(NamedTuple):
     before: str | None
     after: str | None
 
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """The key and both values."""
+        about = {"what": "kv", "namespace": self.namespace, "key": self.key}
+        yield {**about, "before": self.before, "after": self.after}
 
-class AccessFileChanged(NamedTuple):
+    def characters(self) -> int:
+        """Of all of them."""
+        return sum(len(text or "") for text in (self.namespace, self.key, self.before, self.after))
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFileChanged(Noted):
     """The accounts that a server goes by."""
 
     before: AccessFile
     after: AccessFile
 
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """The accounts that changed."""
+        yield from _accounts(self.before, self.after)
 
-class SettingChanged(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class SettingChanged(Noted):
     """The value of a setting."""
 
     name: str
     before: object
     after: object
+
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """Both values."""
+        about = {"what": "setting", "setting": self.name}
+        yield {**about, "before": plain(self.before), "after": plain(self.after)}
 
 
 @dataclass(slots=True)
@@ -106,7 +122,7 @@ class AuditLines(Encoder):
         """The line of an item, with its end; empty if all that changed was nothing."""
         what = item.what
         if isinstance(what, Change):
-            changes = [change for each in what.changes for change in _described(each)]
+            changes = _shown(what)
             if not changes:
                 return b""
             return self._line(item, {**_changed(what), "changes": changes})
@@ -136,9 +152,22 @@ def _changed(change: Change) -> dict[str, Any]:
 
 
 def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
-    changes = [change for each in repeated.last.changes for change in _described(each)]
+    changes = _shown(repeated.last)
     times = {"repeated": repeated.times, "first_ms": _ms(repeated.first_at), "last_ms": _ms(repeated.last_at)}
     return {**_changed(repeated.last), "changes": changes, **times}
+
+
+def _shown(change: Change) -> list[Any]:
+    """What has changed, all names of it cut."""
+    return [_cut_all(each) for effect in change.changes for each in effect.changes()]
+
+
+def _cut_all(value: Any) -> Any:
+    if isinstance(value, str):
+        return cut(value)
+    if isinstance(value, dict):
+        return {name: _cut_all(inner) for name, inner in value.items()}
+    return [_cut_all(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _ms(seconds: float) -> int:
@@ -161,45 +190,6 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
     return line
 
 
-def _described(change: Any) -> Iterator[dict[str, Any]]:
-    match change:
-        case Registered(key=key, live=live, before=before):
-            now, was = _broker(live), None if before is None else _broker(before)
-            if now != was:
-                yield {"what": "broker", **_key(key), "before": was, "after": now}
-        case Evicted(key=key, live=live, reason=reason):
-            yield {"what": "broker", **_key(key), "before": _broker(live), "after": None, "reason": reason}
-        case RouteChanged(parts=parts):
-            # some routes only depend on what changed
-            yield from _routes(
-                [each for part in parts for each in part if queues_of(each.before) != queues_of(each.after)]
-            )
-        case WriteWiped(broker_name, topics, is_wiped):
-            about = {"what": "write_permission", "broker_name": cut(broker_name), "topics": topics}
-            yield {**about, "before": is_wiped, "after": not is_wiped}
-        case KVChanged(namespace, key, before, after):
-            yield {
-                "what": "kv",
-                "namespace": cut(namespace),
-                "key": cut(key),
-                "before": before if before is None else cut(before),
-                "after": after if after is None else cut(after),
-            }
-        case AccessFileChanged(before, after):
-            yield from _accounts(before, after)
-        case Revoked(key=key, live=live, reason=reason):
-            about = {"what": "registration", **_key(key), "broker_name": cut(live.broker_name)}
-            yield {
-                **about,
-                "account": cut(live.account),
-                "before": "allowed",
-                "after": "revoked",
-                "reason": cut(reason),
-            }
-        case SettingChanged(name, before, after):
-            yield {"what": "setting", "setting": name, "before": plain(before), "after": plain(after)}
-
-
 def _accounts(before: AccessFile, after: AccessFile) -> Iterator[dict[str, Any]]:
     names = before.accounts.keys() | after.accounts.keys()
     changed = [name for name in sorted(names) if before.accounts.get(name) != after.accounts.get(name)]
@@ -214,7 +204,7 @@ def _account(name: str, before: Account | None, after: Account | None) -> dict[s
     was, now = (None if account is None else _rights(account) for account in (before, after))
     # which secrets is nobody's business
     is_rotated = before is not None and after is not None and before.secrets != after.secrets
-    return {"what": "account", "account": cut(name), "before": was, "after": now, "rotated": is_rotated}
+    return {"what": "account", "account": name, "before": was, "after": now, "rotated": is_rotated}
 
 
 def _rights(account: Account) -> dict[str, Any]:
@@ -226,46 +216,6 @@ def _rights(account: Account) -> dict[str, Any]:
         "expires": account.expires and account.expires.isoformat(),
         "trust_rocketmq_signatures": account.trusts_rocketmq_signatures,
         "may": [str(rule) for rule in account.rules],
-    }
-
-
-def _routes(changed: Sequence[Alike]) -> Iterator[dict[str, Any]]:
-    if changed:
-        named = islice(((topic, each) for each in changed for topic in each.topics), _NAMED_TOPICS)
-        count = sum(len(each.topics) for each in changed)
-        yield {"what": "routes", "topics": count, "named": [_route(*route) for route in named]}
-
-
-def _route(topic: str, alike: Alike) -> dict[str, Any]:
-    gone, new = difference(queues_of(alike.before), queues_of(alike.after))
-    return {"topic": cut(topic), "before": _queues(gone), "after": _queues(new)}
-
-
-def _queues(row: QueueRow) -> list[dict[str, Any]]:
-    return [
-        {
-            "broker_name": cut(queues.broker_name),
-            "read": queues.read_queue_nums,
-            "write": queues.write_queue_nums,
-            "perm": queues.perm,
-        }
-        for queues in row[:_NAMED_QUEUES]
-    ]
-
-
-def _key(key: BrokerAddrInfo) -> dict[str, Any]:
-    return {"cluster": cut(key.cluster_name), "broker_addr": cut(key.broker_addr)}
-
-
-def _broker(live: BrokerLiveInfo) -> dict[str, Any]:
-    """What makes one registration of a broker another one than the last."""
-    return {
-        "broker_name": cut(live.broker_name),
-        "broker_id": live.broker_id,
-        "ha_server_addr": live.ha_server_addr and cut(live.ha_server_addr),
-        "expiry_ms": round(live.expiry_seconds * 1000),
-        "agent_id": live.agent_id and cut(live.agent_id),
-        "connection": live.connection_id,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from namesrv.access.audit_lines import Change, Refusal, RepeatedChange
-from namesrv.routeinfo.records import BrokerAddrInfo, Evicted, Registered
+from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 
@@ -137,5 +137,5 @@ def is_registration(change: Change) -> bool:
 
 def broker_of(change: Change) -> BrokerAddrInfo | None:
     """The broker that a change is about: a registration may displace other ones first."""
-    brokers = [each.key for each in change.changes if isinstance(each, Registered | Evicted)]
-    return brokers[-1] if brokers else None
+    brokers = [each.broker for each in change.changes if each.broker is not None]
+    return brokers[-1][0] if brokers else None

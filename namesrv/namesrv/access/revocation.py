@@ -3,8 +3,9 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from namesrv.routeinfo.effects import BrokerEffect, address_fields
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import AccessFile, Permission
@@ -22,12 +23,23 @@ _TOPICS_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class Revoked(BrokerEffect):
     """A live broker whose registration the access file no longer allows."""
 
     key: BrokerAddrInfo
     live: BrokerLiveInfo
     reason: str
+
+    @property
+    def is_change(self) -> bool:
+        """True."""
+        return True
+
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """The registration that is no longer allowed, and why."""
+        about = {"what": "registration", **address_fields(self.key), "broker_name": self.live.broker_name}
+        verdict = {"account": self.live.account, "before": "allowed", "after": "revoked", "reason": self.reason}
+        yield {**about, **verdict}
 
 
 async def revoke_registrations(

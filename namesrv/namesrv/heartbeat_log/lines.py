@@ -11,20 +11,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from namesrv.routeinfo.records import (
-    Alike,
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Evicted,
-    Fenced,
-    HeldUp,
-    QueueRow,
-    Registered,
-    Scanned,
-    Unregistered,
-    queues_of,
-)
-from namesrv.routeinfo.tables import difference, place_in
+from namesrv.routeinfo.effects import Effect
+from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, QueueRow, difference, queues_of
+from namesrv.routeinfo.tables import place_in
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
@@ -41,11 +30,11 @@ class Told(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class RegisteredWith(NamedTuple):
-    """A broker has registered, and has so many topics now."""
+class EffectLine(NamedTuple):
+    """An effect, and the topics that its broker has now; None: as many as before."""
 
-    effect: Registered
-    topics: int
+    effect: Effect
+    topics: int | None = None
 
 
 @dataclass(slots=True)
@@ -166,10 +155,16 @@ class HeartbeatLines(Encoder):
         what = item.what
         if isinstance(what, RoutesPublished):
             return self._routes(item, what)
-        event, fields = self._members(what)
-        line = self._line(item, event, _inner(fields))
-        if isinstance(what, RegisteredWith):
-            self._learn(what.effect.key, what.effect.live, what.topics).seq = self.seq
+        if isinstance(what, EffectLine):
+            return self._effect(item, what)
+        return self._line(item, what.event, _inner(what.fields))
+
+    def _effect(self, item: Item, what: EffectLine) -> bytes:
+        effect = what.effect
+        self._late_ms += effect.late_seconds * 1000
+        line = self._line(item, effect.line_name.encode(), _inner({**self._broker(what), **effect.line_fields()}))
+        if effect.broker is not None and effect.registration == "begins":
+            self._learn(*effect.broker, what.topics).seq = self.seq
         return line
 
     def _line(self, item: Item, event: bytes, fields: bytes) -> bytes:
@@ -183,36 +178,19 @@ class HeartbeatLines(Encoder):
             fields,
         )
 
-    def _members(self, what: Any) -> tuple[bytes, Mapping[str, Any]]:  # noqa: PLR0911 - one for each event
-        match what:
-            case Told():
-                return what
-            case RegisteredWith(effect, topics):
-                broker = self._broker(effect, topics)
-                return b"register", {**broker, "kind": effect.kind, "silent_ms": _ms(effect.silent_seconds)}
-            case Unregistered():
-                return b"unregister", {**self._broker(what), "kind": "unregister"}
-            case Evicted():
-                fields = {"reason": what.reason, "silent_ms": _ms(what.silent_seconds)}
-                broker, beating = self._broker(what), self._forget(what.key)
-                last_seq = None if beating is None else beating.seq
-                return b"evict", {**broker, **fields, "last_seq": last_seq, "scan": what.scan}
-            case Fenced():
-                return b"fenced", {**self._broker(what), "reason": what.reason, "scan": what.scan}
-            case Scanned():
-                return b"scan", {"scan": what.scan, "brokers": what.brokers}
-            case HeldUp(seconds):
-                self._late_ms += seconds * 1000
-                return b"late", {"late_ms": _ms(seconds)}
-        raise TypeError(what)
-
-    def _broker(
-        self, effect: Registered | Unregistered | Evicted | Fenced, topics: int | None = None
-    ) -> dict[str, Any]:
+    def _broker(self, what: EffectLine) -> dict[str, Any]:
+        """The broker of an effect; of one whose registration ends, with the number of its last heartbeat."""
+        if what.effect.broker is None:
+            return {}
+        key, live = what.effect.broker
+        beating, topics = self._beating.get(key), what.topics
         if topics is None:
-            beating = self._beating.get(effect.key)
             topics = 0 if beating is None else beating.topics
-        return _identity(effect.key, effect.live, topics)
+        fields = _identity(key, live, topics)
+        if what.effect.registration == "ends":
+            self._forget(key)
+            fields["last_seq"] = None if beating is None else beating.seq
+        return fields
 
     def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int | None = None) -> _Beating:
         before = self._forget(key)

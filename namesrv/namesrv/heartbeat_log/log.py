@@ -13,20 +13,10 @@ from typing import Any, Final
 from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import EffectLine, HeartbeatLines, RoutesPublished, Told
+from namesrv.routeinfo.effects import Effect, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Effect,
-    Evicted,
-    Fenced,
-    HeldUp,
-    Registered,
-    Rerouted,
-    Scanned,
-    Unregistered,
-)
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Rerouted
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.connection import ServerConnection
@@ -129,20 +119,19 @@ class HeartbeatLog(LineLog):
         return is_complete
 
     def __call__(self, effect: Effect) -> None:
-        """Take note of an effect."""
-        late = self._liveness.late_seconds
-        match effect:
-            case Registered(live=live):
-                topics = len(self._tables.topics_of_broker.get(live.broker_name, ()))
-                self._note(live.last_update + late, RegisteredWith(effect, topics))
-            case Evicted(key=key, live=live):
-                self.late.left(key)
-                self._note(live.last_update + effect.silent_seconds + late, effect)
-            case Scanned(now=now):
-                self._note_late_pulls()
-                self._note(now + late, effect)
-            case Unregistered() | Fenced() | HeldUp():
-                self._note(self._clock.monotonic(), effect)
+        """Take note of an effect that has a line."""
+        if not effect.line_name:
+            return
+        if effect.broker is not None and effect.registration == "ends":
+            self.late.left(effect.broker[0])
+        if isinstance(effect, Scanned):
+            self._note_late_pulls()
+        topics = None
+        if effect.broker is not None and effect.registration == "begins":
+            topics = len(self._tables.topics_of_broker.get(effect.broker[1].broker_name, ()))
+        at = effect.happened_at
+        moment = self._clock.monotonic() if at is None else at + self._liveness.late_seconds
+        self._note(moment, EffectLine(effect, topics))
 
     def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
         """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""

@@ -64,10 +64,10 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         update[LIVE_KEYS[key]] = _BOOLEANS[value.strip().lower()]
     before = namesrv.effective_settings()
     changed = [SettingChanged(name, before[name], value) for name, value in update.items() if before[name] != value]
-    for name, _, wanted in changed:
-        setattr(namesrv.live, name, wanted)
-        namesrv.origins[name] = "request"
-        event(logger, logging.WARNING, "setting_changed", setting=name, value=wanted)
+    for each in changed:
+        setattr(namesrv.live, each.name, each.after)
+        namesrv.origins[each.name] = "request"
+        event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
     if changed:
         # which routes an option shapes is not worth knowing for something done once a year
         namesrv.manager.routes_may_differ()

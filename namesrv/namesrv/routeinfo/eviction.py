@@ -1,6 +1,7 @@
 """Plans removals: which brokers leave, and what that changes."""
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, MinBrokerIdChanged, RouteOptions
+from namesrv.routeinfo.effects import MinBrokerIdChanged
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RouteOptions
 from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
 from namesrv.routeinfo.topics import plan_perms
 from namesrv_remoting.bodies.base import Steps

@@ -27,29 +27,31 @@ from namesrv.routeinfo.admission import (
     displaced_by,
     over_quota,
 )
+from namesrv.routeinfo.effects import (
+    Effect,
+    Evicted,
+    Fenced,
+    HeldUp,
+    OverQuota,
+    Registered,
+    RouteChanged,
+    Scanned,
+    TakeoverAttempted,
+    Unregistered,
+    WriteWiped,
+)
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
     HEARTBEAT_SECONDS,
     BrokerAddrInfo,
     BrokerLiveInfo,
-    Effect,
-    Evicted,
-    Fenced,
-    HeldUp,
-    OverQuota,
     Reason,
-    Registered,
     RegisterResult,
     Registration,
     Rerouted,
-    RouteChanged,
     RouteOptions,
-    Scanned,
-    TakeoverAttempted,
     TopicRow,
-    Unregistered,
-    WriteWiped,
     queues_of,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration

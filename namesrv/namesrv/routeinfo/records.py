@@ -1,10 +1,9 @@
-"""Keys and values of the route tables, their changes, and the effects of those.
+"""Keys and values of the route tables, and their changes.
 
 Everything here is frozen: a table's entry is replaced, never edited.
 """
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -13,7 +12,6 @@ import msgspec
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.bodies.topic import DataVersion
-from namesrv_remoting.requests import AccessClass
 
 Kind = Literal["full", "delta"]
 Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
@@ -148,97 +146,6 @@ class RegisterResult:
     ha_server_addr: str | None = None
 
 
-# -- effects: what a write section hands to the sink once the lock is released ----------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A registration was applied, or recognised as the last one again (`unchanged`)."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    kind: Literal["full", "delta", "unchanged"]
-    topics: int
-    # not in the live table before
-    is_new: bool
-    # since it was last heard; 0 for a new one
-    silent_seconds: float
-    # its entry until now
-    before: BrokerLiveInfo | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Unregistered:
-    """A broker said that it leaves."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Evicted:
-    """A broker left the tables. After `silent` its connection is closed, unless it carries others that live."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    reason: Reason
-    silent_seconds: float
-    # the number of the scan that found it silent
-    scan: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """A late removal that was meant for an older registration, and did nothing."""
-
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    reason: Reason
-    scan: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TakeoverAttempted:
-    """A request that would take the place of a live broker, or remove it, and whether it was refused."""
-
-    # whose place it is
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-    # who wants it; the same, if it is only to be removed
-    broker_name: str
-    broker_addr: str
-    connection_id: int
-    age_seconds: float
-    is_refused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OverQuota:
-    """A request for more than a cluster, an account or the tables may hold, and whether it was refused."""
-
-    access_class: AccessClass
-    # which quota or limit, in a word and in a sentence
-    reason: str
-    message: str
-    is_refused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """A search for silent brokers, numbered from 1, has decided: in liveness seconds, among so many brokers."""
-
-    scan: int
-    now: float
-    brokers: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldUp:
-    """This process was stopped: that time does not count as silence."""
-
-    seconds: float
-
-
 class Alike(NamedTuple):
     """Topics that had the same row of queues before a change and have the same one after it; None: none."""
 
@@ -263,54 +170,6 @@ class Rerouted:
     gone: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class RouteChanged:
-    """The routes of these topics (None: of any) are others than before; `revision` counts such changes."""
-
-    topics: AbstractSet[str] | None
-    revision: int
-    # the same topics by their rows, a thousand at a time: routes can also change with what is in no row
-    parts: Sequence[Sequence[Alike]] = field(default=(), compare=False)
-    # the group whose registration, removal or permission changed the routes; None: a topic or an option changed them
-    broker_name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WriteWiped:
-    """The write permission of a broker with so many topics was taken away, or given back, as an operator wished."""
-
-    broker_name: str
-    topics: int
-    is_wiped: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MinBrokerIdChanged:
-    """The smallest id of a group changed: its members are to be notified (905)."""
-
-    broker_name: str
-    min_broker_id: int
-    min_broker_addr: str
-    recipients: tuple[str, ...]
-    ha_broker_addr: str | None = None
-    offline_broker_addr: str | None = None
-
-
-Effect = (
-    Registered
-    | Unregistered
-    | Evicted
-    | Fenced
-    | TakeoverAttempted
-    | OverQuota
-    | Scanned
-    | HeldUp
-    | RouteChanged
-    | WriteWiped
-    | MinBrokerIdChanged
-)
-
-
 @dataclass(slots=True)
 class RouteOptions:
     """The settings that shape tables and routes; all can change while the server runs."""
@@ -319,3 +178,28 @@ class RouteOptions:
     notify_min_broker_id_changed: bool = False
     order_message_enable: bool = False
     delete_topic_with_broker_registration: bool = False
+
+
+def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
+    """What is only in the one row and what is only in the other, but for queues in between.
+
+    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples.
+    """
+    shorter = min(len(before), len(after))
+    start = _common(shorter, lambda low, high: before[low:high] == after[low:high])
+    before, after = before[start:], after[start:]
+    shorter -= start
+    end = _common(shorter, lambda low, high: before[-high : -low or None] == after[-high : -low or None])
+    return before[: len(before) - end], after[: len(after) - end]
+
+
+def _common(size: int, are_same: Callable[[int, int], bool]) -> int:
+    """How many elements are the same, counted from one end; `are_same` compares those from low to high."""
+    same = 0
+    while size > same:
+        middle = (same + size + 1) // 2
+        if are_same(same, middle):
+            same = middle
+        else:
+            size = middle - 1
+    return same

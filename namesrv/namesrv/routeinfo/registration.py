@@ -10,10 +10,10 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import Final, TypeAlias
 
+from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
     BrokerLiveInfo,
-    MinBrokerIdChanged,
     RegisterResult,
     Registration,
     RouteOptions,

@@ -8,14 +8,15 @@ from itertools import chain, repeat
 from operator import attrgetter, is_
 from typing import Final, NamedTuple, TypeVar, cast
 
+from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import (
     Alike,
     BrokerAddrInfo,
     BrokerLiveInfo,
-    MinBrokerIdChanged,
     QueueRow,
     Rerouted,
     TopicRow,
+    difference,
     queues_of,
 )
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
@@ -445,31 +446,6 @@ def place_in(row: QueueRow, broker_name: str) -> tuple[int, bool]:
     """Where a broker's queues are in a row, or would be, and whether they are there."""
     at = bisect_left(row, broker_name, key=_broker_name)
     return at, at < len(row) and row[at].broker_name == broker_name
-
-
-def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
-    """What is only in the one row and what is only in the other, but for queues in between.
-
-    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples.
-    """
-    shorter = min(len(before), len(after))
-    start = _common(shorter, lambda low, high: before[low:high] == after[low:high])
-    before, after = before[start:], after[start:]
-    shorter -= start
-    end = _common(shorter, lambda low, high: before[-high : -low or None] == after[-high : -low or None])
-    return before[: len(before) - end], after[: len(after) - end]
-
-
-def _common(size: int, are_same: Callable[[int, int], bool]) -> int:
-    """How many elements are the same, counted from one end; `are_same` compares those from low to high."""
-    same = 0
-    while size > same:
-        middle = (same + size + 1) // 2
-        if are_same(same, middle):
-            same = middle
-        else:
-            size = middle - 1
-    return same
 
 
 def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], frozenset[str], int]:

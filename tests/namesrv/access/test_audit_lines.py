@@ -7,15 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
-from namesrv.routeinfo.records import (
-    Alike,
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Registered,
-    RouteChanged,
-    TopicRow,
-    WriteWiped,
-)
+from namesrv.routeinfo.effects import Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, TopicRow
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log import Item
 

@@ -10,7 +10,8 @@ from namesrv.access.audit_windows import (
     RegistrationWindow,
     is_registration,
 )
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, WriteWiped
+from namesrv.routeinfo.effects import Evicted, WriteWiped
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 
 WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
 

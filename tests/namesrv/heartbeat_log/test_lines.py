@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.heartbeat_log.lines import HeartbeatLines, RegisteredWith, RoutesPublished, Told
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Evicted, Registered, TopicRow
+from namesrv.heartbeat_log.lines import EffectLine, HeartbeatLines, RoutesPublished, Told
+from namesrv.routeinfo.effects import Evicted, Registered
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, TopicRow
 from namesrv.routeinfo.tables import alike
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_runtime.line_log import Item
@@ -136,8 +137,8 @@ def test_heartbeats_are_numbered_among_other_lines() -> None:
     again = msgspec.structs.replace(live, generation=2, broker_id=1)
     wall, monotonic = 1_772_351_990.0004, 9_999_999.1234567
     beats = [(wall, monotonic, key, each, 1 / 3) for each in (live, live, again)]
-    registered = at(RegisteredWith(Registered(key, again, "full", topics=5, is_new=False, silent_seconds=0.0), 5))
-    evicted = at(Evicted(key, again, "disconnected", 0.0))
+    registered = at(EffectLine(Registered(key, again, "full", topics=5, is_new=False, silent_seconds=0.0), 5))
+    evicted = at(EffectLine(Evicted(key, again, "disconnected", 0.0)))
     lines = [json.loads(line) for line in new_lines().lines((*beats, registered, beats[2], evicted)).splitlines()]
 
     assert [1, 2, 3, 4, 5, 6] == [line["seq"] for line in lines]

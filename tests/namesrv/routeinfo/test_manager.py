@@ -7,26 +7,21 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS, RouteInfoManager
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
+from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
     Fenced,
     MinBrokerIdChanged,
     OverQuota,
-    Reason,
     Registered,
-    RegisterResult,
-    Registration,
     RouteChanged,
-    RouteOptions,
     Scanned,
     Unregistered,
     WriteWiped,
 )
+from namesrv.routeinfo.liveness import LivenessClock
+from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS, RouteInfoManager
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE

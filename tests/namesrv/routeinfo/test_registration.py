@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.admission import check_registration, check_topics
-from namesrv.routeinfo.records import MinBrokerIdChanged, Registration, RouteOptions
+from namesrv.routeinfo.effects import MinBrokerIdChanged
+from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.tables import CHUNK_TOPICS
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo

@@ -25,15 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    Evicted,
-    Registered,
-    RegisterResult,
-    Registration,
-    RouteChanged,
-)
+from namesrv.routeinfo.effects import Evicted, Registered, RouteChanged
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.dialects import JSON, NATIVE

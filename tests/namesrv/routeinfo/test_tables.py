@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.routeinfo.records import Rerouted, TopicRow
-from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables, difference, place_in
+from namesrv.routeinfo.records import Rerouted, TopicRow, difference
+from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables, place_in
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData, QueueData
