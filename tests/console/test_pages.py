@@ -99,7 +99,7 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
 
 async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:
     """A value that differs drifts, unless each server has its own."""
-    async with scene(tmp_path, quota_brokers_per_cluster=7) as it:
+    async with scene(tmp_path, quota_brokers=7) as it:
         order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
         assert 0 == (await (await it.one.connect()).call(100, order)).header["code"]
 
@@ -112,7 +112,7 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
     assert "listenPort individual by a restart" in settings
     assert "enableTopicList while running true" in settings
     assert "Settings whose values differ between servers: 1." in drifting
-    assert "quotaBrokersPerCluster differs" in drifting
+    assert "quotaBrokers differs" in drifting
     assert "listenPort" not in drifting
     assert "T differs broker-a:8 none" in keys
 

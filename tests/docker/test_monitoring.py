@@ -70,7 +70,7 @@ def grouped_by(expression: str) -> set[str]:
 async def shown(tmp_path: Path) -> Scrape:
     """The metrics of a server to which everything has happened that has a label of its own."""
     settings: dict[str, Any] = {"heartbeat_log_dir": str(tmp_path / "log"), "http_listen": "127.0.0.1:0"}
-    quotas: dict[str, Any] = {"quotas": "observe", "quota_topics_per_cluster": 1}
+    quotas: dict[str, Any] = {"quotas": "observe", "quota_topics": 1}
     access = tmp_path / "access.toml"
     access.write_text("accounts = {}")
     settings |= {"access": str(access), "access_mode": "observe"}

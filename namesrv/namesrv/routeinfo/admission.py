@@ -44,19 +44,15 @@ class TableQuotas:
     """What the brokers of one cluster or account may hold together; 0 is no bound. A topic counts for each broker."""
 
     mode: Literal["off", "observe", "enforce"] = "off"
-    brokers_per_cluster: int = 0
-    topics_per_cluster: int = 0
-    brokers_per_account: int = 0
-    topics_per_account: int = 0
+    brokers: int = 0
+    topics: int = 0
 
 
 class _Scope(NamedTuple):
-    """Brokers that hold something together, and how much of it they may."""
+    """The brokers of a cluster or account."""
 
     word: str
     name: str
-    max_brokers: int
-    max_topics: int
     contains: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
 
 
@@ -65,24 +61,22 @@ def over_quota(
 ) -> Steps[tuple[str, str] | None]:
     """Which quota a registration exceeds, in a word and in a sentence; one that adds nothing exceeds none."""
     cluster, account = registration.cluster_name, registration.account
-    of_cluster = quotas.brokers_per_cluster, quotas.topics_per_cluster
-    scopes = [_Scope("cluster", cluster, *of_cluster, lambda key, _: key.cluster_name == cluster)]
+    scopes = [_Scope("cluster", cluster, lambda key, _: key.cluster_name == cluster)]
     if account:
-        of_account = quotas.brokers_per_account, quotas.topics_per_account
-        scopes.append(_Scope("account", account, *of_account, lambda _, live: live.account == account))
+        scopes.append(_Scope("account", account, lambda _, live: live.account == account))
     added = yield from _topics_added(tables, registration, options)
     live = tables.broker_live_table.get(registration.key)
     for scope in scopes:
         is_new = live is None or not scope.contains(registration.key, live)
-        if (scope.max_brokers and is_new) or (scope.max_topics and added > 0):
-            excess = yield from _over_scope(tables, registration, scope, added, is_new=is_new)
+        if (quotas.brokers and is_new) or (quotas.topics and added > 0):
+            excess = yield from _over_scope(tables, registration, scope, quotas, added, is_new=is_new)
             if excess is not None:
                 return excess
     return None
 
 
-def _over_scope(
-    tables: RouteTables, registration: Registration, scope: _Scope, added: int, *, is_new: bool
+def _over_scope(  # noqa: PLR0913 - what is registered, among what, and what is allowed
+    tables: RouteTables, registration: Registration, scope: _Scope, quotas: TableQuotas, added: int, *, is_new: bool
 ) -> Steps[tuple[str, str] | None]:
     # All brokers are looked at, as a cluster often is all of them; but only for one that adds something, which is rare.
     brokers, names = 0, {registration.broker_name}
@@ -92,12 +86,12 @@ def _over_scope(
             names.add(live.broker_name)
         if number % CHUNK_TOPICS == 0:
             yield
-    if scope.max_brokers and is_new and brokers + 1 > scope.max_brokers:
-        message = f"{brokers + 1} brokers of {scope.word} {scope.name}, limit {scope.max_brokers}"
+    if quotas.brokers and is_new and brokers + 1 > quotas.brokers:
+        message = f"{brokers + 1} brokers of {scope.word} {scope.name}, limit {quotas.brokers}"
         return f"brokers_per_{scope.word}", message
     topics = sum(len(tables.topics_of_broker.get(name, ())) for name in names) + added
-    if scope.max_topics and added > 0 and topics > scope.max_topics:
-        return f"topics_per_{scope.word}", f"{topics} topics of {scope.word} {scope.name}, limit {scope.max_topics}"
+    if quotas.topics and added > 0 and topics > quotas.topics:
+        return f"topics_per_{scope.word}", f"{topics} topics of {scope.word} {scope.name}, limit {quotas.topics}"
     return None
 
 

@@ -79,10 +79,8 @@ class Limits:
             ),
             TableQuotas(
                 settings.quotas,
-                settings.quota_brokers_per_cluster,
-                settings.quota_topics_per_cluster,
-                settings.quota_brokers_per_account,
-                settings.quota_topics_per_account,
+                settings.quota_brokers,
+                settings.quota_topics,
             ),
             Retention(settings.audit_log_keep_days, settings.audit_log_max_bytes // 2),
         )

@@ -272,18 +272,13 @@ class Settings(BaseModel):
     share of them, see share-per-ip-percent. What comes faster waits for up to a second, and is then refused with
     SYSTEM_BUSY: administration first, then requests of clients, and registrations and heartbeats of brokers last."""
 
-    quota_brokers_per_cluster: int = Field(default=0, ge=0, le=1_000_000)
-    """Brokers of one cluster, slaves included; one more is refused. 0 leaves only max-brokers."""
+    quota_brokers: int = Field(default=0, ge=0, le=1_000_000)
+    """Brokers of one cluster, and of one account of the access file, slaves included; one more is refused. 0 leaves
+    only max-brokers."""
 
-    quota_topics_per_cluster: int = Field(default=0, ge=0, le=100_000_000)
-    """Topics of all brokers of one cluster, each counted for every broker name that has it; a registration that would
-    exceed it is refused, and its broker stays as it was. 0 leaves only max-topics."""
-
-    quota_brokers_per_account: int = Field(default=0, ge=0, le=1_000_000)
-    """The same for the brokers that one account of the access file has registered."""
-
-    quota_topics_per_account: int = Field(default=0, ge=0, le=100_000_000)
-    """The same for their topics."""
+    quota_topics: int = Field(default=0, ge=0, le=100_000_000)
+    """Topics of all brokers of one cluster, and of one account, each counted for every broker name that has it; a
+    registration that would exceed it is refused, and its broker stays as it was. 0 leaves only max-topics."""
 
     quota_bytes_in_flight_per_ip: int = Field(default=0, ge=0, le=1 << 40)
     """Memory that the connections of one address may hold together: frames that are received, requests that wait,

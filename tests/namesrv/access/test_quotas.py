@@ -205,21 +205,23 @@ ACCESS = '[accounts.{}]\nnetworks = ["127.0.0.1/32"]\nmay = ["route-read", "brok
 async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
     """Of a cluster or account: one more is refused, changes nothing, and costs no broker its life."""
     (tmp_path / "access.toml").write_text(ACCESS.format("us"))
-    settings: dict[str, Any] = {f"quota_topics_per_{scope}": 4, f"quota_brokers_per_{scope}": 2, "quotas": "enforce"}
-    name = "cluster-1" if scope == "cluster" else "us"
+    settings: dict[str, Any] = {"quota_topics": 4, "quota_brokers": 2, "quotas": "enforce"}
+    name, is_account = ("us", True) if scope == "account" else ("cluster-1", False)
+    # so that no cluster has too much
+    second = SECOND._replace(cluster="cluster-2" if is_account else SECOND.cluster)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
         peer = await server.connect()
         assert (0, None) == await registered(peer, FIRST, "T1", "T2")
-        assert (0, None) == await registered(peer, SECOND, "T1", "T2")
+        assert (0, None) == await registered(peer, second, "T1", "T2")
         refusal = f"5 topics of {scope} {name}, limit 4"
         await server.clock.advance(100)
         await server.forget()
         assert (BUSY, refusal) == await registered(peer, FIRST, "T1", "T2", "T3")
         assert [] == server.events("register")
-        third = Broker("broker-c", 0, "10.0.0.3:10911")
+        third = Broker("broker-c", 0, "10.0.0.3:10911", second.cluster)
         assert (BUSY, f"3 brokers of {scope} {name}, limit 2") == await registered(peer, third, "T1", "T2")
         # the same and less is no more
-        assert (0, None) == await registered(peer, SECOND, "T2", "T1")
+        assert (0, None) == await registered(peer, second, "T2", "T1")
 
         await server.clock.advance(100)
         tables = server.namesrv.manager.tables
@@ -234,7 +236,7 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
 @pytest.mark.parametrize(
     "limit",
     [
-        {"quotas": "enforce", "quota_topics_per_cluster": 2},
+        {"quotas": "enforce", "quota_topics": 2},
         {"max_topics": 2},
         {"max_topics_per_broker": 2},
         {},
@@ -259,7 +261,7 @@ async def test_refused_registration_is_a_sign_of_life(tmp_path: Path, limit: dic
         assert 17 == (await (await server.connect()).call(105, {"topic": "T1"})).code
 
 
-@pytest.mark.settings(quotas="observe", quota_topics_per_cluster=1, quota_brokers_per_cluster=1)
+@pytest.mark.settings(quotas="observe", quota_topics=1, quota_brokers=1)
 async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
     """And counted."""
     assert (0, None) == await registered(peer, FIRST, "T1", "T2")
@@ -268,7 +270,7 @@ async def test_observed_registrations_are_applied(server: InProcess, peer: Names
     assert {"T1", "T2"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-@pytest.mark.settings(quotas="enforce", quota_topics_per_cluster=2)
+@pytest.mark.settings(quotas="enforce", quota_topics=2)
 async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: NamesrvPeer) -> None:
     """A full registration that names another topic in place of one, and that of a slave, which creates no routes."""
 
@@ -333,11 +335,11 @@ async def test_bytes_in_flight(tmp_path: Path, mode: str) -> None:
 async def test_reload(tmp_path: Path, begins: str) -> None:
     """Quotas are enforced at once after a reload, with other numbers."""
     file = tmp_path / "ns.toml"
-    async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics_per_cluster=1) as server:
+    async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics=1) as server:
         peer = await server.connect()
         assert (0, None) == await registered(peer, FIRST, "T1", "T2")
         argv = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path / 'data'}"]
-        file.write_text('quotas = "enforce"\nquota_topics_per_cluster = 3\n')
+        file.write_text('quotas = "enforce"\nquota_topics = 3\n')
         argv.append(f"--config={file}")
         await Reloader(server.namesrv, lambda: load(parse(argv), {})).reload()
 
