@@ -13,10 +13,9 @@ from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
-from namesrv_spark_jobs.pipeline import Lines, Tables, counted, handed_over, made, read, walked
+from namesrv_spark_jobs.pipeline import Lines, Tables, counted, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
-from namesrv_spark_jobs.transforms.extract import BEAT_PART, LEFT_OUT_PART
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -31,8 +30,6 @@ class Analysis:
     The DataFrames live as long as the engine does: write them before it ends.
     """
 
-    # whose the DataFrames are: the one that was given, or one that finished for it
-    engine: Engine
     # the content of summary.json: plain dicts, lists, str, int, bool, None; dump it with sort_keys=True
     summary: dict[str, Any]
     # one row per evicted life, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day of its removal
@@ -92,15 +89,9 @@ def analyse(
     progress("reading")
     cut = truncated(files) if taken_in is None else [file for file, is_whole in taken_in.items() if not is_whole]
     with written_in(engine):
-        parsed = read(engine, files, options)
-    # a small log is soon done with, of a large one what is left of its lines
-    engine, parsed = handed_over(engine, parsed)
-    with written_in(engine):
-        lines = counted(engine, parsed, options)
+        lines = counted(engine, read(engine, files, options), options)
         _require_lines(engine, lines)
         walk = walked(engine, lines, options, progress)
-    engine, walk = handed_over(engine, walk, without=(BEAT_PART, LEFT_OUT_PART))
-    with written_in(engine):
         tables = made(engine, walk, options, progress)
         progress("summing up")
         return _summed_up(engine, tables, options, list(taken_in or files), cut)
@@ -126,7 +117,6 @@ def _summed_up(
     told["files"] = extract.per_file(files, told["files"] + told["clock_steps"], cut)
     summed = summary(told, options)
     return Analysis(
-        engine=engine,
         summary=summed,
         intervals=intervals,
         clients=clients,

@@ -1,15 +1,15 @@
 """From lines to tables: each step is stored once; later steps read only the columns that they need."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape
 from namesrv_spark_jobs.frames import DataFrame, F
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms import boots, clients, extract, lives, replay, silences
-from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, LEFT_OUT_PART, REST_PART
+from namesrv_spark_jobs.transforms.extract import BAD_PART, BEAT_PART, REST_PART
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
 # how finely the time between `late` lines is cut, and into how many slices at most
@@ -75,9 +75,6 @@ class Walk(Lines):
     points: DataFrame
 
 
-_Stored = TypeVar("_Stored", Parsed, Walk)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tables(Walk):
     """What was made of it; the transforms of the same names say what is in them."""
@@ -95,7 +92,7 @@ class Tables(Walk):
 def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
     """Parse every line once."""
     of_lines = partial(extract.events, options=options)
-    shape = Shape(by="part", sparse=extract.SPARSE, bare=(BEAT_PART, LEFT_OUT_PART))
+    shape = Shape(by="part", sparse=extract.SPARSE)
     events, names = engine.lines_stored(files, of_lines, extract.file_names, shape)
     return Parsed(files=names, events=events)
 
@@ -111,15 +108,6 @@ def counted(engine: Engine, parsed: Parsed, options: Options) -> Lines:
         events = engine.stored(told_apart.unionByName(others), "numbered", by="part")
     numbered = events if "copy" in events.columns else events.withColumn("copy", F.lit(1))
     return Lines(files=files, events=events, tallied=engine.stored(extract.tally(numbered, files, options), "tally"))
-
-
-def handed_over(engine: Engine, found: _Stored, without: Sequence[str] = ()) -> tuple[Engine, _Stored]:
-    """The engine that does the rest, and what it does that with; lines of the parts `without` are not needed again."""
-    stored = {name: table for name, table in vars(found).items() if name != "boot_rows"}
-    finisher, tables = engine.handed_over(stored, without=without)
-    # each is what it was before, of another engine
-    theirs: dict[str, Any] = {**tables}
-    return finisher, replace(found, **theirs)
 
 
 def walked(engine: Engine, lines: Lines, options: Options, progress: Callable[[str], None]) -> Walk:

@@ -6,14 +6,14 @@ The reference is the oracle: what it says of each case is written down by hand i
 import json
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import METRIC_COLUMNS, Analysis, analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
@@ -131,20 +131,10 @@ def test_engine_and_reference_agree(engine: Engine, tmp_path: Path) -> None:
         check(analyse(engine, [str(path) for path in mixed], A_PART, print), reference.Analysis(named, A_PART))
 
 
-class LaterFinished(SparkEngine):
-    """As with a log that is too large at first, and small when it has been walked through."""
-
-    def handed_over(
-        self, tables: Mapping[str, DataFrame], *, without: Sequence[str] = ()
-    ) -> tuple[Engine, dict[str, DataFrame]]:
-        """Not before there are points."""
-        return super().handed_over(tables, without=without) if "points" in tables else (self, dict(tables))
-
-
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None:
-    """On everything that is handed out, and in its order; also when the embedded one finishes what Spark began."""
+    """On everything that is handed out, and in its order."""
     seed = secrets.randbits(32)
     # shown when it fails
     print(f"log({seed}, {BOOTS})")  # noqa: T201
@@ -153,14 +143,10 @@ def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None
     with EmbeddedEngine(tmp_path / "embedded") as engine:
         embedded = analyse(engine, paths, options, print)
         on_spark = analyse(SparkEngine(spark, f"file://{tmp_path}/staging"), paths, options, print)
-        begun = [kind(spark, f"file://{tmp_path}/{kind.__name__}", engine) for kind in (SparkEngine, LaterFinished)]
-        finished = [analyse(one, paths, options, print) for one in begun]
 
-        assert [engine] * 2 == [one.engine for one in finished]
-        for theirs in (on_spark, *finished):
-            for part in ("summary", "metrics", "charts"):
-                assert getattr(embedded, part) == getattr(theirs, part)
-            for part in ("intervals", "clients", "replayed", "bad"):
-                expected, found = getattr(embedded, part), getattr(theirs, part)
-                assert expected.columns == found.columns
-                assert in_order(expected.collect()) == in_order([row.asDict() for row in found.collect()])
+        for part in ("summary", "metrics", "charts"):
+            assert getattr(embedded, part) == getattr(on_spark, part)
+        for part in ("intervals", "clients", "replayed", "bad"):
+            expected, found = getattr(embedded, part), getattr(on_spark, part)
+            assert expected.columns == found.columns
+            assert in_order(expected.collect()) == in_order([row.asDict() for row in found.collect()])

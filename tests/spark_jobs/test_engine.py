@@ -13,7 +13,6 @@ from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.command.arguments import read_settings
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.engine import choose
-from namesrv_spark_jobs.engines.embedded import columns
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.options import Options
@@ -116,20 +115,3 @@ def test_paths_are_no_patterns(tmp_path: Path) -> None:
             assert 1 == len(list((folder / ".staging").rglob("*.clean.jsonl")))
 
     assert found[0] == found[1]
-
-
-def test_what_another_engine_has_stored(tmp_path: Path) -> None:
-    """Is taken over in the types that it has there, also when it has no row and so no file."""
-    kinds = {"n": "int", "names": "array<string>", "part": "string"}
-    with EmbeddedEngine(tmp_path / "staging") as engine:
-        row = "SELECT 1::INTEGER AS n, ['a'] AS names, '7' AS part"
-        engine.rows_of(f"COPY ({row}) TO '{tmp_path}/[t]' (FORMAT parquet, PARTITION_BY part)")
-
-        whole = engine.taken_over([str(file) for file in (tmp_path / "[t]").rglob("*.parquet")], kinds)
-        none = engine.taken_over([], kinds)
-
-        # whole numbers are of one size, or products of them would not fit
-        assert [{"n": 1 << 40, "names": ["a"], "part": "7"}] == whole.withColumn(
-            "n", columns.col("n") * (1 << 40)
-        ).collect()
-        assert (list(kinds), []) == (none.columns, none.collect())

@@ -15,9 +15,8 @@ FORBIDDEN = {
 }
 # what is brought to the driver, and where that may be done
 DRIVER = {"collect", "toLocalIterator", "take", "first", "cache", "persist"}
-ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py", "read_by_tasks.py"}
-# the last one is done without where executors have no Python
-SHELL = {"session.py", "read_by_tasks.py"}
+ENTRIES = {"analysis.py", "pipeline.py", "spark.py", "engine.py", "tables.py"}
+SHELL = {"session.py"}
 
 
 def _nodes(file: Path) -> list[ast.AST]:

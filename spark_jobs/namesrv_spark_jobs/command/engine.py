@@ -5,10 +5,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv_spark_jobs.command.arguments import AUTO, EMBEDDED, SPARK, Settings
 from namesrv_spark_jobs.command.session import LOCAL_MASTER, SESSION_CONF, is_submitted, spark_session
@@ -29,8 +29,6 @@ _SOON_DONE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "4",
 }
-# what DuckDB may have beside Java
-_FINISHING_MEMORY: Final = "1GB"
 # of the JSON, what the embedded engine may have to put on disk
 _SPILLED: Final = 0.4
 
@@ -94,10 +92,7 @@ def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str,
 
 
 def _is_little_for_spark(choice: Choice, settings: Settings) -> bool:
-    if not (settings.master or LOCAL_MASTER).startswith("local"):
-        return False
-    # DuckDB reads what is on this machine, and finishes
-    return choice.size < _SMALL or (_has_duckdb() and not any(map(is_url, settings.inputs)))
+    return choice.size < _SMALL and (settings.master or LOCAL_MASTER).startswith("local")
 
 
 def _has_duckdb() -> bool:
@@ -105,13 +100,13 @@ def _has_duckdb() -> bool:
 
 
 @contextmanager
-def _embedded(staging: Path, **options: Any) -> Iterator["EmbeddedEngine"]:
+def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
     import duckdb  # noqa: PLC0415  # not where Spark runs
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
 
     try:
-        with EmbeddedEngine(staging, **options) as engine:
+        with EmbeddedEngine(staging) as engine:
             yield engine
     except RuntimeError as error:
         if str(error) != _INTERRUPTED:
@@ -124,16 +119,14 @@ def _embedded(staging: Path, **options: Any) -> Iterator["EmbeddedEngine"]:
 
 @contextmanager
 def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
-    # what is too small for Spark is finished by DuckDB, unless that is missing
-    finishing = _embedded(staging, memory=_FINISHING_MEMORY) if _has_duckdb() else nullcontext()
-    with spark_session(settings.master, conf, debug=settings.debug) as session, finishing as finisher:
+    with spark_session(settings.master, conf, debug=settings.debug) as session:
         from py4j.protocol import Py4JJavaError  # noqa: PLC0415  # not where DuckDB runs
         from pyspark.errors import PySparkException  # noqa: PLC0415  # not where DuckDB runs
 
         from namesrv_spark_jobs.engines.spark import SparkEngine, first_line  # noqa: PLC0415  # imports pyspark
 
         try:
-            yield SparkEngine(session, f"file://{staging}", finisher)
+            yield SparkEngine(session, f"file://{staging}")
         except (PySparkException, Py4JJavaError) as error:
             said = first_line(error)
             if missing := _MISSING_CLASS.search(said):

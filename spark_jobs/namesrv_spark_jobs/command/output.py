@@ -108,10 +108,10 @@ def write_json(path: Path, value: Mapping[str, object]) -> None:
     path.write_text(as_json(value), encoding="utf-8")
 
 
-def write_report(aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
+def write_report(engine: Engine, aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
     """All files: one row per interval and one per bad line by the engine, then what people and gates read."""
-    analysis.engine.write_parquet(analysis.intervals, aside / "intervals", by="date")
-    analysis.engine.write_json(analysis.bad, aside / "bad_records")
+    engine.write_parquet(analysis.intervals, aside / "intervals", by="date")
+    engine.write_json(analysis.bad, aside / "bad_records")
     write_json(aside / "summary.json", analysis.summary)
     with (aside / "metrics.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, METRIC_COLUMNS, lineterminator="\n")

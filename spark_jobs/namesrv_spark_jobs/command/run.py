@@ -72,7 +72,7 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
             verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
             files = list(sources.taken_in or sources.files)
             run = run_json(engine, argv, time.monotonic() - began, files, verdicts)
-            write_report(aside, analysis, run)
+            write_report(engine, aside, analysis, run)
         shutil.rmtree(aside / _STAGING)
     read, failed = analysis.summary["input"], [verdict for verdict in verdicts if verdict.failed]
     say(f"read {counted(read['lines'], 'line')}, {read['bad']:,} bad, {time.monotonic() - began:.0f} s")

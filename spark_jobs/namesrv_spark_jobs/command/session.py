@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from namesrv_spark_jobs.command.submit import NAME, build
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
 if TYPE_CHECKING:
@@ -124,16 +122,14 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
     if existing is not None:
         yield existing
         return
-    # executors fetch from it as long as there are any
-    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-") as sent:
-        master = master or LOCAL_MASTER
-        ours = None if is_submitted() else _builder(master, conf, debug=debug)
-        with _begun(SparkSession.builder if ours is None else ours) as session:
-            if ours is None:
-                _set(session, conf)
-            elif not master.startswith("local"):
-                _send(session, master, Path(sent))
-            yield session
+    master = master or LOCAL_MASTER
+    ours = None if is_submitted() else _builder(master, conf, debug=debug)
+    with _begun(SparkSession.builder if ours is None else ours) as session:
+        if ours is None:
+            _set(session, conf)
+        elif not master.startswith("local"):
+            _require_executor(session, master)
+        yield session
 
 
 @contextmanager
@@ -201,14 +197,6 @@ def _builder(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSess
     for key, value in session_conf(master, conf, debug=debug).items():
         builder = builder.config(key, value)
     return builder
-
-
-def _send(session: "SparkSession", master: str, sent: Path) -> None:
-    _require_executor(session, master)
-    # what the tasks of executors import; spark-submit has it from --py-files
-    package = sent / NAME
-    build(package)
-    session.sparkContext.addPyFile(str(package))
 
 
 def _require_executor(session: "SparkSession", master: str) -> None:

@@ -19,9 +19,8 @@ class Shape:
 
     # who reads it mostly asks for one value of this column
     by: str
-    # in nearly all lines there is nothing in these columns; where `by` has one of the `bare` values, there never is
+    # in nearly all lines there is nothing in these columns
     sparse: tuple[str, ...] = ()
-    bare: tuple[str, ...] = ()
 
 
 class Engine(Dialect, Protocol):
@@ -57,14 +56,6 @@ class Engine(Dialect, Protocol):
 
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         """The rows of small tables, by their names."""
-
-    def handed_over(
-        self, tables: Mapping[str, DataFrame], *, without: Sequence[str] = ()
-    ) -> tuple["Engine", dict[str, DataFrame]]:
-        """Who goes on with these stored tables, and as whose: small ones are finished sooner in this process.
-
-        Of a table that is stored by something, the values `without` are not asked for any more.
-        """
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
         """Keep all lines of these files as tables in this folder, to be read as files are."""

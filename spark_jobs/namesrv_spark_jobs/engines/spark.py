@@ -1,20 +1,18 @@
 """Spark: on this machine or on a cluster, for logs of any size."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
-from namesrv_spark_jobs.engines.engine import Engine, Rows, Shape, require_lines
-from namesrv_spark_jobs.engines.read_by_tasks import Order, Part, read
+from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
 from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, literal
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
@@ -25,10 +23,6 @@ _T = TypeVar("_T")
 _AT_ONCE: Final = 4
 # rows to a task of the one big sort: what is sorted fits into the memory of a small executor
 _ROWS_PER_TASK: Final = 400_000
-# bytes of Parquet that one machine is done with before a cluster is
-_MOST_FINISHED: Final = 512 << 20
-# of the staging folder
-_FILE: Final = "file://"
 # every reader of Parquet knows it
 _CODEC: Final = "snappy"
 # what Spark says of a path that is not there, and of one that it cannot read as a table
@@ -37,26 +31,14 @@ _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
 _SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
 
 
-class Finisher(Engine, Protocol):
-    """An engine that takes over what Spark has stored."""
-
-    def taken_over(self, files: Sequence[str], kinds: Mapping[str, str]) -> DataFrame:
-        """The table in these files: columns of these types, as PySpark spells them."""
-
-    def write_for_others(self, table: DataFrame, file: Path) -> str:
-        """Write the rows of a table, in any order, for Spark to read soon; where they are."""
-
-
 class SparkEngine:
     """A session, which is the caller's, and a folder (a path, or a URL that all of a cluster can write to)."""
 
     functions: Any = F
     window: Any = Window
 
-    def __init__(self, spark: SparkSession, staging: str, finisher: Finisher | None = None) -> None:
+    def __init__(self, spark: SparkSession, staging: str) -> None:
         self.spark = spark
-        # on the driver, for what is too small for Spark
-        self._finisher = finisher
         self._staging = staging.rstrip("/")
         # days are those of UTC, wherever it runs
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -68,50 +50,6 @@ class SparkEngine:
         return {"name": "spark", "version": self.spark.version, "master": self.spark.conf.get("spark.master", None)}
 
     def lines_stored(
-        self,
-        files: Sequence[str],
-        made: Callable[[DataFrame], DataFrame],
-        named: Callable[[DataFrame], DataFrame],
-        shape: Shape,
-    ) -> tuple[DataFrame, DataFrame]:
-        return self._read_by_tasks(files, made, named, shape) or self._read(files, made, named, shape)
-
-    def _read_by_tasks(
-        self,
-        files: Sequence[str],
-        made: Callable[[DataFrame], DataFrame],
-        named: Callable[[DataFrame], DataFrame],
-        shape: Shape,
-    ) -> tuple[DataFrame, DataFrame] | None:
-        """By DuckDB, in a third of the time, where all executors have it as well as the driver."""
-        if self._finisher is None or not self._staging.startswith(_FILE):
-            return None
-        folder = self._staging.removeprefix(_FILE)
-        order = Order(
-            made=made,
-            named=named,
-            shape=shape,
-            lines=f"{folder}/lines",
-            names=f"{folder}/named",
-            version=self._finisher.describe()["version"],
-        )
-        done = read(self.spark, files, order)
-        if done is None:
-            return None
-        # a file of which two tasks have read lines was named by both
-        columns = done[0].names.columns
-        named_once = self._finisher.taken_over([file for each in done for file in each.names.files], columns).distinct()
-        names = Part(columns, [self._finisher.write_for_others(named_once, Path(folder, "names", "all.parquet"))])
-        return self._of_parts([each.lines for each in done], order.lines), self._of_parts([names], f"{folder}/names")
-
-    def _of_parts(self, parts: Sequence[Part], folder: str) -> DataFrame:
-        columns = ", ".join(f"`{name}` {kind}" for name, kind in parts[0].columns.items())
-        paths = [f"{_FILE}{literal(path)}" for part in parts for path in part.files]
-        if not paths:
-            return self.spark.createDataFrame([], columns)
-        return self.spark.read.schema(columns).option("basePath", f"{_FILE}{folder}").parquet(*paths)
-
-    def _read(
         self,
         files: Sequence[str],
         made: Callable[[DataFrame], DataFrame],
@@ -182,25 +120,6 @@ class SparkEngine:
     def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:
         return table.repartition(max(1, math.ceil(rows / _ROWS_PER_TASK)), key)
 
-    def handed_over(
-        self, tables: Mapping[str, DataFrame], *, without: Sequence[str] = ()
-    ) -> tuple[Engine, dict[str, DataFrame]]:
-        files = {
-            name: [path for path in _paths(table) if _value(path) not in without] for name, table in tables.items()
-        }
-        if self._finisher is None or not self._is_soon_finished(path for paths in files.values() for path in paths):
-            return self, dict(tables)
-        return self._finisher, {
-            name: self._finisher.taken_over([str(path) for path in files[name]], dict(table.dtypes))
-            for name, table in tables.items()
-        }
-
-    def _is_soon_finished(self, files: Iterable[Path]) -> bool:
-        # on one machine both have the same cores, and DuckDB needs a third of what Spark does
-        if (self.describe()["master"] or "").startswith("local"):
-            return True
-        return sum(file.stat().st_size for file in files) <= _MOST_FINISHED
-
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         found = _at_once({name: table.collect for name, table in tables.items()})
         return {name: [row.asDict(recursive=True) for row in rows] for name, rows in found.items()}
@@ -225,15 +144,6 @@ def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tables, and texts; each as Spark takes it."""
     tables, texts = divided(files)
     return [literal(file) for file in tables], [literal(file) for file in texts]
-
-
-def _paths(stored: DataFrame) -> list[Path]:
-    return [Path(unquote(urlsplit(file).path)) for file in stored.inputFiles()]
-
-
-def _value(path: Path) -> str:
-    """What a table was stored by, in this file of it."""
-    return path.parent.name.partition("=")[2]
 
 
 def _from_table(name: str, kind: str, found: str | None) -> Column:

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 _TYPES: Final = {"long": "BIGINT", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE", "string": "VARCHAR"}
 _SCALAR: Final = {**_TYPES, "boolean": "BOOLEAN"}
-_KINDS: Final = {of: kind for kind, of in _SCALAR.items()}
 # what a text may be spelt as without an escape
 _PLAIN: Final = re.compile(r"[^\x00-\x1f]*")
 
@@ -36,11 +35,6 @@ def sql_type(kind: str) -> str:
         fields = (field.partition(":") for field in _fields(kind[7:-1]))
         return f"STRUCT({', '.join(f'{quoted(name)} {sql_type(of)}' for name, _, of in fields)})"
     return _SCALAR[kind]
-
-
-def kind_of(sql_type: str) -> str:
-    """A type of DuckDB, if one of a table of events has it, as PySpark spells it."""
-    return _KINDS[sql_type]
 
 
 def json_shape(kind: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 import duckdb
 
 from namesrv_spark_jobs.engines.embedded import columns
-from namesrv_spark_jobs.engines.embedded.columns import kind_of, quoted, sql_type, text
+from namesrv_spark_jobs.engines.embedded.columns import quoted, text
 from namesrv_spark_jobs.engines.embedded.reading import (
     SUSPECT,
     Reading,
@@ -57,14 +57,14 @@ class EmbeddedEngine:
     functions: Any = columns
     window: Any = columns.Window
 
-    def __init__(self, staging: Path, *, memory: str = MEMORY, threads: int | None = None) -> None:
+    def __init__(self, staging: Path, *, memory: str = MEMORY) -> None:
         self._staging = staging
         staging.mkdir(parents=True, exist_ok=True)
         self._numbers = count()
         settings: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": memory,
             "temp_directory": str(staging / "spilled"),
-            "threads": threads or len(os.sched_getaffinity(0)),
+            "threads": len(os.sched_getaffinity(0)),
             # nothing depends on the order of rows that nobody sorted
             "preserve_insertion_order": False,
             # no extension is fetched from anywhere
@@ -118,26 +118,6 @@ class EmbeddedEngine:
 
     def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:  # noqa: ARG002 - DuckDB does by itself
         return table
-
-    def handed_over(
-        self,
-        tables: Mapping[str, DataFrame],
-        *,
-        without: Sequence[str] = (),  # noqa: ARG002 - they cost nothing
-    ) -> tuple[Self, dict[str, DataFrame]]:
-        return self, dict(tables)
-
-    def taken_over(self, files: Sequence[str], kinds: Mapping[str, str]) -> Any:
-        """What another engine stored in these files: columns of these types, as PySpark spells them."""
-        types = {name: sql_type("bigint" if kind == "int" else kind) for name, kind in kinds.items()}
-        typed = (f"CAST({quoted(name) if files else 'NULL'} AS {of}) AS {quoted(name)}" for name, of in types.items())
-        rows = f"FROM {parquet(files, by_folder=True)}" if files else "LIMIT 0"
-        return Table(self, f"SELECT {', '.join(typed)} {rows}", list(kinds))
-
-    def kinds_of(self, table: DataFrame) -> dict[str, str]:
-        """The columns of a table and their types, as PySpark spells them."""
-        made: Any = table
-        return {name: kind_of(kind) for name, kind in self._described(made.sql)}
 
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
         made: Mapping[str, Any] = tables
@@ -244,14 +224,6 @@ class EmbeddedEngine:
             self._copy(made.drop(by), folder / "part-0.parquet")
         else:
             self._copy(made.orderBy(*made.columns), folder, f"PARTITION_BY ({quoted(by)})")
-
-    def write_for_others(self, table: DataFrame, file: Path) -> str:
-        """Write the rows of a table, in any order, for Spark to read soon; where they are."""
-        made: Any = table
-        file.parent.mkdir(parents=True, exist_ok=True)
-        has_floats = any("DOUBLE" in kind for _, kind in self._described(made.sql))
-        self._copy(made, file, *(() if has_floats else (_SMALL,)), codec="lz4")
-        return str(file)
 
     def _copy(self, table: Table, target: Path, *options: str, codec: str = "snappy") -> None:
         said = ", ".join(("FORMAT parquet", f"COMPRESSION {codec}", *options))

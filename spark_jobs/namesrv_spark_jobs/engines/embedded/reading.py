@@ -130,10 +130,10 @@ def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
     return f"SELECT {shown}, {corrupt}, {file} FROM {parquet(paths)}"
 
 
-def parquet(paths: Sequence[str], *, by_folder: bool = False) -> str:
-    """What reads these tables, or folders of tables; what their folders are named by may be a column."""
+def parquet(paths: Sequence[str]) -> str:
+    """What reads these tables, or folders of tables."""
     listed = _listed([str(file) for file in files_of(paths)])
-    return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = {by_folder})"
+    return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = false)"
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
