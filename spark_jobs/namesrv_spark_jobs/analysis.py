@@ -13,6 +13,7 @@ from namesrv_spark_jobs.errors import NothingToReadError
 from namesrv_spark_jobs.frames import Column, DataFrame, F, written_in
 from namesrv_spark_jobs.log_files import truncated
 from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.pipeline import Lines, Tables, counted, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
 from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
@@ -50,7 +51,7 @@ METRIC_COLUMNS = (
     "scope",  # all, reason, nameserver, cluster, broker, topic, client
     "key",  # "" for all
     "measure",  # registry (upper), registry_lower, client
-    *("count", "p50", "p90", "p95", "p99", "p999", "max", "mean", "total_ms"),
+    *("count", *PERCENTILE_FIELDS, "max", "mean", "total_ms"),
 )
 
 # charts:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 
 MINUTE_MS: Final = 60_000
@@ -11,7 +12,7 @@ END_MS: Final = MIDNIGHT_MS + 240 * MINUTE_MS
 _SUMMARY: Final = Path(__file__).with_suffix(".json")
 NOTHING: Final[dict[str, int | None]] = {
     "count": 0,
-    **dict.fromkeys(("p50", "p90", "p95", "p99", "p999", "max", "mean")),
+    **dict.fromkeys((*PERCENTILE_FIELDS, "max", "mean")),
     "total_ms": 0,
 }
 
@@ -19,7 +20,8 @@ NOTHING: Final[dict[str, int | None]] = {
 def stats(count: int, p50: int, p99: int) -> dict[str, int | None]:
     """A distribution."""
     rest = {"p90": p99 - 4_000, "p95": p99 - 2_000, "p999": p99 + 100, "max": p99 + 200, "mean": p50 + 1_000}
-    return {"count": count, "p50": p50, "p99": p99, "total_ms": count * (p50 + 1_000), **rest}
+    every = dict.fromkeys(PERCENTILE_FIELDS, p99)
+    return {"count": count, **every, "p50": p50, "p99": p99, "total_ms": count * (p50 + 1_000), **rest}
 
 
 def sample_summary(*, topic: str = "orders", broker: str = "c1/broker-a/0") -> dict[str, Any]:
@@ -27,8 +29,13 @@ def sample_summary(*, topic: str = "orders", broker: str = "c1/broker-a/0") -> d
     text = _SUMMARY.read_text(encoding="utf-8")
     for name, value in (("TOPIC", topic), ("BROKER", broker)):
         text = text.replace(f'"{name}"', json.dumps(value))
-    summary: dict[str, Any] = json.loads(text)
+    summary: dict[str, Any] = json.loads(text, object_hook=_with_percentiles)
     return summary
+
+
+def _with_percentiles(read: dict[str, Any]) -> dict[str, Any]:
+    """Of a distribution, a value of each percentile that the report has."""
+    return {**dict.fromkeys(PERCENTILE_FIELDS, read["p99"]), **read} if "p99" in read else read
 
 
 def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:

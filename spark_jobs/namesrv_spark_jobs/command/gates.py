@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.report.measures import COUNTS, DURATIONS, measured
 from namesrv_spark_jobs.report.shown import shown_duration
 
@@ -55,7 +56,9 @@ def parse_gate(text: str, *, changes: bool = False) -> Gate:
     match = _GATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
-    measure = match["measure"].replace("p999", "p99.9")
+    # `p999`, as the summary has it, is `p99.9`
+    of, dot, field = match["measure"].rpartition(".")
+    measure = f"{of}{dot}{PERCENTILE_FIELDS.get(field, field)}"
     # `p99` is the registry's
     name = f"registry.{measure}" if f"registry.{measure}" in DURATIONS else measure
     if name not in {**DURATIONS, **COUNTS}:

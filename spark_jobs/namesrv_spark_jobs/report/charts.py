@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.report.shown import counted, printable, shown_duration, shown_moment
 from namesrv_spark_jobs.report.vega_lite import (
     AXIS_DURATION,
@@ -315,7 +316,7 @@ def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
 
 def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any], colour: str) -> Chart:
     """Percentiles of one measure in two reports, A and B: a dot for each, and between them how far it moved."""
-    shown = {"p50": "p50", "p90": "p90", "p95": "p95", "p99": "p99", "p999": "p99.9", "max": "max"}
+    shown = {**PERCENTILE_FIELDS, "max": "max"}
     low, high = rounded_span([stats[name] for stats in (before, after) for name in shown])
     dots = [
         {

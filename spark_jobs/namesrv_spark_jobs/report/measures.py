@@ -5,12 +5,14 @@ from functools import reduce
 from operator import getitem
 from typing import Any, Final
 
-_STATISTICS: Final = ("p50", "p90", "p95", "p99", "p99.9", "max", "mean")
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
+
+_STATISTICS: Final = {**PERCENTILE_FIELDS, "max": "max", "mean": "mean"}
 # where a measure is in the summary; several places are added up, those with a minus sign subtracted
 _GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
 # milliseconds; None when there is nothing to measure
 DURATIONS: Final[Mapping[str, Sequence[str]]] = {
-    **{f"{name}.{part}": [f"{at} {part.replace('.', '')}"] for name, at in _GROUPS.items() for part in _STATISTICS},
+    **{f"{name}.{part}": [f"{at} {field}"] for name, at in _GROUPS.items() for field, part in _STATISTICS.items()},
     "divergence.longest": ["divergence longest_ms"],
     "divergence.total": ["divergence total_ms"],
 }

@@ -10,6 +10,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.report.charts import (
     Setting,
     best,
@@ -68,6 +69,8 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
         unusual=_UNUSUAL,
         unusual_columns=[(says, "number") for says in _UNUSUAL.values()],
         odd_files=[row for row in per_file if row["truncated"] or any(row[name] for name in _UNUSUAL)],
+        percentiles=tuple(PERCENTILE_FIELDS),
+        statistics=[(name, "number") for name in (*PERCENTILE_FIELDS.values(), "max")],
         none_sign=NONE,
     )
 

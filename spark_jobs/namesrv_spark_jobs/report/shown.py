@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
+
 # of what there is none
 NONE: Final = "\N{EN DASH}"
 # up to five minutes people think in seconds: 160 s
@@ -68,9 +70,9 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
     read, registry, client = summary["input"], summary["registry"], summary["client"]
     divergence, censored = summary["divergence"], sum(client["censored"].values())
     rows = {"at NameServers": registry["all"], "  at least": registry["lower"], "at clients": client["all"]}
-    columns = ("p50", "p90", "p95", "p99", "max")
+    columns = {**PERCENTILE_FIELDS, "max": "max"}
     distributions = [
-        ("STALENESS", "COUNT", *(column.upper() for column in columns)),
+        ("STALENESS", "COUNT", *(name.upper() for name in columns.values())),
         *(
             (name, f"{stats['count']:,}", *(shown_duration(stats[column]) for column in columns))
             for name, stats in rows.items()

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS, PERCENTILES
 from namesrv_spark_jobs.transforms.lives import upper
 
 _NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
@@ -30,14 +31,13 @@ _DIGEST_LENGTH: Final = 12
 MOST_ROWS: Final = 60
 MOST_LIVES: Final = 50
 
-PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # of one scope: the worst ones by their total time
 MOST_KEYS: Final = 1000
 # points of a distribution's curve
 CURVE_STEPS: Final = 200
 
 Stats = Mapping[str, int | None]
-NO_STATS: Final[Stats] = {"count": 0, **dict.fromkeys((*PERCENTILES, "max", "mean")), "total_ms": 0}
+NO_STATS: Final[Stats] = {"count": 0, **dict.fromkeys((*PERCENTILE_FIELDS, "max", "mean")), "total_ms": 0}
 
 
 def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *, redact: bool) -> DataFrame:
@@ -173,7 +173,7 @@ def stats(row: Mapping[str, Any] | None) -> Stats:
     """A row with `measures` in whole milliseconds."""
     if row is None or not row["count"]:
         return NO_STATS
-    values = {name: whole_ms(value) for name, value in zip(PERCENTILES, row["percentiles"], strict=True)}
+    values = {name: whole_ms(value) for name, value in zip(PERCENTILE_FIELDS, row["percentiles"], strict=True)}
     count, total = row["count"], row["total"]
     mean = (2 * total + 1000 * count) // (2000 * count)
     return {"count": count, **values, "max": whole_ms(row["max"]), "mean": mean, "total_ms": whole_ms(total)}

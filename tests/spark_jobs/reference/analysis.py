@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from namesrv_spark_jobs.options import Options
+from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS, PERCENTILES
 from tests.spark_jobs.reference import lines
 from tests.spark_jobs.reference.lives import Broker, ClientStaleness, Life, Routes, Span, episodes, lives, near_misses
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 # of groups that may be many, so many are shown: the worst
 MOST = 100
 # what the bound is made of when no boot says more
@@ -142,11 +142,14 @@ def _stats(values: Iterable[float]) -> Stats:
     """Percentiles and sums of times, in whole milliseconds."""
     ordered = sorted(values)
     if not ordered:
-        return {"count": 0, **dict.fromkeys((*PERCENTILES, "max", "mean")), "total_ms": 0}
+        return {"count": 0, **dict.fromkeys((*PERCENTILE_FIELDS, "max", "mean")), "total_ms": 0}
     total = round(sum(ordered))
     return {
         "count": len(ordered),
-        **{name: lines.whole_milliseconds(lines.percentile(ordered, part)) for name, part in PERCENTILES.items()},
+        **{
+            field: lines.whole_milliseconds(lines.percentile(ordered, PERCENTILES[name]))
+            for field, name in PERCENTILE_FIELDS.items()
+        },
         "max": lines.whole_milliseconds(ordered[-1]),
         # halves up, of whole numbers
         "mean": (2 * total + 1000 * len(ordered)) // (2000 * len(ordered)),
