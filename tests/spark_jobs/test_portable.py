@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import namesrv_spark_jobs
+from namesrv_spark_jobs.engines.embedded import columns
 
 FILES = sorted(Path(namesrv_spark_jobs.__file__).parent.rglob("*.py"))
 # what needs a Python of the same kind on every executor, or a JVM beside the driver
@@ -49,3 +50,19 @@ def test_only_dataframe_functions(file: Path) -> None:
     if "F" in used:
         joins = [node for node, name in methods if name == "join"]
         assert [] == [ast.unparse(join) for join in joins if "how" not in {keyword.arg for keyword in join.keywords}]
+
+
+def test_functions_are_those_that_both_engines_have() -> None:
+    """What the analysis and the console call of PySpark's functions, the embedded engine spells, and no more."""
+    analysis = [file for file in FILES if "engines" not in file.parts]
+    console = FILES[0].parents[2] / "console" / "namesrv_console" / "past" / "readings.py"
+    called = {
+        node.attr
+        for file in (*analysis, console)
+        for node in _nodes(file)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "F"
+    }
+    public = {name for name in vars(columns) if not name.startswith("_") and name.islower()}
+
+    # the last ones are for the engine itself
+    assert called == public - {"re", "json_shape", "ordered", "quoted", "sql_type", "text"}
