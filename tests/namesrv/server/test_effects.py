@@ -3,13 +3,17 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from namesrv.server.effects import NOTICE_SECONDS
+from namesrv.routeinfo.effects import BrokerEffect, Level, Measured
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.server.effects import NOTICE_SECONDS, EffectSink
 from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import until
+from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess
 from tests.support.logged import logged, told
 from tests.support.namesrv_peer import SLAVE, Broker, NamesrvPeer, native_registration
@@ -106,6 +110,79 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
     assert set(first["topics"]) < set(names)
     assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
     assert [first["broker_name"], last["broker_name"]] == [BROKER.name, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed(BrokerEffect):
+    """An effect that no other code knows."""
+
+    log_name = "broker_renamed"
+    event_name = "rename"
+    line_name = "renamed"
+
+    key: BrokerAddrInfo
+    live: BrokerLiveInfo
+    name: str
+
+    @property
+    def level(self) -> Level:
+        """A warning."""
+        return "warning"
+
+    def fields(self) -> dict[str, Any]:
+        """The new name."""
+        return {"name": self.name}
+
+    def line_fields(self) -> dict[str, Any]:
+        """The same."""
+        return self.fields()
+
+    @property
+    def is_change(self) -> bool:
+        """True."""
+        return True
+
+    def changes(self) -> Iterator[dict[str, Any]]:
+        """Both names."""
+        yield {"what": "name", "before": self.live.broker_name, "after": self.name}
+
+    def measured(self) -> Measured:
+        """Some counter."""
+        return Measured("takeovers", "renamed")
+
+
+async def test_new_effect_is_shown_everywhere(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Log, recent events, heartbeat log, audit trail and metrics know no kind of effect: one class says it all."""
+    await peer.register(BROKER)
+    namesrv = server.namesrv
+    assert namesrv.heartbeat_log is not None
+    assert namesrv.audit is not None
+    sink = EffectSink(
+        clock=server.clock,
+        tables=namesrv.manager.tables,
+        connections=namesrv.connections,
+        readiness=namesrv.readiness,
+        watchers=namesrv.watchers,
+        events=namesrv.events,
+        spawn=namesrv.spawn,
+        observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.audit],
+    )
+    ((key, live),) = namesrv.manager.tables.broker_live_table.items()
+    told(caplog, SINK)
+
+    sink(Renamed(key, live, "broker-z"))
+    await server.stop()
+
+    assert told(caplog, SINK)[:1] == [("WARNING", "broker_renamed", {**IDENTITY, "name": "broker-z"})]
+    event = next(each for each in namesrv.events.since(0, 100) if each["event"] == "rename")
+    assert (event["broker_addr"], event["name"]) == (BROKER.addr, "broker-z")
+    (line,) = of(read_log(server.data_dir / "heartbeats"), "renamed")
+    assert (line["broker_name"], line["topics"], line["name"]) == ("broker-a", 2, "broker-z")
+    changes = [change for line in of(read_log(server.data_dir / "audit"), "change") for change in line["changes"]]
+    assert {"what": "name", "before": "broker-a", "after": "broker-z"} in changes
+    assert namesrv.counters.takeovers["renamed"] == 1
 
 
 @contextmanager
