@@ -8,7 +8,7 @@ import typer
 from typer.completion import completion_init  # type: ignore[attr-defined]  # not declared
 from typer.core import TyperCommand, TyperGroup
 
-from namesrv_client.ctl.options import command, group, plain_errors
+from namesrv_client.ctl.registering import command, group, plain_errors
 
 # What typer does for its options --install-completion and --show-completion, which the command `completion` stands
 # for: from then on it answers what the printed scripts ask.

@@ -12,7 +12,7 @@ from typing import Final
 import typer
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.options import options_on_line
+from namesrv_client.ctl.registering import options_on_line
 from namesrv_client.ctl.running import connected
 from namesrv_remoting.errors import RequestTimeoutError
 from namesrv_runtime import loops

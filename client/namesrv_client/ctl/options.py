@@ -1,23 +1,13 @@
-"""The options that every command has: which servers, how to print, how often.
+"""The options that every command has: which servers, how to print, how often."""
 
-typer knows options of a command only; `command` and `group` add the common ones to each, so that
-`namesrvctl -s ns1:9876 brokers` and `namesrvctl brokers -s ns1:9876` are the same.
-"""
-
-import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 
 import typer
-from typer.core import TyperCommand
-
-from namesrv_client.ctl import PROGRAM
-from namesrv_runtime.program import version
 
 if TYPE_CHECKING:
     # imported where they are used: what needs no server, help above all, does without pydantic and asyncio
@@ -35,36 +25,12 @@ _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MIN_WATCH_SECONDS: Final = 0.1
 _MAX_SECONDS: Final = 86_400.0
 
-
-_PANEL: Final = "Options of every command"
-_ALSO: Final = (
-    "Every command also takes --server, --context, --output, --watch, --timeout, --no-color, --yes and --tls...: "
-    f"see {PROGRAM} --help."
-)
+# heading of these options in the help
+PANEL: Final = "Options of every command"
 
 
 def _option(*names: str, **values: Any) -> Any:
-    return typer.Option(*names, show_default=False, rich_help_panel=_PANEL, **values)
-
-
-def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
-    if is_wanted:
-        typer.echo(f"{PROGRAM} {version()}")
-        raise typer.Exit
-
-
-_Version = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-]
-_MqadminServer = Annotated[
-    list[str] | None,
-    typer.Option(
-        *("--namesrvAddr", "-n", "--server"),
-        metavar="HOST[:PORT];...",
-        show_default=False,
-        help="NameServers, as for mqadmin.",
-    ),
-]
+    return typer.Option(*names, show_default=False, rich_help_panel=PANEL, **values)
 
 
 def context_names(incomplete: str) -> list[str]:
@@ -75,6 +41,76 @@ def context_names(incomplete: str) -> list[str]:
         return sorted(name for name in read_contexts().by_name if name.startswith(incomplete))
     except ContextError:
         return []
+
+
+_Servers = Annotated[
+    list[str] | None,
+    _option(
+        "--server",
+        "-s",
+        metavar="HOST[:PORT]",
+        help="NameServer to ask; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
+        "Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
+    ),
+]
+_Context = Annotated[
+    str | None,
+    _option(
+        "--context",
+        metavar="NAME",
+        help="Saved servers and how to connect to them (see: context add). Default: the one in use, if neither "
+        "--server nor NAMESRV_ADDR names servers.",
+        autocompletion=context_names,
+    ),
+]
+_Output = Annotated[OutputFormat | None, _option("--output", "-o", help="Output format; default: table.")]
+_Watch = Annotated[
+    str | None,
+    _option("--watch", metavar="TIME", help="Repeat at this interval (2s, 500ms) until Ctrl-C, which exits with 0."),
+]
+_Timeout = Annotated[
+    str | None,
+    _option("--timeout", metavar="TIME", help="How long to wait for each answer (500ms, 10s); default: 3s."),
+]
+_NoColor = Annotated[bool, _option("--no-color", help="Plain text; the same as setting NO_COLOR.")]
+_Yes = Annotated[bool, _option("--yes", "-y", help="Do not ask for confirmation.")]
+_Tls = Annotated[bool, _option("--tls", help="Connect over TLS; or NAMESRV_TLS=true.")]
+_TlsCaFile = Annotated[
+    Path | None,
+    _option(
+        "--tls-ca-file",
+        metavar="FILE",
+        help="CAs of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
+    ),
+]
+_TlsCrlFile = Annotated[
+    Path | None,
+    _option(
+        "--tls-crl-file",
+        metavar="FILE",
+        help="Revocation lists of these CAs (PEM), one of each; or NAMESRV_TLS_CRL_FILE.",
+    ),
+]
+_TlsCertFile = Annotated[
+    Path | None,
+    _option("--tls-cert-file", metavar="FILE", help="Own certificate (PEM); or NAMESRV_TLS_CERT_FILE."),
+]
+_TlsKeyFile = Annotated[
+    Path | None,
+    _option(
+        "--tls-key-file",
+        metavar="FILE",
+        help="Its private key (PEM), if that is in a file of its own; or NAMESRV_TLS_KEY_FILE. A passphrase comes "
+        "from NAMESRV_TLS_KEY_PASSWORD only.",
+    ),
+]
+_NoTlsVerifyHost = Annotated[
+    bool,
+    _option(
+        "--no-tls-verify-host",
+        help="Take any certificate of these CAs, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,80 +146,23 @@ class Options:
 
 def options_of(  # noqa: PLR0913 - each is an option
     *,
-    server: Annotated[
-        list[str] | None,
-        _option(
-            "--server",
-            "-s",
-            metavar="HOST[:PORT]",
-            help="NameServer to ask; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
-            "Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
-        ),
-    ] = None,
-    context: Annotated[
-        str | None,
-        _option(
-            "--context",
-            metavar="NAME",
-            help="Saved servers and how to connect to them (see: context add). Default: the one in use, if neither "
-            "--server nor NAMESRV_ADDR names servers.",
-            autocompletion=context_names,
-        ),
-    ] = None,
-    output: Annotated[OutputFormat | None, _option("--output", "-o", help="Output format; default: table.")] = None,
-    watch: Annotated[
-        str | None,
-        _option(
-            "--watch", metavar="TIME", help="Repeat at this interval (2s, 500ms) until Ctrl-C, which exits with 0."
-        ),
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        _option("--timeout", metavar="TIME", help="How long to wait for each answer (500ms, 10s); default: 3s."),
-    ] = None,
-    no_color: Annotated[bool, _option("--no-color", help="Plain text; the same as setting NO_COLOR.")] = False,
-    yes: Annotated[bool, _option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    tls: Annotated[bool, _option("--tls", help="Connect over TLS; or NAMESRV_TLS=true.")] = False,
-    tls_ca_file: Annotated[
-        Path | None,
-        _option(
-            "--tls-ca-file",
-            metavar="FILE",
-            help="CAs of the servers' certificates (PEM); or NAMESRV_TLS_CA_FILE. Default: the system's.",
-        ),
-    ] = None,
-    tls_crl_file: Annotated[
-        Path | None,
-        _option(
-            "--tls-crl-file",
-            metavar="FILE",
-            help="Revocation lists of these CAs (PEM), one of each; or NAMESRV_TLS_CRL_FILE.",
-        ),
-    ] = None,
-    tls_cert_file: Annotated[
-        Path | None,
-        _option("--tls-cert-file", metavar="FILE", help="Own certificate (PEM); or NAMESRV_TLS_CERT_FILE."),
-    ] = None,
-    tls_key_file: Annotated[
-        Path | None,
-        _option(
-            "--tls-key-file",
-            metavar="FILE",
-            help="Its private key (PEM), if that is in a file of its own; or NAMESRV_TLS_KEY_FILE. A passphrase comes "
-            "from NAMESRV_TLS_KEY_PASSWORD only.",
-        ),
-    ] = None,
-    no_tls_verify_host: Annotated[
-        bool,
-        _option(
-            "--no-tls-verify-host",
-            help="Take any certificate of these CAs, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
-        ),
-    ] = False,
+    server: _Servers = None,
+    context: _Context = None,
+    output: _Output = None,
+    watch: _Watch = None,
+    timeout: _Timeout = None,
+    no_color: _NoColor = False,
+    yes: _Yes = False,
+    tls: _Tls = False,
+    tls_ca_file: _TlsCaFile = None,
+    tls_crl_file: _TlsCrlFile = None,
+    tls_cert_file: _TlsCertFile = None,
+    tls_key_file: _TlsKeyFile = None,
+    no_tls_verify_host: _NoTlsVerifyHost = False,
 ) -> Options:
     """The options as they stand on the command line, with their defaults. Raises BadParameter."""
     saved = _saved(context, is_named=bool(server or os.environ.get("NAMESRV_ADDR")))
-    tls_given = {
+    given = {
         "tls": tls or None,
         "tls_ca_file": tls_ca_file,
         "tls_crl_file": tls_crl_file,
@@ -191,24 +170,26 @@ def options_of(  # noqa: PLR0913 - each is an option
         "tls_key_file": tls_key_file,
         "tls_verify_host": False if no_tls_verify_host else None,
     }
+    tls_given = {name: value for name, value in given.items() if value is not None}
     return Options(
-        addresses=(
-            addresses_of(named, "--server")
-            if (named := server or (saved and saved.servers))
-            else addresses_of([os.environ.get("NAMESRV_ADDR") or "127.0.0.1"], "NAMESRV_ADDR")
-        ),
+        addresses=_addresses(server, saved),
         output=output or "table",
         watch_seconds=None if watch is None else duration(watch, "--watch", at_least=_MIN_WATCH_SECONDS),
         timeout_seconds=duration(timeout or "3s", "--timeout"),
         color=not no_color,
         yes=yes,
         signing_given={} if saved is None else saved.signing(),
-        tls_given=_set(tls_given) if saved is None else saved.tls_settings() | _set(tls_given),
+        tls_given=tls_given if saved is None else saved.tls_settings() | tls_given,
     )
 
 
-def _set(given: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in given.items() if value is not None}
+def _addresses(given: Sequence[str] | None, saved: "Context | None") -> tuple[str, ...]:
+    """The servers of the command line, else of the context, else of the environment. Raises BadParameter."""
+    if given:
+        return addresses_of(given, "--server")
+    if saved is not None:
+        return addresses_of(saved.servers, "--context")
+    return addresses_of([os.environ.get("NAMESRV_ADDR") or "127.0.0.1"], "NAMESRV_ADDR")
 
 
 def _saved(name: str | None, *, is_named: bool) -> "Context | None":
@@ -233,9 +214,6 @@ def _checked(kind: type[S], given: Mapping[str, object]) -> S:
         raise typer.BadParameter(str(error), param_hint="options or environment") from None
 
 
-_COMMON: Final = inspect.signature(options_of).parameters
-
-
 def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
     """The servers that an option or variable names, each with its port. Raises BadParameter."""
     from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see above
@@ -258,99 +236,3 @@ def duration(text: str, option: str, *, at_least: float = 0.001) -> float:
     if not at_least <= seconds <= _MAX_SECONDS:
         raise typer.BadParameter(f"{text!r} is outside {at_least:g} s to {_MAX_SECONDS:g} s", param_hint=option)
     return seconds
-
-
-def group(app: typer.Typer, text: str) -> None:
-    """Register what `app` itself says in its help, with the common options before the command."""
-
-    def callback(ctx: typer.Context, *, version: bool, **common: Any) -> None:  # noqa: ARG001 - is printed already
-        ctx.obj = common
-
-    own = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, annotation=_Version, default=False)
-    app.callback()(_with_signature(callback, text, [own, *_COMMON.values()]))
-
-
-@contextmanager
-def plain_errors() -> Iterator[None]:
-    """Drop the prefix that typer 0.29 leaves on messages of pydantic: "Value error, 'xml' is not one of ..."."""
-    try:
-        yield
-    except typer.BadParameter as error:
-        error.message = error.message.removeprefix("Value error, ")
-        raise
-
-
-class _Command(TyperCommand):
-    """A command whose help lists its own options, and names the common ones in one sentence."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options and arguments. Raises UsageError."""
-        with plain_errors():
-            return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        common = [option for option in self.params if getattr(option, "rich_help_panel", None) == _PANEL]
-        for option in common:
-            option.hidden = True  # type: ignore[attr-defined]  # an option has it, a parameter does not
-        super().format_help(ctx, formatter)
-        for option in common:
-            option.hidden = False  # type: ignore[attr-defined]  # as above
-
-
-def command(
-    app: typer.Typer, name: str, function: Callable[..., None], *, spelled: Mapping[str, Any] | None = None
-) -> None:
-    """Register a command whose first parameter is the `Options`.
-
-    One of mqadmin's says how it spells the parameters that it has; it is hidden, and takes -n, not -s.
-    """
-    _, *own = inspect.signature(function).parameters.values()
-    common, also = dict(_COMMON), _ALSO
-    if spelled is not None:
-        own = [parameter.replace(annotation=spelled[parameter.name]) for parameter in own if parameter.name in spelled]
-        common["server"] = common["server"].replace(annotation=_MqadminServer)
-        also = also.replace("--server, ", "")
-
-    def run(ctx: typer.Context, **values: Any) -> None:
-        _check_text(values)
-        after = {key: values.pop(key) for key in common}
-        function(_merged(ctx.obj, after), **values)
-
-    app.command(name, cls=_Command, hidden=spelled is not None, epilog=also)(
-        _with_signature(run, function.__doc__ or "", [*own, *common.values()])
-    )
-
-
-def options_on_line(ctx: typer.Context) -> Options:
-    """The options of a line that is not finished yet. Raises BadParameter."""
-    return _merged(ctx.find_root().params, {key: ctx.params.get(key) for key in _COMMON})
-
-
-def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
-    """The options before and after the command: servers add up; else what is said after it wins."""
-    merged = {key: value or before[key] for key, value in after.items()}
-    merged["server"] = [*(before["server"] or ()), *(after["server"] or ())]
-    return options_of(**merged)
-
-
-def _check_text(values: Mapping[str, Any]) -> None:
-    """Refuse bytes that are no text; no server could be sent them. Raises BadParameter."""
-    for name, value in values.items():
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
-                raise typer.BadParameter(f"{text!a} is not valid UTF-8", param_hint=name.upper())
-
-
-def _with_signature(
-    function: Callable[..., None], text: str, parameters: Iterable[inspect.Parameter]
-) -> Callable[..., None]:
-    """The function as typer shall see it: with this text and these parameters."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    taken = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
-    taken += [parameter.replace(kind=keyword) for parameter in parameters]
-    # typer keeps the line breaks of all paragraphs but the first
-    function.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
-    function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # what inspect looks for
-    return function
