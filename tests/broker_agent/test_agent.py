@@ -204,17 +204,6 @@ async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
 # -- lives ------------------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_to_stop_and_nothing_to_drain() -> None:
-    """Neither does anything before it is started; topics may be changed all the same."""
-    clock = FakeClock()
-    agent = BrokerAgent(agent_settings("127.0.0.1:1"), TOPICS, clock=clock)
-    await agent.create_topic(REFUNDS)
-    await agent.stop()
-    await agent.drain()
-
-    assert (0, {}, ["orders", "bills", "refunds"]) == (clock.sleepers, agent.servers, list(agent.topics))
-
-
 async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
     """With the topics of then, writable after a drain, and numbers that the server takes for newer; one at a time."""
     async with real(tmp_path) as it:
@@ -337,23 +326,3 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         await draining
         assert began + 30.0 == pytest.approx(clock.monotonic())
         assert [({}, 1)] * 3 == [(brokers(server), len(server.events("unregister"))) for server in servers]
-
-
-async def test_drain_that_is_given_up_while_it_leaves_still_leaves() -> None:
-    """As by a signal in that moment: the end of the block waits until the server has been told."""
-    async with played(client_poll_seconds=0.0) as it:
-        peer = await it.registers()
-        draining = asyncio.create_task(it.agent.drain())
-        await it.registered_over(peer)
-        left = await peer.receive()
-        assert 104 == left.code
-        draining.cancel()
-        await settle()
-        assert draining.cancelled()
-        stopping = asyncio.create_task(it.agent.stop())
-        await settle()
-        assert not stopping.done()
-        peer.answer(left.opaque)
-        await stopping
-        await peer.gone()
-        assert {} == it.agent.servers

@@ -170,16 +170,6 @@ def test_given_topics_are_added_and_win(path: Path) -> None:
     assert expected == other.snapshot() == table_of(state_file=path).snapshot()
 
 
-def test_leftovers_of_a_killed_writer_go(path: Path) -> None:
-    """A temporary file of this one, and of no other."""
-    (path.parent / ".topics.json.0123456789abcdef.tmp").touch()
-    (path.parent / ".others.json.0123456789abcdef.tmp").touch()
-
-    table_of(ORDERS, state_file=path)
-
-    assert [".others.json.0123456789abcdef.tmp", "topics.json"] == sorted(it.name for it in path.parent.iterdir())
-
-
 @pytest.mark.parametrize(
     "damage", [b"", b"topics", b"{}", b'{"sha256": "%b", "content": "{"}' % (b"0" * 64), b"\0" * 400]
 )

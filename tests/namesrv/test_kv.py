@@ -85,38 +85,6 @@ async def begin(*changes: Coroutine[Any, Any, T]) -> list[asyncio.Task[T]]:
     return tasks
 
 
-async def test_changes_are_made_in_the_order_in_which_they_came(path: Path) -> None:
-    """Each knows what the ones before it did; one that changes nothing is not written."""
-    kv = load(path, replace(DEFAULTS, max_keys_per_namespace=2))
-    async with slow_disk() as disk:
-        await begin(kv.put("NS", "a", "1"), kv.put("NS", "a", "2"), kv.put("NS", "a", "2"), kv.put("NS", "b", "3"))
-        refused, deleted, again = await begin(kv.put("NS", "c", "4"), kv.delete("NS", "a"), kv.delete("NS", "a"))
-        for _ in range(4):
-            assert 1 == disk.waiting
-            await disk.write()
-
-    with pytest.raises(KVLimitError, match="key 'c' exceeds the limit of 2 keys"):
-        await refused
-    assert (True, False) == (deleted.result(), again.result())
-    assert {"NS": {"b": "3"}} == kv._tables == load(path)._tables
-
-
-@pytest.mark.parametrize("cancelled", [0, 1])
-async def test_cancelled_change_happens_only_if_its_write_had_begun(path: Path, cancelled: int) -> None:
-    """A write that has begun is not stopped, and memory and file agree; its neighbours are written in either case."""
-    kv = load(path)
-    async with slow_disk() as disk:
-        tasks = await begin(*(kv.put("NS", str(number), "v") for number in range(3)))
-        tasks[cancelled].cancel()
-        await settle()
-        while disk.waiting:
-            await disk.write()
-
-    assert [number == cancelled for number in range(3)] == [task.cancelled() for task in tasks]
-    written = ["0", "1", "2"] if cancelled == 0 else ["0", "2"]
-    assert {"NS": dict.fromkeys(written, "v")} == kv._tables == load(path)._tables
-
-
 VALUES = ("", "1", "2")
 STEPS = st.sampled_from(["put", "put", "delete", "cancel", "disk", "disk", "break", "mend"])
 
@@ -286,7 +254,6 @@ async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
 
 MOST_BYTES = 1 << 20
 ORDERS = "broker-a:4;broker-b:4"
-TABLES = {"ORDER_TOPIC_CONFIG": {"orders": ORDERS}, "EMPTY": {}}
 
 
 def kept_aside(directory: Path) -> list[bytes]:
@@ -384,16 +351,6 @@ def test_damaged_file_that_cannot_be_set_aside_ends_the_start(tmp_path: Path) ->
         read_file(path)
 
     assert b"damaged" == path.read_bytes()
-
-
-def test_leftovers_of_a_killed_write_are_removed(tmp_path: Path) -> None:
-    """A server that was killed while it wrote leaves nothing for ever."""
-    path = tmp_path / "kvConfig.json"
-    write_file(path, TABLES, MOST_BYTES)
-    (tmp_path / ".kvConfig.json.0123456789abcdef.tmp").touch()
-
-    assert TABLES == read_file(path)
-    assert [path] == list(tmp_path.iterdir())
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

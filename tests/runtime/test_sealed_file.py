@@ -1,14 +1,12 @@
 """A sealed file is what was written, or refused."""
 
 import hashlib
-import stat
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_runtime.durable_file import SealedFileError, enveloped, seal, unseal, write_sealed
+from namesrv_runtime.durable_file import SealedFileError, enveloped, seal, unseal
 
 CONTENT = b'{"version":1,"names":["\\u540d","\\ud800"],"more":null}'
 DOCUMENT = {"version": 1, "names": ["名", "\ud800"], "more": None}
@@ -77,14 +75,3 @@ def test_content_of_another_kind_is_refused(content: bytes, reason: str) -> None
     """Also with a right checksum; the text says what is wrong."""
     with pytest.raises(SealedFileError, match=reason):
         unseal(sealed(content), 1)
-
-
-def test_file_is_replaced_for_its_owner_only(tmp_path: Path) -> None:
-    """Whatever it was before."""
-    path = tmp_path / "file.json"
-    path.touch(mode=0o666)
-
-    assert len(seal(DOCUMENT)) == write_sealed(path, DOCUMENT)
-    assert DOCUMENT == unseal(path.read_bytes(), 1)
-    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
-    assert [path] == list(tmp_path.iterdir())
