@@ -4,10 +4,10 @@ import asyncio
 import logging
 from typing import Final
 
+from namesrv.net.tls import ServerTls
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.model import Settings
 from namesrv_remoting.aio.tls import TlsError
-from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 

@@ -14,6 +14,9 @@ from namesrv.encoded_routes import EncodedRoutes
 from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import Turns
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits
@@ -22,9 +25,6 @@ from namesrv.state.events import EventRing
 from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.steps import Turns
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.write_state import WriteState
 

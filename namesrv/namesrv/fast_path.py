@@ -15,10 +15,10 @@ import msgspec
 
 from namesrv.encoded_routes import EncodedRoutes, json_frame, json_response, native_frame, version_frame
 from namesrv.heartbeat_log.late_brokers import LateBrokers
+from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, TopicRow
 from namesrv.routeinfo.route_cache import RouteCache
-from namesrv_remoting.aio.connection import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import Phase, given, settings, target
 from hypothesis import strategies as st
 
+from namesrv.net.proxy_header import read_proxy_header
 from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.limits import DEFAULT_LIMITS
@@ -29,7 +30,6 @@ from namesrv_remoting.bodies.route import read_queue_datas
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import Frame
-from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame
 
 MEBIBYTE: Final = 1 << 20

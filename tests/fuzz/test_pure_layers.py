@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from namesrv.net.proxy_header import V2_PREFIX, read_proxy_header
 from namesrv_remoting import headers
 from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
@@ -18,7 +19,6 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader
 from namesrv_remoting.headers import ExtHeader
-from namesrv_remoting.proxy_header import V2_PREFIX, read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
 from tests.fuzz.budget import FRAMES, fuzzed
 from tests.fuzz.frames import make

@@ -176,7 +176,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "who does not read its answers is kept",
-        "namesrv_remoting.aio.connection",
+        "namesrv.net.protocol",
         "        if self._deadline_write < now:\n",
         "        if self._deadline_write < 0:\n",
     ),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from namesrv_remoting.aio import connection
+from namesrv.net import protocol
 from namesrv_runtime import line_log
 from tests.simulation.disk import replaced_attributes, simulated_disks
 from tests.simulation.threads import Threading
@@ -76,7 +76,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),
         (os, "getpid", lambda: 1),
-        (connection, "select", _Select(world)),
+        (protocol, "select", _Select(world)),
     ]
     try:
         with replaced_attributes(replaced), tasks_unlisted(), simulated_disks(world):

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from namesrv.context import Namesrv
+from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv.settings.sources import read_access_file
 from namesrv.state.events import RING_SIZE
-from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.heartbeat_files import Line, of, read_log

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request
+from namesrv.net.listener import ConnectionListener, RemotingServer
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import Turns
+from namesrv.net.tls import ServerTls
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Dispatcher, Handler, Reply, Request
-from namesrv_remoting.aio.server import ConnectionListener, RemotingServer
-from namesrv_remoting.aio.steps import Turns
-from namesrv_remoting.aio.tls_server import ServerTls
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until

@@ -29,11 +29,11 @@ from namesrv.access.audit_lines import (
 )
 from namesrv.access.audit_windows import WINDOW_SECONDS, RefusalWindow, RegistrationWindow, is_registration
 from namesrv.access.revocation import Revoked
+from namesrv.net.dispatcher import Handler, Reply, Request
+from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import AccessFile
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NoPermissionError, RemoteProtocolError, SystemBusyError
 from namesrv_runtime.clock import Clock

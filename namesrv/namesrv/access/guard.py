@@ -15,13 +15,13 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
+from namesrv.net.dispatcher import Request
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import in_parts
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permission
 from namesrv_remoting.addresses import address_of
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Request
-from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import NoPermissionError

@@ -12,9 +12,9 @@ from enum import IntEnum
 from typing import Final
 
 from namesrv.access.guard import AccessGuard, RefusalListener
+from namesrv.net.dispatcher import Request
+from namesrv.net.read_shares import AddressShare
 from namesrv.settings.limits import RequestQuotas
-from namesrv_remoting.aio.dispatch import Request
-from namesrv_remoting.aio.read_shares import AddressShare
 from namesrv_remoting.errors import ResponseError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_runtime.clock import Clock

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import in_parts
 from namesrv.routeinfo.effects import BrokerEffect, address_fields
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import AccessFile, Permission
 from namesrv_remoting.addresses import address_of
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import AccessClass
 from namesrv_runtime.log import event

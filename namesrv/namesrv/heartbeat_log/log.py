@@ -14,13 +14,13 @@ from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.heartbeat_log.lines import EffectLine, HeartbeatLines, RoutesPublished, Told
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.effects import Effect, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Rerouted
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import parts
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention

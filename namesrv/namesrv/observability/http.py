@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from namesrv_remoting.aio.read_shares import ReadShares
-from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, TlsTransport
+from namesrv.net.read_shares import ReadShares
+from namesrv.net.tls import ServerTls
+from namesrv.net.tls_transport import TLS_HANDSHAKE, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 

@@ -24,9 +24,9 @@ from namesrv.context import Namesrv
 from namesrv.counters import REASONS
 from namesrv.fast_path import FastPath
 from namesrv.histogram import Histogram
+from namesrv.net.listener import RemotingServer
+from namesrv.net.steps import in_parts
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv_remoting.aio.server import RemotingServer
-from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.group_health import GroupHealth, group_health
 from namesrv_runtime.log import lines_lost

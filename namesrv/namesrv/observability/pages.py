@@ -13,9 +13,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from namesrv.context import Namesrv
+from namesrv.net.listener import RemotingServer
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
-from namesrv_remoting.aio.server import RemotingServer
 
 _NO_STORE = {"Cache-Control": "no-store"}
 # A rendered page is served again for this time, because rendering takes as long as hundreds of pulls.

@@ -13,7 +13,7 @@ from typing import Final
 
 from namesrv.context import Namesrv
 from namesrv.histogram import Histogram
-from namesrv_remoting.aio.server import RemotingServer
+from namesrv.net.listener import RemotingServer
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

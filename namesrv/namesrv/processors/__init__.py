@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from namesrv.context import Namesrv
+from namesrv.net.dispatcher import Handler, Reply, Request
 from namesrv.processors.admin import AdminProcessor, log_change
 from namesrv.processors.broker import BrokerProcessor
 from namesrv.processors.client import ClientProcessor
 from namesrv.processors.extensions import ExtensionProcessor
 from namesrv.processors.handlers import Handlers, TypedHandler
-from namesrv_remoting.aio.dispatch import Handler, Reply, Request
 from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 
 # answered when something happens, not in turn

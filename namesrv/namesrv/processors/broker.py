@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from namesrv.context import Namesrv
+from namesrv.net.dispatcher import SUCCESS, Reply, Request
+from namesrv.net.steps import run_in_steps
 from namesrv.processors.admin import log_change
 from namesrv.processors.handlers import Handlers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
-from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
-from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import Steps, emptied
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state

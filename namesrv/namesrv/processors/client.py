@@ -9,10 +9,10 @@ from typing import Final
 import msgspec
 
 from namesrv.context import Namesrv
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.steps import in_parts, run_in_steps
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesAnswer, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone

@@ -6,11 +6,11 @@ from typing import Final
 
 from namesrv import version
 from namesrv.context import Namesrv
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.steps import in_parts
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
-from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.steps import in_parts
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import (
     BrokersAnswer,

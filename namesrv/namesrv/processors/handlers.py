@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from namesrv_remoting.aio.dispatch import Reply
+from namesrv.net.dispatcher import Reply
 from namesrv_remoting.codes import RequestCode
 
 # takes the request, and its typed header or body if its row in the table of requests has one

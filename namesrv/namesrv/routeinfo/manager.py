@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.admission import (
     LimitExceededError,
     TableLimits,
@@ -65,7 +66,6 @@ from namesrv.routeinfo.tables import (
 )
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
-from namesrv_remoting.aio.steps import run_in_steps
 from namesrv_remoting.bodies.base import parts
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE

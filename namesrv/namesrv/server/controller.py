@@ -25,6 +25,12 @@ from namesrv.encoded_routes import EncodedRoutes
 from namesrv.fast_path import FastPath
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.dispatcher import Dispatcher, admit_all
+from namesrv.net.listener import RemotingServer
+from namesrv.net.protocol import ServerConnection, address_text
+from namesrv.net.read_shares import ReadShares
+from namesrv.net.steps import Turns
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
@@ -44,12 +50,6 @@ from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.access import AccessFile
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import ServerConnection, address_text
-from namesrv_remoting.aio.dispatch import Dispatcher, admit_all
-from namesrv_remoting.aio.read_shares import ReadShares
-from namesrv_remoting.aio.server import RemotingServer
-from namesrv_remoting.aio.steps import Turns
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import freed_memory, log, loops

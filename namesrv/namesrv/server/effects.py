@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from namesrv.context import Spawn
+from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect, Evicted, MinBrokerIdChanged, Registered, RouteChanged, identity
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.events import EventRing
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError

@@ -9,8 +9,8 @@ import logging
 from typing import Final
 
 from namesrv.context import Namesrv
+from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.liveness import stopped_seconds
-from namesrv_remoting.aio.connection import ServerConnection
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.log import event
 from namesrv_runtime.periodic import Periodic

@@ -15,11 +15,11 @@ from typing import Final
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.access.revocation import revoke_registrations
 from namesrv.context import LiveSettings, Namesrv
+from namesrv.net.protocol import address_text
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
 from namesrv_remoting.addresses import address_of
-from namesrv_remoting.aio.connection import address_text
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log
 from namesrv_runtime.log import event

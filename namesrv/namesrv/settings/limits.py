@@ -4,9 +4,9 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal
 
 from namesrv.kv import KVLimits
+from namesrv.net.limits import ServerLimits
 from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
-from namesrv_remoting.aio.limits import ServerLimits
 from namesrv_runtime.line_files import Retention
 
 # percent

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
-from namesrv_remoting.aio.steps import Pace
+from namesrv.net.steps import Pace
 
 # The most watches that are woken in one iteration of the loop, because each of them sends a response.
 BATCH: Final = 64

@@ -16,10 +16,10 @@ from namesrv.access.audit_windows import (
     WINDOW_SECONDS,
 )
 from namesrv.kv import KVLimits
+from namesrv.net.dispatcher import SUCCESS, Reply, Request
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_client.ctl.audit_trail import Trail
-from namesrv_remoting.aio.dispatch import SUCCESS, Reply, Request
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.requests import REQUESTS
 from tests.support.fake_clock import until

@@ -6,8 +6,8 @@ from operator import length_hint
 
 import pytest
 
+from namesrv.net.steps import Pace
 from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, STEP_WATCHES, RouteWatchers
-from namesrv_remoting.aio.steps import Pace
 from tests.support.fake_clock import settle
 
 

@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
-from namesrv_remoting.addresses import network_of
-from namesrv_remoting.aio.claimed_names import claimed_names, handshake_is_over
-from namesrv_remoting.aio.read_shares import (
+from namesrv.net.read_shares import (
     COPIED_READ_COST,
     LONGEST_READ_BYTES,
     TLS_RECORD_COST,
     AddressShare,
     ReadShares,
 )
+from namesrv_remoting.addresses import network_of
+from namesrv_remoting.aio.claimed_names import claimed_names, handshake_is_over
 from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
 

@@ -8,14 +8,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.connection import FastPath, RequestHandler, ServerConnection
-from namesrv_remoting.aio.dispatch import Dispatcher
-from namesrv_remoting.aio.limits import ServerLimits
-from namesrv_remoting.aio.read_shares import ReadShares
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.dispatcher import Dispatcher
+from namesrv.net.limits import ServerLimits
+from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
+from namesrv.net.read_shares import ReadShares
+from namesrv.net.steps import Turns
+from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv_remoting.aio.socket_options import set_tcp_options
-from namesrv_remoting.aio.steps import Turns
-from namesrv_remoting.aio.tls_server import ServerTls, TlsDetector
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.periodic import Periodic

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from namesrv_remoting.aio.steps import Pace, Turns
+from namesrv.net.steps import Pace, Turns
 from tests.support.fake_clock import settle
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError
-from namesrv_remoting.proxy_header import ProxyHeader, read_proxy_header
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V2_TCP4 = SIGNATURE + b"\x21\x11\x00\x0c" + b"\x01\x02\x03\x04" + b"\x05\x06\x07\x08" + b"\x04\x57\x08\xae"

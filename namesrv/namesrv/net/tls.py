@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
-from namesrv_remoting.aio.connection import ServerConnection, refusal
-from namesrv_remoting.aio.read_shares import ReadShares
-from namesrv_remoting.aio.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
+from namesrv.net.protocol import ServerConnection, refusal
+from namesrv.net.proxy_header import read_proxy_header
+from namesrv.net.read_shares import ReadShares
+from namesrv.net.tls_transport import TLS_HANDSHAKE, HandshakeThreads, TlsTransport
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, needed_bytes
-from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame
 
 TlsMode = Literal["off", "permissive", "enforcing"]

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
-from namesrv_remoting.aio.connection import Answer, Request
+from namesrv.net.protocol import Answer, Request
 from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.dispatcher import Reply, Request
 from namesrv_remoting.codes import RequestCode
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, Gate, serving

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Reply, Request
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.protocol import ServerConnection
 from tests.support.fake_clock import settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Gate, Serving, serving

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from namesrv_remoting.addresses import network_of
-from namesrv_remoting.aio.budget import MemoryBudget
-from namesrv_remoting.aio.limits import BROKER_CODES, PROBING_CODES, ServerLimits
-from namesrv_remoting.aio.read_shares import (
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.limits import BROKER_CODES, PROBING_CODES, ServerLimits
+from namesrv.net.proxy_header import read_proxy_header
+from namesrv.net.read_shares import (
     COPIED_READ_COST,
     DISPATCHED_FRAME_COST,
     FAST_FRAME_COST,
@@ -29,12 +29,12 @@ from namesrv_remoting.aio.read_shares import (
     AddressShare,
     ReadShares,
 )
-from namesrv_remoting.aio.steps import Turns
+from namesrv.net.steps import Turns
+from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import HEAD, LENGTH, Frame, needed_bytes
-from namesrv_remoting.proxy_header import read_proxy_header
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.read_shares import ITERATION_COST, LEAST_SHARE, ReadShares
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.read_shares import ITERATION_COST, LEAST_SHARE, ReadShares
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, Serving, serving
 from tests.support.spelling import ONEWAY, RESPONSE, json_frame

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from namesrv_remoting.aio.connection import ServerConnection
-from namesrv_remoting.aio.dispatch import Reply, Request
-from namesrv_remoting.aio.steps import Pace, Turns
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.steps import Pace, Turns
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, FAIL, Feed, Gate, Serving, every_feeding, serving

@@ -16,13 +16,13 @@ import pytest
 from OpenSSL import SSL
 
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
-from namesrv_remoting.aio.budget import MemoryBudget
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.tls import ServerTls
+from namesrv.net.tls_transport import HandshakeThreads
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.aio.dispatch import Reply, Request
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
-from namesrv_remoting.aio.tls_server import ServerTls
-from namesrv_remoting.aio.tls_transport import HandshakeThreads
 from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
 from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from namesrv_remoting.aio.connection import Answer, ServerConnection
-from namesrv_remoting.aio.dispatch import Dispatcher, Reply, Request
+from namesrv.net.dispatcher import Dispatcher, Reply, Request
+from namesrv.net.protocol import Answer, ServerConnection
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     BadRequestError,

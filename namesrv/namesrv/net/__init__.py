@@ -1,0 +1,1 @@
+"""The server's side of connections: sockets, frames, memory, deadlines, fair scheduling."""
