@@ -178,15 +178,6 @@ class RequestLimiter:
         if is_refused:
             raise SystemBusyError(remark)
 
-    def may_hold(self, size: int, *, is_retry: bool) -> bool:
-        """Whether the connections of one address may hold so much memory; counted once for what is tried again."""
-        limit, mode = self.quotas.ip_bytes_in_flight, self.quotas.mode
-        if not limit or size <= limit or mode == "off":
-            return True
-        if not is_retry:
-            self.exceeded["any", "bytes_in_flight_per_ip", "refused" if mode == "enforce" else "observed"] += 1
-        return mode == "observe"
-
     def _refilled(self, network: str) -> tuple[Bucket, Bucket]:
         """The bucket of all and that of an address, as of now."""
         now, rate = self.clock.monotonic(), self.quotas.ip_per_second

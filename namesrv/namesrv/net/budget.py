@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 # An eighth of the budget for one address: what a machine full of brokers registers at once waits a little, and it takes
 # eight addresses to use up what there is.
@@ -14,13 +14,6 @@ _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
 # However much the tables hold, this part is left for peers.
 _LEAST: Final = 8
-
-
-class Allowance(Protocol):
-    """Whether one address may have so much, where the budget allows it."""
-
-    def __call__(self, size: int, *, is_retry: bool) -> bool:
-        """Whether it may; a retry is of something that was refused before."""
 
 
 class MemoryBudget:
@@ -35,13 +28,11 @@ class MemoryBudget:
         tables_bytes: Callable[[], int] = lambda: 0,
         *,
         least_share_bytes: int = 0,
-        may_hold: Allowance | None = None,
     ) -> None:
         self.total_bytes = total_bytes
         # what an address may have in any case, if there is so much: the largest frame, or full tables would refuse the
         # registration of a large broker for ever
         self._least_share_bytes = least_share_bytes
-        self._may_hold = may_hold
         # what peers hold now
         self.used_bytes = 0
         # and of that for being connected
@@ -56,21 +47,21 @@ class MemoryBudget:
         """What peers may hold: all that the tables leave, and a part of it in any case."""
         return max(self.total_bytes - self._tables_bytes(), self.total_bytes // _LEAST)
 
-    def reserve(self, address: str, size: int, *, is_retry: bool = False) -> bool:
+    def reserve(self, address: str, size: int) -> bool:
         """Take so much for an address, unless there is not so much left for it."""
         peers = self.peers_bytes()
         if size > _LARGE_BYTES:
             room = shared = peers - peers // _KEPT_FROM_LARGE
         else:
             room, shared = peers - peers // _KEPT_FROM_SMALL, peers
-        return self._take(address, size, room, shared, is_retry=is_retry)
+        return self._take(address, size, room, shared)
 
     def let_in(self, address: str, size: int) -> bool:
         """Take what a connection costs; what is kept for that is there, whatever others were charged with."""
         room = peers = self.peers_bytes()
         if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
             room = max(peers, self.used_bytes + size)
-        is_in = self._take(address, size, room, peers, is_retry=False)
+        is_in = self._take(address, size, room, peers)
         self._connections_bytes += size if is_in else 0
         return is_in
 
@@ -79,11 +70,9 @@ class MemoryBudget:
         self._connections_bytes -= size
         self.release(address, size)
 
-    def _take(self, address: str, size: int, room: int, shared: int, *, is_retry: bool) -> bool:
+    def _take(self, address: str, size: int, room: int, shared: int) -> bool:
         share = max(shared // _SHARE, self._least_share_bytes)
         if self.used_bytes + size > room or self._used_by[address] + size > share:
-            return False
-        if self._may_hold is not None and not self._may_hold(self._used_by[address] + size, is_retry=is_retry):
             return False
         self.charge(address, size)
         return True

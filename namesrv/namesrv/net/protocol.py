@@ -256,8 +256,6 @@ class ServerConnection(asyncio.Protocol):
     _has_passed: bool = field(default=False, init=False)
     # a large frame waits for memory
     _is_short_of_memory: bool = field(default=False, init=False)
-    # the same when its frame was last looked at
-    _was_short_of_memory: bool = field(default=False, init=False)
     _queue: deque[tuple[Request, int]] | None = field(default=None, init=False)
     _queued_bytes: int = field(default=0, init=False)
     # tasks of the requests that may take long; the queue has one of its own while it is not empty
@@ -493,9 +491,9 @@ class ServerConnection(asyncio.Protocol):
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def reserve(self, size: int, *, is_retry: bool = False) -> bool:
+    def reserve(self, size: int) -> bool:
         """Take memory on this peer's account, unless there is none left for it; to be released."""
-        return self._owner.budget.reserve(self.network, size, is_retry=is_retry)
+        return self._owner.budget.reserve(self.network, size)
 
     def release(self, size: int) -> None:
         """Give memory back."""
@@ -822,11 +820,9 @@ class ServerConnection(asyncio.Protocol):
             self._large.fill(data[header_end:size])
             error = self._receive(header, unread=_no_memory(size) if is_declined else "refused for its header")
             assert error is None  # noqa: S101 - it was decoded above
-            self._was_short_of_memory = False
             self._deadline_frame = _NEVER
             return size
-        self._is_short_of_memory = not self.reserve(size, is_retry=self._was_short_of_memory)
-        self._was_short_of_memory = self._is_short_of_memory
+        self._is_short_of_memory = not self.reserve(size)
         if not self._is_short_of_memory:
             self._buffer_bytes = size
             self._large = _LargeFrame(data, header_end, size)

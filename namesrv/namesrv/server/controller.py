@@ -316,7 +316,6 @@ class NamesrvController:
                 tables.estimated_bytes,
                 # a large frame with what becomes of it, as long as that is no more than a share of empty tables
                 least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
-                may_hold=limiter.may_hold,
             ),
             certificates=certificates,
             watchers=watchers,

@@ -20,8 +20,6 @@ class RequestQuotas:
     mode: Literal["off", "observe", "enforce"]
     all_per_second: int
     ip_per_second: int
-    # memory that the connections of one address may hold; 0: as much as the budget allows
-    ip_bytes_in_flight: int
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +73,6 @@ class Limits:
                 settings.quotas,
                 settings.quota_requests_per_second,
                 _share(settings.quota_requests_per_second, settings),
-                settings.quota_bytes_in_flight_per_ip,
             ),
             TableQuotas(
                 settings.quotas,

@@ -280,11 +280,6 @@ class Settings(BaseModel):
     """Topics of all brokers of one cluster, and of one account, each counted for every broker name that has it; a
     registration that would exceed it is refused, and its broker stays as it was. 0 leaves only max-topics."""
 
-    quota_bytes_in_flight_per_ip: int = Field(default=0, ge=0, le=1 << 40)
-    """Memory that the connections of one address may hold together: frames that are received, requests that wait,
-    answers that are not read. A larger frame waits for room, and is refused after whole-frame-timeout-seconds; with
-    observe it is only counted. 0 is an eighth of max-memory-bytes, which holds in any case."""
-
     audit_log_dir: str = "audit"
     """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A
     relative path is below data-dir. An empty value turns it off, and nobody can say afterwards who did it."""

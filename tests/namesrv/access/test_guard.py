@@ -234,7 +234,7 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
         assert (1 if key is KEY else NO_PERMISSION) == (await peer.receive()).code
 
 
-@pytest.mark.settings(quotas="enforce", quota_bytes_in_flight_per_ip=100_000)
+@pytest.mark.settings(max_memory_bytes=64 * MEBIBYTE)
 async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess) -> None:
     """Not forged, though its signature cannot be verified without its body; its broker is heard, on its connection."""
     peer = await server.connect()
@@ -243,7 +243,7 @@ async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess)
     for is_alive in (True, False):
         await server.clock.advance(70)
         sender = peer if is_alive else await server.connect()
-        sender.send(KEY.question(103, BROKER.ext, b" " * 200_000))
+        sender.send(KEY.question(103, BROKER.ext, b" " * (9 * MEBIBYTE)))
         await server.clock.advance(32)
         assert 2 == (await sender.receive()).code
         await server.clock.advance(20)

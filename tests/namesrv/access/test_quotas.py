@@ -27,7 +27,7 @@ ORDERS = {"topic": "T"}
 
 def limiter(clock: FakeClock, *, everybody: int = 1000, one: int = 10) -> RequestLimiter:
     """One with so many requests a second."""
-    return RequestLimiter(quotas=RequestQuotas("enforce", everybody, one, 0), clock=clock, on_refused=None)
+    return RequestLimiter(quotas=RequestQuotas("enforce", everybody, one), clock=clock, on_refused=None)
 
 
 @pytest.mark.parametrize(("idle", "pulls"), [(0.0, 14), (100.0, 15)])
@@ -307,28 +307,6 @@ async def test_limits_of_the_tables_are_counted_and_written_down(server: InProce
     ] == [
         (line["request"], line["reason"], line["remark"]) for line in of(read_log(server.data_dir / "audit"), "refusal")
     ]
-
-
-@pytest.mark.parametrize("mode", ["enforce", "observe"])
-async def test_bytes_in_flight(tmp_path: Path, mode: str) -> None:
-    """A frame of one address that exceeds them is not received; its peer stays, and a broker counts as heard.
-
-    It is tried every second, and counted once.
-    """
-    async with namesrv_in_process(tmp_path, quotas=mode, quota_bytes_in_flight_per_ip=100_000) as server:
-        peer, other = await server.connect(), await server.connect()
-        assert 0 == (await peer.register(FIRST)).code
-        await server.clock.advance(60)
-        opaque = peer.tell(103, {**FIRST.ext}, b" " * 200_000)
-        assert 17 == (await other.call(105, {"topic": "V"})).code
-        if mode == "enforce":
-            await server.clock.advance(server.namesrv.settings.whole_frame_timeout_seconds + 2)
-        assert (BUSY if mode == "enforce" else 1) == (await peer.answer_to(opaque)).code
-        await server.clock.advance(100)
-        assert 0 == (await peer.call(105, {"topic": "T"})).code
-        assert server.namesrv.limiter is not None
-        outcome = "refused" if mode == "enforce" else "observed"
-        assert {("any", "bytes_in_flight_per_ip", outcome): 1} == server.namesrv.limiter.exceeded
 
 
 @pytest.mark.parametrize("begins", ["off", "observe"])

@@ -66,7 +66,6 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
     ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", 1 << 28),
     ("quota_requests_per_second", 25, "requests", "all_per_second", None),
-    ("quota_bytes_in_flight_per_ip", 27, "requests", "ip_bytes_in_flight", None),
 ]
 
 
