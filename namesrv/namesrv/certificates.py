@@ -49,12 +49,12 @@ class Certificates:
             event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
 
     def days_left(self) -> float | None:
-        """Days until the certificate expires, negative if it has; None: there is none."""
+        """Days until the certificate expires, negative afterwards; None without one."""
         expires = self.current.expires_at
         return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
 
     def crl_seconds_left(self) -> float | None:
-        """Seconds until the first revocation list expires, negative if it has; None: there is none."""
+        """Seconds until the first revocation list expires, negative afterwards; None without one."""
         expires = self.current.crls_expire_at
         return None if expires is None else expires - self._clock.wall()
 

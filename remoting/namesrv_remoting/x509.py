@@ -1,11 +1,11 @@
-"""What this package reads in certificates and revocation lists (DER): names and times, and nothing that decides."""
+"""Names and times in certificates and revocation lists (DER), for logs and metrics; OpenSSL does the verification."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-# Elements of one level that are looked at: a certificate that nobody has verified may hold very many.
+# Elements of one level that are read: an unverified certificate may hold very many.
 _MAX_ELEMENTS: Final = 200
 _MAX_SIZE_BYTES: Final = 4
 _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _BMP_STRING = 0x02, 0x17, 0x18, 0x1E
@@ -27,20 +27,20 @@ class _Element(NamedTuple):
 
 
 def not_after(der: bytes) -> float:
-    """When a certificate expires (wall clock). Raises ValueError for what is none."""
+    """When a certificate expires (wall clock). Raises ValueError for other bytes."""
     _, end = _members(der, _fields(der, _VERSION, _CERTIFICATE_FIELDS)[_VALIDITY])
     return _time(der, end)
 
 
 def next_update(der: bytes) -> float:
-    """When a revocation list expires (wall clock), infinite if it never does. Raises ValueError for what is none."""
+    """When a revocation list expires (wall clock), infinite if it never does. Raises ValueError for other bytes."""
     following = _fields(der, _INTEGER, _LIST_FIELDS)[_NEXT_UPDATE:][:1]
     times = [each for each in following if each.tag in (_UTC_TIME, _GENERALIZED_TIME)]
     return _time(der, times[0]) if times else float("inf")
 
 
 def names_in(der: bytes) -> Iterator[str]:
-    """Common name and textual alternative names in a certificate. Raises ValueError for what is none."""
+    """Common name and textual alternative names in a certificate. Raises ValueError for other bytes."""
     fields = _fields(der, _VERSION, _CERTIFICATE_FIELDS)
     for part in _members(der, fields[_SUBJECT]):
         for attribute in _members(der, part):

@@ -1,9 +1,9 @@
-"""The audit trail: a line for each change and each refusal, with who asked for it.
+"""The audit trail: a line for each change and each refusal, with the sender of its request.
 
-The loop only takes note, of values that are frozen; a thread makes lines of them (audit_lines.py) and has them on disk
-shortly after. A request collects what it changed, and that is one line. What comes again and again is counted and
-written every few seconds (audit_windows.py). What brokers change has files of its own with half of the room, so that no
-number of registrations pushes out a line about an operator or a refusal.
+The loop only queues frozen values; a thread makes lines of them (audit_lines.py), which are on disk shortly after. All
+changes of one request are one line. Repeated changes and refusals are counted, and written every few seconds
+(audit_windows.py). Changes by brokers have files of their own with half of the room, so that no number of registrations
+pushes out a line about an operator or a refusal.
 """
 
 import asyncio
@@ -51,24 +51,24 @@ _CHARACTERS_PER_WEIGHT: Final = 500
 # At the end of the process, for what is queued.
 CLOSE_SECONDS: Final = 3.0
 
-# The request that is being carried out. Effects are performed in the task that caused them, a long way from the
-# handler, and the tables in between do not care who sent a request.
+# The request that is being carried out. Effects arrive in the task that caused them, a long way from the handler, and
+# the tables in between do not know the sender of a request.
 _request: Final[ContextVar["_AuditedRequest | None"]] = ContextVar("request", default=None)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 # of a certificate
 _NAMES: Final = 5
 _REMARK_CHARACTERS: Final = 500
-_NOBODY: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied", "certificate"))
+_NO_SENDER: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied", "certificate"))
 
 
 @dataclass(slots=True)
 class _AuditedRequest:
     request: Request
-    # what it has changed so far
+    # its effects so far
     changes: list[Effect] = field(default_factory=list)
-    # whether its refusal has a line
+    # True once its refusal has a line
     is_refused: bool = False
-    # its line is written: tasks that it began inherit its context, and what they change later is not its doing
+    # True once its line is written: later changes by tasks that inherited its context are not its own
     is_over: bool = False
 
 
@@ -78,7 +78,7 @@ class AuditLog:
     def __init__(self, settings: Settings, retention: Retention, boot_id: str, clock: Clock) -> None:
         self._clock = clock
         self._version = version()
-        # what differs from the defaults: a restart is how most settings change
+        # settings that are not the defaults: most settings change by a restart
         self._settings = {
             name: plain(value) for name, value in settings if value != Settings.model_fields[name].get_default()
         }
@@ -88,7 +88,7 @@ class AuditLog:
         self._refusals = RefusalWindow()
         self._registrations = RegistrationWindow()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
-        # what operators changed and what was refused; what brokers changed
+        # lines about operators and refusals; lines about brokers
         self._operators_log = _line_log(settings, retention, boot_id, "")
         self._brokers_log = _line_log(settings, retention, boot_id, "-registrations")
 
@@ -103,7 +103,7 @@ class AuditLog:
 
     @property
     def queued(self) -> int:
-        """The weight of what waits to be written."""
+        """The weight of the lines that wait to be written."""
         return sum(each.queued for each in self.logs)
 
     @property
@@ -122,7 +122,7 @@ class AuditLog:
         await asyncio.gather(*(each.run() for each in self.logs))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Write what is left, as far as the disk allows it in a few seconds."""
+        """Write the queued lines, as far as the disk allows it in a few seconds."""
         self._end_window()
         self._record({"event": "stop", "version": self._version, "dropped": self.dropped})
         self._is_closed = True
@@ -134,7 +134,7 @@ class AuditLog:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def watching(self, handler: Handler) -> Handler:
-        """The handler, with a line for what it changed and for its refusal."""
+        """The handler, with a line for its changes and for its refusal."""
 
         async def handle(request: Request) -> Reply:
             audited = _AuditedRequest(request)
@@ -155,7 +155,7 @@ class AuditLog:
         return handle
 
     def __call__(self, effect: Effect) -> None:
-        """Take note of what an effect changed, or of the request that it refused."""
+        """Queue the change of an effect, or the request that it refused."""
         audited, refused = _current(), effect.refused()
         if refused is not None and audited is not None:
             self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
@@ -166,21 +166,21 @@ class AuditLog:
             self._unexplained.clear()
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """Take note of a change of the key-value configuration."""
+        """Queue a change of the key-value configuration."""
         self._changed(KVChanged(namespace, key, before, after))
 
     def settings_changed(self, *changed: SettingChanged, cause: str | None = None) -> None:
-        """Take note of other values of settings; the cause if no request was."""
+        """Queue changed settings; the cause, if no request changed them."""
         if changed:
             self._changed(*changed, cause=cause)
 
     def access_file_changed(self, before: AccessFile, after: AccessFile) -> None:
-        """Take note of other accounts, which a reload has brought."""
+        """Queue the accounts that a reload changed."""
         if before != after:
             self._changed(AccessFileChanged(before, after), cause="SIGHUP")
 
     def registrations_revoked(self, revoked: Sequence[Revoked]) -> None:
-        """Take note of live brokers that a reloaded access file no longer allows."""
+        """Queue the live brokers that a reloaded access file no longer allows."""
         self._changed(*revoked, cause="SIGHUP")
 
     def _changed(self, *effects: Effect, cause: str | None = None) -> None:
@@ -188,29 +188,29 @@ class AuditLog:
         if audited is None:
             # a broker that fell silent or is gone counts as its account's
             owners = [each.broker[1].account for each in effects if each.broker is not None]
-            self._record_change(Change(cause, _NOBODY, effects, *owners[-1:]))
+            self._record_change(Change(cause, _NO_SENDER, effects, *owners[-1:]))
         else:
             audited.changes.extend(effects)
 
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def refused_request(self, request: Request, remark: str, *, reason: str, observed: bool = False) -> None:
-        """Take note of a request that was refused, or would have been if rules were not merely observed."""
+        """Queue a request that was refused, or would have been if rules were not only observed."""
         command, connection = request.command, request.connection
         if (audited := _current()) is not None:
             audited.is_refused = not observed
         fields, name = command.ext_fields or {}, _REQUESTS.get(command.code, "UNKNOWN")
         about = {subject: cut(str(fields[subject])) for subject in SUBJECTS if subject in fields}
-        sender, remark = who(connection, request.account or connection.account), cut(remark, _REMARK_CHARACTERS)
+        sender, remark = sender_of(connection, request.account or connection.account), cut(remark, _REMARK_CHARACTERS)
         self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Take note of a connection that was refused or closed, for a better reason than silence."""
+        """Queue a connection that was refused, or closed for another reason than silence."""
         remark = cut(str(error), _REMARK_CHARACTERS)
-        self._refuse(connection, Refusal("CONNECT", who(connection, ""), error.reason, remark))
+        self._refuse(connection, Refusal("CONNECT", sender_of(connection, ""), error.reason, remark))
 
     def tick(self) -> None:
-        """Write, once the window is over, what was refused again."""
+        """End the window once its time is over."""
         if self._clock.monotonic() >= self._window_ends:
             self._end_window()
 
@@ -263,7 +263,7 @@ def _line_log(settings: Settings, retention: Retention, boot_id: str, suffix: st
 
 def _change_of(request: Request, changes: Sequence[Effect]) -> Change:
     name, connection = _REQUESTS.get(request.command.code, "UNKNOWN"), request.connection
-    return Change(name, who(connection, request.account), changes, request.account or connection.network)
+    return Change(name, sender_of(connection, request.account), changes, request.account or connection.network)
 
 
 def _current() -> _AuditedRequest | None:
@@ -271,7 +271,7 @@ def _current() -> _AuditedRequest | None:
     return None if audited is None or audited.is_over else audited
 
 
-def who(connection: ServerConnection, account: str) -> dict[str, Any]:
-    """Who is at the other end, as far as it is known."""
+def sender_of(connection: ServerConnection, account: str) -> dict[str, Any]:
+    """Account, address and certificate of the peer, as far as they are known."""
     certificate = [cut(name) for name in connection.certificate_names[:_NAMES]]
     return {"account": account, "peer": connection.peer, "proxied": connection.proxied, "certificate": certificate}

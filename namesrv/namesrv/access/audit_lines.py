@@ -19,10 +19,10 @@ SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "broker
 
 
 class Change(NamedTuple):
-    """What a request changed, or the server itself for a cause."""
+    """The effects of one request, or of the server itself for a cause."""
 
     request: str | None
-    who: Mapping[str, Any]
+    sender: Mapping[str, Any]
     changes: Sequence[Effect]
     # the account of the request, or without one the network of its peer; "" for changes of the server itself
     source: str = ""
@@ -38,23 +38,23 @@ class RepeatedChange(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """What was refused, to whom, and why; its texts are cut already, since very many may wait for a slow disk."""
+    """A refused request or connection. Its texts are cut already, since very many may wait for a slow disk."""
 
     request: str
-    who: Mapping[str, Any]
+    sender: Mapping[str, Any]
     reason: str
     remark: str
-    # what the request named, of SUBJECTS
+    # the fields of the request among SUBJECTS
     about: Mapping[str, str] = {}
-    # so many of the kind since the line before
+    # the number of equal refusals since the line before
     times: int = 1
     is_repeated: bool = False
-    # nothing was refused: the rules are only observed
+    # True if the rule is only observed: the request was carried out
     is_observed: bool = False
 
 
 class Noted(Effect):
-    """A change of something else than the tables, which the audit trail shows."""
+    """A change outside the tables, which the audit trail shows."""
 
     __slots__ = ()
 
@@ -85,7 +85,7 @@ class KVChanged(Noted):
 
 @dataclass(frozen=True, slots=True)
 class AccessFileChanged(Noted):
-    """The accounts that a server goes by."""
+    """The accounts of the access file."""
 
     before: AccessFile
     after: AccessFile
@@ -148,7 +148,7 @@ class AuditLines(Encoder):
 
 
 def _changed(change: Change) -> dict[str, Any]:
-    return {"event": "change", "request": change.request, **change.who}
+    return {"event": "change", "request": change.request, **change.sender}
 
 
 def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _refused(refusal: Refusal) -> dict[str, Any]:
     line = {
         "event": "refusal",
         "request": refusal.request,
-        **refusal.who,
+        **refusal.sender,
         "about": refusal.about,
         "reason": refusal.reason,
         "remark": refusal.remark,
@@ -202,7 +202,7 @@ def _accounts(before: AccessFile, after: AccessFile) -> Iterator[dict[str, Any]]
 
 def _account(name: str, before: Account | None, after: Account | None) -> dict[str, Any]:
     was, now = (None if account is None else _rights(account) for account in (before, after))
-    # which secrets is nobody's business
+    # only that secrets changed, never which
     is_rotated = before is not None and after is not None and before.secrets != after.secrets
     return {"what": "account", "account": name, "before": was, "after": now, "rotated": is_rotated}
 

@@ -53,7 +53,7 @@ class RefusalWindow:
         # One reason has many causes, and a peer may claim many identities: the remark tells them apart.
         key = (
             address,
-            refusal.who["account"],
+            refusal.sender["account"],
             refusal.request,
             refusal.reason,
             refusal.remark,

@@ -219,7 +219,7 @@ class Registered(BrokerEffect):
         return _characters(self.key, self.live) + before
 
     def measured(self) -> Measured | None:
-        """By how much the registration came later than an interval after the one before."""
+        """The registration's lateness: the time since the last heartbeat beyond one interval."""
         if self.is_new:
             return None
         return Measured("renewals", None, max(0.0, self.silent_seconds - HEARTBEAT_SECONDS))
@@ -264,7 +264,7 @@ class Evicted(BrokerEffect):
 
     @property
     def level(self) -> Level:
-        """A broker that unregistered is no reason to look."""
+        """Information for a broker that unregistered, else a warning."""
         return "info" if self.reason == "unregistered" else "warning"
 
     def fields(self) -> dict[str, Any]:
@@ -333,10 +333,10 @@ class TakeoverAttempted(BrokerEffect):
     log_name = "takeover_attempted"
     event_name = "takeover_attempted"
 
-    # whose place it is
+    # the live broker of that place
     key: BrokerAddrInfo
     live: BrokerLiveInfo
-    # who wants it; the same, if it is only to be removed
+    # the broker that wants the place; the same one, if it is only to be removed
     broker_name: str
     broker_addr: str
     connection_id: int
@@ -354,7 +354,7 @@ class TakeoverAttempted(BrokerEffect):
         return "warning"
 
     def fields(self) -> dict[str, Any]:
-        """How long ago the broker was last seen, who wants its place, and the outcome."""
+        """How long ago the live broker was last seen, the other broker, and the outcome."""
         return {"age_ms": round(self.age_seconds * 1000), "by": self.broker_addr, "refused": self.is_refused}
 
     def refused(self) -> Refused:
@@ -441,7 +441,7 @@ class RouteChanged(Effect):
 
     @property
     def level(self) -> Level:
-        """What changed them is information, or a warning."""
+        """The cause has a line of a higher level."""
         return "debug"
 
     def fields(self) -> dict[str, Any]:
@@ -517,7 +517,7 @@ class MinBrokerIdChanged(Effect):
     offline_broker_addr: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The group, its smallest id, and who is notified."""
+        """The group, its smallest id, and the members to notify."""
         return {
             "broker_name": self.broker_name,
             "min_broker_id": self.min_broker_id,

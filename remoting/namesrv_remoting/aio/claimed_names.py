@@ -1,4 +1,4 @@
-"""The names in a certificate that a server refused: what the peer claims to be, which nobody has verified.
+"""The names in a certificate that a server refused: they are claimed, not verified.
 
 Python's ssl module forgets a certificate that fails verification. OpenSSL hands the messages of a handshake to a
 callback, which `SSLContext` has since Python 3.8, undocumented; without the callback there are no names. It is taken
