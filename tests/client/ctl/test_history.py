@@ -70,7 +70,7 @@ def test_logs_tell_what_each_client_had_been_told(tmp_path: Path) -> None:
         ["ns-1", "broker-b:0", "2026-03-01 00:03:05.001"],
         ["ns-2", "not in the logs", "-"],
         [],
-        ["CLIENT", "SERVER", "TOLD AT", "ROUTE", "STATE"],
+        ["CLIENT", "SERVER", "RECEIVED AT", "ROUTE", "STATE"],
         ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
     ] == shown.cells
     assert [("k#1", True)] == [(one["client"], one["is_old"]) for one in document["clients"]]

@@ -19,8 +19,8 @@ from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.program import not_installed
 
-# Who reads logs offers itself here: `topic_past(logs, topic, at)`, which raises ValueError for what people read. The
-# commands import nobody that needs more than they do.
+# Entry points of the package that reads logs: `topic_past(logs, topic, at)`, which raises ValueError with a message for
+# the user. namesrvctl does not import that package, which needs more than namesrvctl does.
 _READERS: Final = "namesrvctl.logs"
 # all that a server remembers
 _MOST_EVENTS: Final = 1000
@@ -150,7 +150,7 @@ def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
 
 
 def _report(past: Document, *, shows_all: bool) -> Report:
-    """All changes, the first one first; or what was known at the moment, and what clients had been told by then."""
+    """All changes, the first one first; or the routes at the moment, and those that clients had received by then."""
     body = _all_changes(past) if shows_all else _at_the_moment(past)
     left_out = past["changes_left_out" if shows_all else "clients_left_out"]
     problems = [f"{left_out} more are not shown"] if left_out else []
@@ -172,14 +172,14 @@ def _at_the_moment(past: Document) -> list[RenderableType]:
         (one["nameserver"], _route(one["change"]) if one["is_up"] else "was not running", _since(one["change"]))
         for one in past["servers"]
     ]
-    told = [
+    received = [
         (
             *(one["client"], one["nameserver"], moment(one["told_ms"]), _route(one["change"])),
             "old" if one["is_old"] else None,
         )
         for one in past["clients"]
     ]
-    clients = table(("client", "server", "told at", "route", "state"), told)
+    clients = table(("client", "server", "received at", "route", "state"), received)
     return [*table(("server", "route", "since"), servers), *([Text()] if clients else []), *clients]
 
 
