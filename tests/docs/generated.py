@@ -3,8 +3,8 @@
     python -m tests.docs.generated
 
 writes them anew: the frames of docs/protocol.md, as a real server answers, the settings of docs/operating.md, as they
-are declared, what packages may import, in docs/architecture.md, and the names in docs/api. The tests say when that has
-to be done.
+are declared, what packages may import, in docs/architecture.md, the requests of each access class, in docs/security.md,
+and the names in docs/api. The tests say when that has to be done.
 """
 
 import re
@@ -22,6 +22,7 @@ from tests.docs.api_pages import PAGES as API_PAGES
 from tests.docs.api_pages import with_names
 from tests.docs.hexdump import dump
 from tests.docs.import_rules import ARCHITECTURE, with_import_rules
+from tests.docs.request_classes import SECURITY, with_request_classes
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT
 
@@ -76,6 +77,7 @@ def main() -> int:
         PROTOCOL.write_text(with_frames(PROTOCOL.read_text(), frames(Path(directory) / "data")))
     OPERATING.write_text(with_settings(OPERATING.read_text()))
     ARCHITECTURE.write_text(with_import_rules(ARCHITECTURE.read_text()))
+    SECURITY.write_text(with_request_classes(SECURITY.read_text()))
     for page in API_PAGES:
         page.write_text(with_names(page.read_text()))
     return 0

@@ -10,12 +10,12 @@ import pytest
 
 from namesrv.settings.model import Settings
 from namesrv_remoting.access import parse_access_file
+from tests.docs.request_classes import SECURITY, with_request_classes
 from tests.support import ctl
 from tests.support.daemon import Daemon
-from tests.support.pages import ROOT
 from tests.support.tutorial import Reader
 
-PAGE = (ROOT / "docs" / "security.md").read_text()
+PAGE = SECURITY.read_text()
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 FILES = {"tls-ca-file": "ca.pem", "tls-cert-file": "server.pem", "tls-key-file": "server.key"}
@@ -28,6 +28,15 @@ def test_files_are_good(text: str) -> None:
         assert parse_access_file(text).accounts
     else:
         Settings.model_validate(tomllib.loads(text))
+
+
+def test_classes_list_their_requests() -> None:
+    """Every request code stands in the row of its class: `python -m tests.docs.generated` writes them."""
+    assert with_request_classes(PAGE) == PAGE
+    assert (
+        with_request_classes("| `broker-control` | 1 | x |")
+        == "| `broker-control` | 103, 104, 322, 901, 904, 905 | x |"
+    )
 
 
 def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
