@@ -79,12 +79,8 @@ def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile])
         "namesrv_agent": ["[console_scripts]", "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent"],
         "namesrv": ["[console_scripts]", "namesrv = namesrv_runtime.program:namesrv"],
         "namesrv_ctl": ["[console_scripts]", "namesrvctl = namesrv_runtime.program:namesrvctl"],
-        "namesrv_console": [
-            "[console_scripts]",
-            "namesrv-console = namesrv_runtime.program:namesrv_console",
-            "[namesrvctl.logs]",
-            "topic_past = namesrv_console.past.history:topic_past",
-        ],
+        "namesrv_console": ["[console_scripts]", "namesrv-console = namesrv_runtime.program:namesrv_console"],
+        "namesrv_history": [],
         "namesrv_report": ["[console_scripts]", "namesrv-staleness = namesrv_spark_jobs.command.cli:main"],
         "namesrv_testing": ["[pytest11]", "namesrv = namesrv_testing.plugin"],
     } == {name: [line for line in lines if line] for name, lines in entry_points.items()}
@@ -126,7 +122,7 @@ def test_a_role_is_built_with_what_it_needs_of_ours(tmp_path: Path) -> None:
     """As the images ask for theirs."""
     built = {path.name.split("-")[0] for path in dist.build_wheels(tmp_path, ["namesrv-ctl"])}
 
-    assert {"namesrv_wire", "namesrv_client", "namesrv_ctl"} == built
+    assert {"namesrv_wire", "namesrv_client", "namesrv_history", "namesrv_ctl"} == built
 
 
 def test_the_version_is_the_same_everywhere() -> None:

@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from namesrv_console.catalogue import LANGUAGES, Catalogue, catalogue
 from namesrv_console.console import Page, Visit
-from namesrv_console.past.spans import to_the_second, written
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
+from namesrv_spark_jobs.history.spans import to_the_second, written
 
 # of every page
 FRAME_PARTS: Final = ("chips",)

@@ -200,7 +200,7 @@ REMEDY = "is not installed; in a clone make setup brings it, elsewhere pip insta
 @pytest.mark.parametrize(
     ("wheel", "command", "said"),
     [
-        ("namesrv-ctl", "namesrvctl history orders --logs .", f"namesrv-console {REMEDY.format('namesrv-console')}"),
+        ("namesrv-ctl", "namesrvctl history orders --logs .", f"namesrv_spark_jobs {REMEDY.format('namesrv-report')}"),
         ("namesrv-console", "namesrvctl history orders --logs .", f"namesrv_spark_jobs {REMEDY.format('namesrv-report')}"),
         ("namesrv", "namesrv --check-config --heartbeat-log-compact=keep", "needs namesrv-report, which is not installed"),
     ],

@@ -13,8 +13,9 @@ from starlette.responses import PlainTextResponse, Response
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.past import lanes
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
-from namesrv_console.past.files import last_hour
-from namesrv_console.past.model import (
+from namesrv_console.past.strip_picture import strip_picture
+from namesrv_spark_jobs.history.files import last_hour
+from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_LANES,
     Answer,
@@ -32,8 +33,7 @@ from namesrv_console.past.model import (
     WhatIfQuestion,
     WhatIfs,
 )
-from namesrv_console.past.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
-from namesrv_console.past.strip_picture import strip_picture
+from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
 
 # how long a page waits that the script asks for, or a picture: nothing is shown instead
 _LONG_PATIENCE_SECONDS: Final = 25.0

@@ -3,11 +3,11 @@
 from typing import Final
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.past.model import Answer, RouteQuestion
-from namesrv_console.past.spans import DAY_MS, MINUTE_MS, Span
 from namesrv_console.views.history import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import Told, told_topics
+from namesrv_spark_jobs.history.model import Answer, RouteQuestion
+from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
 # a page is not to wait long for logs, unless it is told to
 _LOGS_SECONDS: Final = 0.3

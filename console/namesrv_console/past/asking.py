@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.model import Answer, Failed, Question
+from namesrv_spark_jobs.history.model import Answer, Failed, Question
 
 # a page that is not there by then says that it is being made
 PATIENCE_SECONDS: Final = 1.0

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_console.past.model import STRIP_BINS, Lane, Life, Run, Strip, StripBin, StripRow
-from namesrv_console.past.spans import Span
+from namesrv_spark_jobs.history.model import STRIP_BINS, Lane, Life, Run, Strip, StripBin, StripRow
+from namesrv_spark_jobs.history.spans import Span
 
 # nearer to each other than that, two bars of one kind are one: no screen shows more
 _FINEST: Final = 0.05

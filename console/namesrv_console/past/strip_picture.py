@@ -5,9 +5,9 @@ from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from namesrv_console.past.lanes import Cell, cells, place
-from namesrv_console.past.model import STRIP_BINS, Strip, StripRow
-from namesrv_console.past.spans import tick_texts, written
 from namesrv_runtime.log import printable
+from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
+from namesrv_spark_jobs.history.spans import tick_texts, written
 
 # told apart on a light page and on a dark one
 _COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a"}

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.files import LogsError
-from namesrv_console.past.model import Answer, Failed, Question
 from namesrv_runtime.program import not_installed
+from namesrv_spark_jobs.history.files import LogsError
+from namesrv_spark_jobs.history.model import Answer, Failed, Question
 
 # live pages go first
 _NICENESS: Final = 5
@@ -39,11 +39,12 @@ def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Q
     try:
         import duckdb  # noqa: PLC0415 - with the report only
 
-        from namesrv_console.past.readings import Readings  # noqa: PLC0415
+        from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name not in _REPORT:
+        package = str(error.name).partition(".")[0]
+        if package not in _REPORT:
             raise
-        missing = Failed(why=not_installed(error.name, "namesrv-report"))
+        missing = Failed(why=not_installed(package, "namesrv-report"))
         return lambda _: missing
     readings = kept.enter_context(Readings(folder, logs))
 

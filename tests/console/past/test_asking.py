@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from namesrv_console.past.asking import Past
-from namesrv_console.past.model import Failed, Timeline, TimelineQuestion
-from namesrv_console.past.spans import MINUTE_MS, Span
+from namesrv_spark_jobs.history.model import Failed, Timeline, TimelineQuestion
+from namesrv_spark_jobs.history.spans import MINUTE_MS, Span
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.spark_logs import write_log
 

@@ -3,8 +3,8 @@
 import pytest
 
 from namesrv_console.past.lanes import cells, downtimes, drawn
-from namesrv_console.past.model import Broker, Lane, Life, Reading, Run, Silence, Strip, StripBin, StripRow
-from namesrv_console.past.spans import Span
+from namesrv_spark_jobs.history.model import Broker, Lane, Life, Reading, Run, Silence, Strip, StripBin, StripRow
+from namesrv_spark_jobs.history.spans import Span
 
 SPAN = Span(1_000, 101_000)
 BROKER = Broker(cluster="c1", broker_name="broker-a", broker_id=0, broker_addr="10.0.0.1:10911")

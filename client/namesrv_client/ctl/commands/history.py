@@ -1,9 +1,8 @@
 """`history`: how a topic's route came about, from the servers' last events or from heartbeat logs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Final
 
 import typer
@@ -18,10 +17,8 @@ from namesrv_client.ctl.output import ABSENT, Report, moment, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.program import not_installed
+from namesrv_spark_jobs.history.topic import topic_past
 
-# Entry points of the package that reads logs: `topic_past(logs, topic, at)`, which raises ValueError with a message for
-# the user. namesrvctl does not import that package, which needs more than namesrvctl does.
-_READERS: Final = "namesrvctl.logs"
 # all that a server remembers
 _MOST_EVENTS: Final = 1000
 _OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
@@ -136,14 +133,10 @@ def _moment_ms(text: str) -> int:
 
 
 def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
-    found = next(iter(entry_points(group=_READERS, name="topic_past")), None)
-    if found is None:
-        raise typer.BadParameter(not_installed("namesrv-console", "namesrv-console"), param_hint="--logs")
     try:
-        topic_past: Callable[[Sequence[str], str, str | None], Document] = found.load()
         return topic_past(logs, topic, at)
     except ModuleNotFoundError as error:
-        missing = not_installed(str(error.name), "namesrv-report")
+        missing = not_installed(str(error.name).partition(".")[0], "namesrv-report")
         raise typer.BadParameter(missing, param_hint="--logs") from error
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--logs") from error

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv_console.past.spans import Span
+from namesrv_spark_jobs.history.spans import Span
 
 # what one page shows at most; the rest is counted
 MOST_LANES: Final = 300

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from namesrv_console.past.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
 
 # what a reader takes: closed, plain, being written, and compacted
 SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")

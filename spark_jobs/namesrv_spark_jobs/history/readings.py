@@ -12,8 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
-from namesrv_console.past.files import LogsError, files_of
-from namesrv_console.past.model import (
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.errors import MissingFileError, NothingToReadError
+from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
+from namesrv_spark_jobs.history.files import LogsError, files_of
+from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_CHANGES,
     MOST_CLIENTS,
@@ -45,13 +49,10 @@ from namesrv_console.past.model import (
     WhatIfQuestion,
     WhatIfs,
 )
-from namesrv_console.past.spans import HOUR_MS, Span, written
-from namesrv_spark_jobs import pipeline
-from namesrv_spark_jobs.analysis import analyse
-from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
-from namesrv_spark_jobs.errors import MissingFileError, NothingToReadError
-from namesrv_spark_jobs.frames import Column, DataFrame, F, W, written_in
+from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
+from namesrv_spark_jobs.pipeline import Tables, counted, made, walked
+from namesrv_spark_jobs.pipeline import read as read_lines
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.transforms import clients, lives, output_rows, replay
 from namesrv_spark_jobs.transforms.extract import BAD_PART
@@ -90,7 +91,7 @@ class _Read:
     # what goes when the tables go
     kept: ExitStack
     about: Reading
-    tables: pipeline.Tables
+    tables: Tables
     # see `replay.gaps`: all of them, and the few that are longer than usual
     gaps: DataFrame
     long_gaps: DataFrame
@@ -160,12 +161,12 @@ class Readings:
                 self._kept.remove(read)
                 self._kept.append(read)
                 return read
-        made = self._read(span)
-        self._kept.append(made)
+        newest = self._read(span)
+        self._kept.append(newest)
         # the newer one has all that is in these
-        self._drop([read for read in self._kept[:-1] if read.about.span in made.about.span])
+        self._drop([read for read in self._kept[:-1] if read.about.span in newest.about.span])
         self._drop(self._kept[:-_MOST_READINGS])
-        return made
+        return newest
 
     def _drop(self, reads: Sequence[_Read]) -> None:
         for read in list(reads):
@@ -201,14 +202,14 @@ class Readings:
             folder = kept.enter_context(TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True))
             engine = kept.enter_context(EmbeddedEngine(Path(folder), memory=_MEMORY))
             with written_in(engine):
-                lines = pipeline.counted(engine, pipeline.read(engine, files, options), options)
+                lines = counted(engine, read_lines(engine, files, options), options)
                 is_bad = (F.col("part") == BAD_PART).alias("is_bad")
                 tallied = lines.tallied.groupBy(is_bad).agg(F.sum("lines").alias("lines"))
                 counts = {row["is_bad"]: int(row["lines"]) for row in tallied.collect()}
                 if False not in counts:
                     raise LogsError(f"no line of a log {_moments(span)} could be read")
-                walk = pipeline.walked(engine, lines, options, lambda _: None)
-                tables = pipeline.made(engine, walk, options, lambda _: None)
+                walk = walked(engine, lines, options, lambda _: None)
+                tables = made(engine, walk, options, lambda _: None)
                 begun = lives.beginnings(tables.points)
                 gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
                 middle = F.percentile("period", F.array(F.lit(0.5))).alias("middle")
@@ -286,7 +287,7 @@ def _timeline(read: _Read, question: TimelineQuestion) -> Timeline:
     )
 
 
-def _named_lives(tables: pipeline.Tables) -> DataFrame:
+def _named_lives(tables: Tables) -> DataFrame:
     """All lives, open ones as well, with the names of their brokers, as the report's own time line has them."""
     named = tables.lives.drop(*_BROKER).join(tables.brokers, on=["key", "who"], how="left")
     false = tables.intervals.select("key", "evict_seq", "is_false")
@@ -316,7 +317,7 @@ def _shown(read: _Read, question: TimelineQuestion, table: DataFrame) -> list[Ro
     return sorted(rows, key=lambda row: row["began"])
 
 
-def _is_named(tables: pipeline.Tables, text: str) -> Column:
+def _is_named(tables: Tables, text: str) -> Column:
     """Whether a text, in small letters, is part of the name or address of a row's broker, or of its server."""
     boots = [row["boot"] for row in tables.boot_rows if text in (row["nameserver"] or "").lower()]
     brokers = (row.asDict() for row in tables.brokers.collect())

@@ -1,4 +1,4 @@
-"""What `namesrvctl history --logs` asks: the changes of a topic's route, and what each client had been told."""
+"""The changes of a topic's route in the logs, and the route that each client had received."""
 
 import time
 from collections.abc import Sequence
@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from namesrv_console.past.files import LogsError, last_hour
-from namesrv_console.past.model import RouteQuestion
-from namesrv_console.past.spans import MOST_MS, Span, moment_ms
+from namesrv_spark_jobs.history.files import LogsError, last_hour
+from namesrv_spark_jobs.history.model import RouteQuestion
+from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
 
 
 def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:
     """`TopicPast` of the week before a moment, as plain values; the moment is by default the end of the logs.
 
     Raises:
-        ValueError: the logs do not say it, or the moment is none.
+        ValueError: the logs do not have that time, or the moment is not valid.
         ModuleNotFoundError: the report is not installed.
     """
-    from namesrv_console.past.readings import Readings  # noqa: PLC0415 - with the report only
+    from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only
 
     last = last_hour(logs)
     at_ms = moment_ms(at) if at is not None else last.to_ms if last is not None else round(time.time() * 1000)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_console.past.files import LogsError, files_of, last_hour
-from namesrv_console.past.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
+from namesrv_spark_jobs.history.files import LogsError, files_of, last_hour
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, MOST_MS, Span, moment_ms, tick_texts, written
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 
 MINUTE_MS = 60_000

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from namesrv_console.past.files import LogsError
-from namesrv_console.past.model import (
+from namesrv_spark_jobs.analysis import analyse
+from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.history.files import LogsError
+from namesrv_spark_jobs.history.model import (
     Change,
     Member,
     Question,
@@ -21,10 +23,8 @@ from namesrv_console.past.model import (
     WhatIfQuestion,
     WhatIfs,
 )
-from namesrv_console.past.readings import Readings
-from namesrv_console.past.spans import DAY_MS, HOUR_MS, Span
-from namesrv_spark_jobs.analysis import analyse
-from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.history.readings import Readings
+from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span
 from namesrv_spark_jobs.options import Options, WhatIf
 from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker
 from tests.support.spark_logs import write_log, write_plain
