@@ -16,11 +16,11 @@ from namesrv.settings.catalog import ENVIRONMENT_PREFIX, SETTINGS, Given, compla
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
+from namesrv.settings.removed import hint
 from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
-from namesrv_runtime.suggestions import did_you_mean
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not what is around it. Its errors name no
 # source, so the origin of a wrong value would be unknown; an unknown NAMESRV_ variable passes without a word; an
@@ -132,8 +132,8 @@ def _from_environment(environ: Mapping[str, str]) -> Translation:
         if variable in names:
             source.given[names[variable]] = Given(value, f"environment {variable}")
         elif variable.startswith(ENVIRONMENT_PREFIX) and not _NOT_OURS.match(f"{variable}={value}"):
-            hint = did_you_mean(variable, names, prefix=ENVIRONMENT_PREFIX)
-            source.problems.append(f"unknown environment variable {quoted(variable)}{hint}")
+            replacement = hint(variable, names, prefix=ENVIRONMENT_PREFIX)
+            source.problems.append(f"unknown environment variable {quoted(variable)}{replacement}")
     return source
 
 
@@ -152,7 +152,7 @@ def _from_toml(path: str | None) -> Translation:
         if name in SETTINGS:
             source.given[name] = Given(value, f"file {printable(path)}")
         else:
-            source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{did_you_mean(name, SETTINGS)}")
+            source.problems.append(f"unknown key {quoted(name)} in {printable(path)}{hint(name, SETTINGS)}")
     return source
 
 
