@@ -83,7 +83,7 @@ def register(
     """Check, work out and apply registrations; what each came to."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
-        finished(check_registration(tables, broker, options or RouteOptions(), ROOMY))
+        finished(check_registration(tables, broker, options or RouteOptions(), ROOMY, is_connected=lambda _: True))
         plans.append(finished(plan_registration(tables, broker, options or RouteOptions(), now, number)))
         apply(tables, plans[-1][0])
     return plans

@@ -113,7 +113,12 @@ def _topics_added(tables: RouteTables, registration: Registration, options: Rout
 
 
 def check_registration(
-    tables: RouteTables, registration: Registration, options: RouteOptions, limits: TableLimits
+    tables: RouteTables,
+    registration: Registration,
+    options: RouteOptions,
+    limits: TableLimits,
+    *,
+    is_connected: Callable[[int], bool],
 ) -> Steps[None]:
     """Refuse what must not be applied, before anything is worked out.
 
@@ -131,7 +136,9 @@ def check_registration(
         live is None or live.agent_id != registration.agent_id or live.broker_name != name or holder != key.broker_addr
     ):
         raise QueryNotFoundError(f"broker {name} at {key.broker_addr} is not registered")
-    _check_age(tables, registration, live, holder)
+    _check_sequence(registration, live)
+    if holder is not None and holder != registration.broker_addr:
+        _check_state_version(tables, registration, holder, is_connected)
     is_one_topic = bool(configs) and all(topic.topic_name == configs[0].topic_name for topic in configs)
     if holder is None and is_one_topic and not registration.is_native:
         raise SystemError_("register broker failed", ext_fields={})
@@ -146,10 +153,8 @@ def check_registration(
         yield from check_topics(tables, limits, name, named, len(configs), dropped)
 
 
-def _check_age(
-    tables: RouteTables, registration: Registration, live: BrokerLiveInfo | None, holder: str | None
-) -> None:
-    """Refuse what an agent sent before its last registration, and a master of an earlier term.
+def _check_sequence(registration: Registration, live: BrokerLiveInfo | None) -> None:
+    """Refuse what an agent sent before its last registration.
 
     Sequences count on the connection that the broker is on, and on older ones. An agent that has connected again is
     later than everything that was registered in its name, so that a forged sequence does not lock it out.
@@ -164,10 +169,13 @@ def _check_age(
         if offered < known:
             message = f"field registrationSeq: {offered} is older than the registered {known}"
             raise BadRequestError(message, ext_fields={STALE_FIELD: "true"})
-    if holder is None or holder == registration.broker_addr:
-        return
-    held_by = tables.broker_live_table.get(BrokerAddrInfo(registration.cluster_name, holder))
-    held = 0 if held_by is None or held_by.data_version is None else held_by.data_version.state_version
+
+
+def _check_state_version(
+    tables: RouteTables, registration: Registration, holder: str, is_connected: Callable[[int], bool]
+) -> None:
+    """Refuse the broker of an earlier term, whose id the broker at address `holder` has."""
+    held = _state_version_of(tables, registration, holder, is_connected)
     offered = 0 if registration.body.data_version is None else registration.body.data_version.state_version
     if held > offered:
         raise BadRequestError(
@@ -175,6 +183,25 @@ def _check_age(
             f"which holds id {registration.broker_id} of {registration.broker_name}",
             ext_fields={},
         )
+
+
+def _state_version_of(
+    tables: RouteTables, registration: Registration, holder: str, is_connected: Callable[[int], bool]
+) -> int:
+    """The state version that keeps others from the holder's id; 0 if none does.
+
+    A state version counts within one account, on the holder's own connection, while that is open. A broker that is
+    registered over two open connections has a state version that anybody may have sent.
+    """
+    key = BrokerAddrInfo(registration.cluster_name, holder)
+    live = tables.broker_live_table.get(key)
+    if live is None or live.data_version is None or live.account != registration.account:
+        return 0
+    others = tables.carriers.get(key, {}).items()
+    is_contested = any(carrier.registered and is_connected(number) for number, carrier in others)
+    if is_contested or not is_connected(live.connection_id):
+        return 0
+    return live.data_version.state_version
 
 
 def displaced_by(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:

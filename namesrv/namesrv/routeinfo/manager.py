@@ -257,7 +257,9 @@ class RouteInfoManager:
 
     async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:
         is_connected = partial(self._is_connected, registration.connection_id)
-        await run_in_steps(check_registration(self.tables, registration, self.options, self.limits))
+        await run_in_steps(
+            check_registration(self.tables, registration, self.options, self.limits, is_connected=self._is_connected)
+        )
         key = registration.key
         former = self.tables.broker_live_table.get(key)
         if former is not None and former.broker_name != registration.broker_name and is_connected():

@@ -294,3 +294,18 @@ async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, pe
     answer = await newer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=3)
     assert answer.code == 0
     assert topics(server) == {"T"}
+
+
+async def test_forged_state_version_does_not_lock_the_successor_out(server: InProcess, peer: NamesrvPeer) -> None:
+    """Another peer registers as a master with a huge state version: the next master takes the id all the same."""
+    await peer.register(MASTER, registration("T", "U", state_version=1))
+    successor = Broker(MASTER.name, 0, "10.0.0.9:10911")
+    next_master, thief = await server.connect(), await server.connect()
+    old_term = await next_master.register(successor, registration("T", "U", state_version=0))
+    assert old_term.code == 1
+
+    await thief.register(MASTER, registration("T", "U", state_version=2**62))
+    answer = await next_master.register(successor, registration("T", "U", state_version=2))
+
+    assert (answer.code, answer.remark) == (0, None)
+    assert server.namesrv.manager.tables.broker_addr_table[MASTER.name].broker_addrs == {0: successor.addr}

@@ -13,7 +13,7 @@ from namesrv.routeinfo.admission import check_registration, check_topics
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
-from namesrv.routeinfo.tables import CHUNK_TOPICS
+from namesrv.routeinfo.tables import CHUNK_TOPICS, Carrier
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -67,7 +67,7 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     before = facts_of(tables)
 
     with pytest.raises((BadRequestError, SystemError_), match=f"^{remark}$") as caught:
-        finished(check_registration(tables, refused, RouteOptions(), ROOMY))
+        finished(check_registration(tables, refused, RouteOptions(), ROOMY, is_connected=lambda _: True))
 
     # as in Java, where the answer has a header class
     assert caught.value.ext_fields == ({STALE_FIELD: "true"} if refused.is_native else {})
@@ -107,6 +107,44 @@ def test_what_is_not_refused(known: Registration, taken: Registration) -> None:
 
     assert taken.body.data_version == tables.broker_live_table[taken.key].data_version
     assert [] == violations(tables)
+
+
+FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="team-a")
+
+
+@pytest.mark.parametrize(
+    ("account", "open_connections", "others", "is_refused"),
+    [
+        ("team-a", {1}, {}, True),
+        # the holder's connection has ended
+        ("team-a", set(), {}, False),
+        ("team-b", {1}, {}, False),
+        # another open connection has registered the holder as well, or only sent heartbeats for it
+        ("team-a", {1, 5}, {5: Carrier(registered=True, heard=0.0)}, False),
+        ("team-a", {1, 5}, {5: Carrier(registered=False, heard=0.0)}, True),
+        ("team-a", {1}, {5: Carrier(registered=True, heard=0.0)}, True),
+    ],
+    ids=["own", "closed", "other account", "contested", "heartbeats", "contested once"],
+)
+def test_state_version_counts_on_the_holders_own_connection(
+    account: str, open_connections: set[int], others: dict[int, Carrier], is_refused: bool
+) -> None:
+    """A state version that anybody may have sent keeps no successor from the id."""
+    tables = tables_of(FORGED)
+    for number, carrier in others.items():
+        tables.carry(MASTER.key, number, carrier)
+    successor = replace(said(state_version=2), account=account)
+
+    refused = []
+    try:
+        finished(
+            check_registration(tables, successor, RouteOptions(), ROOMY, is_connected=open_connections.__contains__)
+        )
+    except BadRequestError as error:
+        refused.append(error.remark)
+
+    remark = f"field stateVersion: 2 is lower than {2**62} of m:1, which holds id 0 of b1"
+    assert refused == ([remark] if is_refused else [])
 
 
 def test_limits_count_topics_once_and_what_goes() -> None:
