@@ -59,9 +59,9 @@ class InProcess:
         """The same, as a list of NameServers has it."""
         return "{}:{}".format(*self.address)
 
-    async def connect(self) -> NamesrvPeer:
-        """A peer that the server has let in."""
-        peer = await NamesrvPeer.connect(self.address)
+    async def connect(self, source: str = "") -> NamesrvPeer:
+        """A peer that the server has let in, from an address of this machine if one is given."""
+        peer = await NamesrvPeer.connect(self.address, source=source)
         self._peers.append(peer)
         await until(lambda: self.find_connection(peer) is not None)
         return peer

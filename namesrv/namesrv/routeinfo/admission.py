@@ -1,11 +1,12 @@
 """What is refused before it is worked out: what contradicts the tables, or would make them hold too much."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.registration import addrs_after, creates_routes, displaced, topics_dropped
+from namesrv.routeinfo.shares import Holder, Sizes, exceeded_share, may_exceed_a_share, sizes_of
 from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.codes import STALE_FIELD
@@ -27,9 +28,9 @@ class TableLimits:
 class LimitExceededError(BadRequestError):
     """Code 1: the tables would hold too much; `reason` is the limit in a word, for counters."""
 
-    def __init__(self, count: int, limit: int, what: str) -> None:
+    def __init__(self, count: int, limit: int, what: str, reason: str | None = None) -> None:
         super().__init__(f"{count} {what}, limit {limit}")
-        self.reason = what.replace(" ", "_")
+        self.reason = reason or what.replace(" ", "_")
 
 
 @dataclass(slots=True)
@@ -151,6 +152,44 @@ def check_registration(
         named = (topic.topic_name for topic in configs)
         dropped = topics_dropped(tables, registration, options)
         yield from check_topics(tables, limits, name, named, len(configs), dropped)
+
+
+def check_shares(  # noqa: PLR0913 - what is asked for, and what there is
+    tables: RouteTables,
+    registration: Registration,
+    options: RouteOptions,
+    limits: TableLimits,
+    *,
+    holders: Sequence[Holder],
+    held: Callable[[Holder], Steps[Sizes]],
+) -> Steps[None]:
+    """Refuse what would give one peer address or account more than its share. Raises LimitExceededError."""
+    bounds = Sizes(limits.max_clusters, limits.max_brokers, limits.max_topics, limits.max_routes)
+    most = len(registration.body.topic_configs)
+    if not may_exceed_a_share(sizes_of(tables), Sizes(1, 1, most, most), bounds):
+        # nearly always: nothing has to be counted
+        return
+    added = yield from _rows_added(tables, registration, options)
+    for holder in holders:
+        rows = yield from held(holder)
+        excess = exceeded_share(holder, rows, sizes_of(tables), added, bounds)
+        if excess is not None:
+            what, reason = f"{excess.table} of {holder.kind} {holder.name}", f"{excess.table}_per_{holder.kind}"
+            raise LimitExceededError(excess.rows, excess.share, what, reason)
+
+
+def _rows_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[Sizes]:
+    group = tables.broker_addr_table.get(registration.broker_name)
+    is_broker_new = registration.key not in tables.broker_live_table and (
+        group is None or registration.broker_id not in group.broker_addrs
+    )
+    routes = yield from _topics_added(tables, registration, options)
+    topics = 0
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        topics += topic.topic_name not in tables.topic_queue_table
+        if number % CHUNK_TOPICS == 0:
+            yield
+    return Sizes(registration.cluster_name not in tables.cluster_addr_table, is_broker_new, topics, routes)
 
 
 def _check_sequence(registration: Registration, live: BrokerLiveInfo | None) -> None:

@@ -24,6 +24,7 @@ from namesrv.routeinfo.admission import (
     TableQuotas,
     TakeoverPolicy,
     check_registration,
+    check_shares,
     check_topics,
     displaced_by,
     over_quota,
@@ -56,6 +57,7 @@ from namesrv.routeinfo.records import (
     queues_of,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
+from namesrv.routeinfo.shares import HeldRows, Holder
 from namesrv.routeinfo.tables import (
     CHUNK_TOPICS,
     MAX_CARRIERS,
@@ -93,6 +95,7 @@ class RouteInfoManager:
         *,
         sink: Callable[[Effect], None],
         is_connected: Callable[[int], bool],
+        network_of: Callable[[int], str] = lambda _: "",
         forget_answers: Callable[[], None] = lambda: None,
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None,
@@ -120,6 +123,9 @@ class RouteInfoManager:
         self._liveness = liveness
         self._sink = sink
         self._is_connected = is_connected
+        # an open connection's peer address as limits count it, "" for one that has ended
+        self._network_of = network_of
+        self._held_rows = HeldRows(tables)
         # told by how many seconds a heartbeat was late
         self._on_late_heartbeat = on_late_heartbeat
         # told of every heartbeat: the broker, its live entry, the silence before; no effect, since there may be many
@@ -260,6 +266,16 @@ class RouteInfoManager:
         await run_in_steps(
             check_registration(self.tables, registration, self.options, self.limits, is_connected=self._is_connected)
         )
+        await run_in_steps(
+            check_shares(
+                self.tables,
+                registration,
+                self.options,
+                self.limits,
+                holders=self._holders(registration),
+                held=lambda holder: self._held_rows.of(holder, self.membership),
+            )
+        )
         key = registration.key
         former = self.tables.broker_live_table.get(key)
         if former is not None and former.broker_name != registration.broker_name and is_connected():
@@ -275,6 +291,15 @@ class RouteInfoManager:
             return RegisterResult()
         self._take_in(registration, prepared, effects)
         return result
+
+    def _holders(self, registration: Registration) -> list[Holder]:
+        """The peer address and the account whose shares of the tables a registration counts towards."""
+        network, account = self._network_of(registration.connection_id), registration.account
+        holders = [
+            Holder("address", network, lambda live: self._network_of(live.connection_id) == network),
+            Holder("account", account, lambda live: live.account == account),
+        ]
+        return [holder for holder in holders if holder.name]
 
     def _take_in(self, registration: Registration, prepared: Prepared, effects: list[Effect]) -> None:
         key, now, table = registration.key, self.now(), self.tables.broker_live_table

@@ -285,6 +285,7 @@ class NamesrvController:
             limits.tables,
             sink=sink,
             is_connected=connections.__contains__,
+            network_of=lambda number: connections[number].network if number in connections else "",
             forget_answers=answers.clear,
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=None if log is None else log.touched,

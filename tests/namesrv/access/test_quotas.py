@@ -309,6 +309,21 @@ async def test_limits_of_the_tables_are_counted_and_written_down(server: InProce
     ]
 
 
+@pytest.mark.settings(max_brokers=16)
+async def test_one_address_leaves_room_in_the_tables(server: InProcess, peer: NamesrvPeer) -> None:
+    """An address that fills the table of brokers ends at seven eighths: others still register."""
+    outcomes = [
+        await registered(peer, Broker(f"fill-{number}", 0, f"10.0.1.{number}:10911"), *topics)
+        for number in range(15)
+        for topics in [(f"T{number}", f"U{number}")]
+    ]
+    other = await server.connect("127.0.0.2")
+
+    assert outcomes == [(0, None)] * 14 + [(1, "15 brokers of address 127.0.0.1, limit 14")]
+    assert await registered(other, FIRST, "T", "U") == (0, None)
+    assert server.namesrv.counters.quota_exceeded == {("broker-control", "brokers_per_address", "refused"): 1}
+
+
 @pytest.mark.parametrize("begins", ["off", "observe"])
 async def test_reload(tmp_path: Path, begins: str) -> None:
     """Quotas are enforced at once after a reload, with other numbers."""

@@ -1,0 +1,140 @@
+"""What one peer address or account may hold of a nearly full table."""
+
+from dataclasses import replace
+
+import pytest
+
+from namesrv.routeinfo.admission import LimitExceededError, TableLimits, check_shares
+from namesrv.routeinfo.records import BrokerLiveInfo, Registration, RouteOptions
+from namesrv.routeinfo.shares import HeldRows, Holder, Sizes, share_of
+from namesrv.routeinfo.tables import RouteTables
+from tests.support.route_builders import ROOMY, registration, tables_of
+from tests.support.steps import finished
+
+SIXTEEN = replace(ROOMY, max_clusters=16, max_brokers=16, max_topics=16, max_routes=16)
+
+
+@pytest.mark.parametrize(
+    ("limit", "held_by_others", "share"),
+    [(10_000, 0, 8_750), (10_000, 2_000, 7_000), (16, 0, 14), (16, 8, 7), (2, 0, 2), (2, 2, 0), (2, 3, 0)],
+)
+def test_share_is_seven_eighths_of_what_others_leave(limit: int, held_by_others: int, share: int) -> None:
+    """Small tables can be filled by one; a limit that was lowered leaves nothing."""
+    assert share_of(limit, held_by_others) == share
+
+
+def fleet(account: str, brokers: int, topics: int, *, cluster: str = "c1", first: int = 0) -> list[Registration]:
+    """Brokers of one account, each with topics of its own."""
+    return [
+        replace(
+            registration(f"{account}-{b}", 0, f"{account}-{b}:1", *(f"{account}-{b}-{t}" for t in range(topics))),
+            account=account,
+            is_native=True,
+            cluster_name=cluster if cluster == "c1" else f"{cluster}-{b}",
+        )
+        for b in range(first, first + brokers)
+    ]
+
+
+def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> tuple[str | None, str] | None:
+    """Remark and reason of a refusal; None if the registration keeps within its account's share."""
+    holder = Holder("account", wanted.account, lambda live: live.account == wanted.account)
+    try:
+        held = HeldRows(tables)
+        finished(
+            check_shares(
+                tables, wanted, RouteOptions(), limits, holders=[holder], held=lambda one: held.of(one, membership=0)
+            )
+        )
+    except LimitExceededError as error:
+        return error.remark, error.reason
+    return None
+
+
+@pytest.mark.parametrize(
+    ("limit", "held", "wanted", "refused"),
+    [
+        ({"max_brokers": 16}, fleet("a", 13, 1), fleet("a", 1, 1, first=13)[0], None),
+        (
+            {"max_brokers": 16},
+            fleet("a", 14, 1),
+            fleet("a", 1, 1, first=14)[0],
+            ("15 brokers of account a, limit 14", "brokers_per_account"),
+        ),
+        # the rest is there for others
+        ({"max_brokers": 16}, fleet("a", 14, 1), fleet("b", 1, 1)[0], None),
+        # an honest fleet leaves less to an attacker
+        (
+            {"max_brokers": 16},
+            [*fleet("a", 8, 1), *fleet("b", 7, 1)],
+            fleet("b", 1, 1, first=7)[0],
+            ("8 brokers of account b, limit 7", "brokers_per_account"),
+        ),
+        # what is there may register again
+        ({"max_brokers": 16}, fleet("a", 16, 1), fleet("a", 1, 1)[0], None),
+        (
+            {"max_clusters": 16},
+            fleet("a", 14, 1, cluster="own"),
+            fleet("a", 1, 1, cluster="own", first=14)[0],
+            ("15 clusters of account a, limit 14", "clusters_per_account"),
+        ),
+        (
+            {"max_topics": 16},
+            fleet("a", 7, 2),
+            fleet("a", 1, 2, first=7)[0],
+            ("16 topics of account a, limit 14", "topics_per_account"),
+        ),
+        (
+            {"max_routes": 16},
+            fleet("a", 7, 2),
+            fleet("a", 1, 1, first=7)[0],
+            ("15 routes of account a, limit 14", "routes_per_account"),
+        ),
+    ],
+    ids=["fits", "brokers", "others", "less room", "again", "clusters", "topics", "routes"],
+)
+def test_nearly_full_table_has_room_for_others(
+    limit: dict[str, int], held: list[Registration], wanted: Registration, refused: tuple[str, str] | None
+) -> None:
+    """Each table keeps an eighth of what the others leave from one account."""
+    assert refusal(tables_of(*held), wanted, replace(ROOMY, **limit)) == refused
+
+
+def test_topic_on_several_brokers_counts_once() -> None:
+    """A fleet whose brokers all have the same topics holds no more of them than there are."""
+    shared = [replace(one, body=fleet("a", 1, 14)[0].body) for one in fleet("a", 4, 1)]
+    another = replace(fleet("a", 1, 1, first=4)[0], body=fleet("a", 1, 14)[0].body)
+
+    assert refusal(tables_of(*shared), another, replace(ROOMY, max_topics=16)) is None
+    assert refusal(tables_of(*shared), fleet("a", 1, 1, first=4)[0], replace(ROOMY, max_topics=16)) == (
+        "15 topics of account a, limit 14",
+        "topics_per_account",
+    )
+
+
+def test_topics_of_a_large_fleet_are_estimated() -> None:
+    """Of thirty thousand routes every third stands for three: the estimate is within a twentieth."""
+    same_topics = [replace(one, body=fleet("a", 1, 10_000)[0].body) for one in fleet("a", 2, 1)]
+    tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
+    holder = Holder("account", "a", lambda live: live.account == "a")
+
+    held = finished(HeldRows(tables).of(holder, membership=0))
+
+    assert held._replace(topics=0) == Sizes(1, 3, 0, 30_000)
+    assert held.topics == pytest.approx(20_000, rel=0.05)
+
+
+def test_rows_are_counted_again_when_a_broker_came_or_went() -> None:
+    """A refused peer that tries again is not counted again."""
+    tables = tables_of(*fleet("a", 2, 1))
+    counted: list[str] = []
+
+    def has(live: BrokerLiveInfo) -> bool:
+        counted.append(live.broker_name)
+        return True
+
+    holder, held = Holder("account", "a", has), HeldRows(tables)
+    found = [finished(held.of(holder, membership)) for membership in (1, 1, 2)]
+
+    assert found == [Sizes(1, 2, 2, 2)] * 3
+    assert counted == ["a-0", "a-1"] * 2
