@@ -10,14 +10,15 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import IntEnum
 from fnmatch import translate
-from functools import cached_property
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from namesrv_remoting.addresses import Address
+from namesrv_remoting.addresses import Address, address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
@@ -66,6 +67,16 @@ class Permission(NamedTuple):
     cluster: str | None = None
     broker: str | None = None
     topic: str | None = None
+    # of the broker, as clients dial it
+    address: str | None = None
+
+
+class Closeness(IntEnum):
+    """How closely a rule names a broker or an address."""
+
+    UNNAMED = 0
+    PATTERN = 1
+    NAMED = 2
 
 
 @dataclass(slots=True, frozen=True)
@@ -83,9 +94,66 @@ class Patterns:
         """Whether one of them fits the whole name."""
         return self._matcher.match(name) is not None
 
+    def closeness(self, name: str) -> Closeness:
+        """How closely they name one that they fit; `*` names none."""
+        if name in self.texts:
+            return Closeness.NAMED
+        return Closeness.UNNAMED if "*" in self.texts else Closeness.PATTERN
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerAddresses:
+    """Addresses that a broker may register: networks, for any port, or one address with its port."""
+
+    texts: tuple[str, ...]
+    _networks: tuple[Network, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Tell networks apart from addresses with a port; raises ValueError with a text that is neither."""
+        networks = (_network_in(text) for text in self.texts)
+        object.__setattr__(self, "_networks", tuple(network for network in networks if network is not None))
+
+    def match(self, broker_addr: str) -> bool:
+        """Whether a broker may register this address."""
+        return broker_addr in self.texts or self._smallest_network(broker_addr) is not None
+
+    def closeness(self, broker_addr: str) -> Closeness:
+        """How closely they name an address that they fit: by itself, or by a network."""
+        network = self._smallest_network(broker_addr)
+        if broker_addr in self.texts or (network is not None and network.num_addresses == 1):
+            return Closeness.NAMED
+        return Closeness.UNNAMED if network is None or network.prefixlen == 0 else Closeness.PATTERN
+
+    def _smallest_network(self, broker_addr: str) -> Network | None:
+        address = _host_of(broker_addr)
+        around = (network for network in self._networks if address is not None and address in network)
+        return max(around, key=lambda network: network.prefixlen, default=None)
+
+
+_ADDRESS_WITH_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):\d{1,5}")
+
+
+def _network_in(text: str) -> Network | None:
+    """The network that a text is; None if it is an address with a port. Raises ValueError."""
+    if _ADDRESS_WITH_PORT.fullmatch(text):
+        return None
+    return ip_network(text)
+
+
+@lru_cache(maxsize=4096)
+def _host_of(broker_addr: str) -> Address | None:
+    """The host of a broker's address, if it is an IP address; asked for each topic of each registration."""
+    host, _, _ = broker_addr.rpartition(":")
+    return address_of(host)
+
 
 # what rules are narrowed by -> what requests call it
-_NAMED: Final = {"clusters": "cluster", "brokers": "broker", "topics": "topic"}
+_NAMED: Final = {"clusters": "cluster", "brokers": "broker", "topics": "topic", "broker_addresses": "address"}
+
+
+def named_in(needed: Permission) -> dict[str, str | None]:
+    """What a request names, by what rules are narrowed by."""
+    return {name: getattr(needed, field) for name, field in _NAMED.items()}
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,17 +164,21 @@ class Rule:
     clusters: Patterns | None = None
     brokers: Patterns | None = None
     topics: Patterns | None = None
+    broker_addresses: BrokerAddresses | None = None
+    # whether its brokers may be the first of a cluster; None: see `may_create`
+    create_clusters: bool | None = None
     # what it is narrowed by
-    narrowed: Mapping[str, Patterns] = field(init=False, repr=False, compare=False)
+    narrowed: Mapping[str, Patterns | BrokerAddresses] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Note what it is narrowed by: each topic of each registration asks for that."""
-        every = (("clusters", self.clusters), ("brokers", self.brokers), ("topics", self.topics))
-        object.__setattr__(self, "narrowed", {name: patterns for name, patterns in every if patterns is not None})
+        every = {name: getattr(self, name) for name in _NAMED}
+        object.__setattr__(self, "narrowed", {name: value for name, value in every.items() if value is not None})
 
     def __str__(self) -> str:
         narrowed = (f"{name} {', '.join(patterns.texts)}" for name, patterns in self.narrowed.items())
-        return "; ".join([self.access_class, *narrowed])
+        creates = () if self.create_clusters is None else (f"create_clusters {str(self.create_clusters).lower()}",)
+        return "; ".join([self.access_class, *narrowed, *creates])
 
     def mismatches(self, needed: Permission) -> Iterator[str]:
         """What it is narrowed by and the request, which is of its class, does not fit: `clusters`, for example."""
@@ -131,6 +203,17 @@ class Rule:
     def grants_some_topic(self, needed: Permission) -> bool:
         """Whether this rule allows it for any topic; which ones is in the body, and looked at later."""
         return self.is_about(needed) and all(name == "topics" for name in self.mismatches(needed))
+
+    def may_create(self, cluster: str, *, is_elsewhere: bool) -> bool:
+        """Whether a broker that it allows may be the first of a cluster; `is_elsewhere`: its account has others.
+
+        By default a rule that is not narrowed creates any cluster, one that lists the cluster by its name creates that
+        one, and every other rule a single one: the cluster of all of the account's brokers.
+        """
+        if self.create_clusters is not None:
+            return self.create_clusters
+        is_listed = self.clusters is not None and cluster in self.clusters.texts
+        return not self.narrowed or is_listed or not is_elsewhere
 
     def _is_own_topic(self, needed: Permission) -> bool:
         """Whether a broker registers the topic whatever it is for.
@@ -183,10 +266,21 @@ class Account:
         return any(rule.grants_some_topic(needed) for rule in self.rules)
 
     def may_anything_in(self, access_class: AccessClass) -> bool:
-        """Whether everything of the class is allowed, whatever it names."""
+        """Whether everything of the class is allowed, whatever it names; new clusters are judged by themselves."""
         if access_class is AccessClass.ANY_ACCOUNT:
             return True
         return any(rule.access_class is access_class and not rule.narrowed for rule in self.rules)
+
+    def may_create_cluster(self, needed: Permission, *, is_elsewhere: bool) -> bool:
+        """Whether a broker that it may register may be the first of its cluster; see `Rule.may_create`."""
+        rules = (rule for rule in self.rules if rule.grants_some_topic(needed))
+        return any(rule.may_create(needed.cluster or "", is_elsewhere=is_elsewhere) for rule in rules)
+
+    def closeness(self, name: Literal["brokers", "broker_addresses"], needed: Permission) -> Closeness:
+        """How closely the rules that allow a registration name its broker, or its address."""
+        value = getattr(needed, _NAMED[name])
+        named = (getattr(rule, name) for rule in self.rules if rule.grants_some_topic(needed))
+        return max((each.closeness(value) for each in named if each is not None), default=Closeness.UNNAMED)
 
     @property
     def classes(self) -> list[str]:
@@ -260,6 +354,8 @@ class _FileRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     clusters: _Words | None = None
     brokers: _Words | None = None
     topics: _Words | None = None
+    broker_addresses: _Words | None = None
+    create_clusters: bool | None = None
 
 
 class _FileAccount(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -348,20 +444,44 @@ def _networks(where: str, texts: Iterable[str], problems: list[str]) -> Iterable
 
 
 def _rules(where: str, written: Iterable[str | _FileRule], problems: list[str]) -> Iterable[Rule]:
-    for each in written:
+    for number, each in enumerate(written):
         rule = _FileRule(access=each) if isinstance(each, str) else each
         if rule.access not in GRANTABLE:
             problems.append(f"{where}: {rule.access!r} is not one of {', '.join(GRANTABLE)}")
             continue
         access_class = AccessClass(rule.access)
         codes = [about for about in REQUESTS.values() if about.access_class is access_class]
-        narrowed = {name: Patterns(tuple(texts)) for name in _NAMED if (texts := getattr(rule, name)) is not None}
+        narrowed = {name: tuple(values) for name in _NAMED if (values := getattr(rule, name)) is not None}
         problems += (
             f"{where}: {access_class} cannot be narrowed by {name}: no such request names any"
             for name in narrowed
             if not any(name in about.names for about in codes)
         )
-        yield Rule(access_class, **narrowed)
+        if rule.create_clusters is not None and access_class is not AccessClass.BROKER_CONTROL:
+            problems.append(f"{where}: may[{number}].create_clusters: only registrations create clusters")
+        texts = narrowed.pop("broker_addresses", None)
+        addresses = None if texts is None else _broker_addresses(f"{where}: may[{number}]", texts, problems)
+        yield Rule(
+            access_class,
+            **{name: Patterns(values) for name, values in narrowed.items()},
+            broker_addresses=addresses,
+            create_clusters=rule.create_clusters,
+        )
+
+
+def _broker_addresses(where: str, texts: Sequence[str], problems: list[str]) -> BrokerAddresses:
+    usable = []
+    for number, text in enumerate(texts):
+        try:
+            _network_in(text)
+        except ValueError as error:
+            examples = "10.1.0.0/16, 10.1.2.3, 10.1.2.3:10911"
+            problems.append(
+                f"{where}.broker_addresses[{number}]: not a network or address: {error} (for example {examples})"
+            )
+        else:
+            usable.append(text)
+    return BrokerAddresses(tuple(usable))
 
 
 def _shared(accounts: Iterable[Account]) -> Iterable[str]:

@@ -91,17 +91,21 @@ class RequestKind:
 def _table() -> Mapping[int, RequestKind]:
     code, each, kind = RequestCode, AccessClass, RequestKind
     cluster, broker, topic = frozenset({"clusters"}), frozenset({"brokers"}), frozenset({"topics"})
-    group = cluster | broker
+    group, address = cluster | broker, frozenset({"broker_addresses"})
+    one, all_of_one = group | address, group | address | topic
 
     def control(number: RequestCode, header: type[ExtHeader], sender: Sender = "broker") -> RequestKind:
-        # a broker's topics are those that it registers, whatever else it asks
-        return kind(number, sender, each.BROKER_CONTROL, header, names=group, exempt=topic)
+        # a broker's topics and its address are those that it registers, whatever else it asks
+        return kind(number, sender, each.BROKER_CONTROL, header, names=group, exempt=topic | address)
+
+    def of_one(number: RequestCode, header: type[ExtHeader]) -> RequestKind:
+        return kind(number, "broker", each.BROKER_CONTROL, header, names=one, exempt=topic)
 
     rows = (
-        kind(code.REGISTER_BROKER, "broker", each.BROKER_CONTROL, RegisterBrokerRequestHeader, names=group | topic),
-        control(code.UNREGISTER_BROKER, UnregisterBrokerRequestHeader),
-        control(code.BROKER_HEARTBEAT, BrokerHeartbeatRequestHeader),
-        control(code.QUERY_DATA_VERSION, QueryDataVersionRequestHeader),
+        kind(code.REGISTER_BROKER, "broker", each.BROKER_CONTROL, RegisterBrokerRequestHeader, names=all_of_one),
+        of_one(code.UNREGISTER_BROKER, UnregisterBrokerRequestHeader),
+        of_one(code.BROKER_HEARTBEAT, BrokerHeartbeatRequestHeader),
+        of_one(code.QUERY_DATA_VERSION, QueryDataVersionRequestHeader),
         control(code.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequestHeader),
         control(code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, "server"),
         kind(code.GET_ROUTEINFO_BY_TOPIC, "client", each.ROUTE_READ, GetRouteInfoRequestHeader, names=topic),

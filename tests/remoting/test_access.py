@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv_remoting.access import GRANTABLE, AccessFileError, Account, Patterns, Permission, Rule, parse_access_file
+from namesrv_remoting.access import (
+    GRANTABLE,
+    AccessFileError,
+    Account,
+    BrokerAddresses,
+    Patterns,
+    Permission,
+    Rule,
+    parse_access_file,
+)
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
@@ -44,6 +53,9 @@ may = ["admin-write"]
 """
 REGISTER, HEARTBEAT, DELETE_TOPIC = 103, 904, 216
 WIPE, PUT_KV, ROUTE, LIST_BROKERS = 205, 100, 105, 20005
+OF_ADDRESSES = Rule(
+    AccessClass.BROKER_CONTROL, broker_addresses=BrokerAddresses(("10.1.0.0/16", "fd00::/8", "b.example.com:10911"))
+)
 OF_TOPICS = Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",)))
 
 
@@ -77,6 +89,16 @@ def test_every_code_has_its_class() -> None:
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "b"), False),
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "c"), True),
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "c_REPLY_TOPIC"), True),
+        # a broker registers addresses of networks, with any port, or one address with its port
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.1.2.3:10911"), True),
+        (OF_ADDRESSES, Permission(HEARTBEAT, "c", "b", None, "[fd00::7]:1"), True),
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b", "t", "b.example.com:10911"), True),
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "b.example.com:10912"), False),
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.2.0.1:10911"), False),
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.1.2.3.example.com:1"), False),
+        (OF_ADDRESSES, Permission(REGISTER, "c", "b"), False),
+        # these name a group
+        (OF_ADDRESSES, Permission(901, "c", "b"), True),
         # what does not name what the rule is narrowed by is not granted
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Permission(DELETE_TOPIC, topic="t"), True),
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Permission(WIPE, broker="b"), False),
@@ -97,8 +119,14 @@ NAMES = st.sampled_from(["a", "b", "ab"])
 PATTERNS = st.none() | st.lists(st.sampled_from(["a", "b", "a*", "*", "?"]), min_size=1).map(
     lambda texts: Patterns(tuple(texts))
 )
-RULES = st.builds(Rule, st.sampled_from(GRANTABLE), PATTERNS, PATTERNS, PATTERNS)
-PERMISSIONS = st.builds(Permission, st.sampled_from([*REQUESTS, 0, 99999]), *[st.none() | NAMES] * 3)
+ADDRESSES = st.sampled_from(["10.0.0.1:1", "10.0.0.2:1", "b:1"])
+NETWORKS = st.none() | st.lists(st.sampled_from(["10.0.0.1", "10.0.0.0/24", "b:1"]), min_size=1).map(
+    lambda texts: BrokerAddresses(tuple(texts))
+)
+RULES = st.builds(Rule, st.sampled_from(GRANTABLE), PATTERNS, PATTERNS, PATTERNS, NETWORKS)
+PERMISSIONS = st.builds(
+    Permission, st.sampled_from([*REQUESTS, 0, 99999]), *[st.none() | NAMES] * 3, st.none() | ADDRESSES
+)
 
 
 @given(st.lists(RULES, max_size=4), PERMISSIONS)
@@ -213,6 +241,22 @@ def test_certificate_of_two_accounts_is_that_of_none() -> None:
         (
             "[accounts.a]\nmay = [{access = 'route-read', topics = []}]\nnetworks = ['::/0']",
             "account a: may[0].topics: needs at least 1 value",
+        ),
+        (
+            "[accounts.a]\nnetworks=['::/0']\nmay=[{access='broker-control', broker_addresses=['b:1', '10.0.0.1/8']}]",
+            "account a: may[0].broker_addresses[1]: not a network or address: 10.0.0.1/8 has host bits set",
+        ),
+        (
+            "[accounts.a]\nmay = [{access = 'broker-control', broker_addresses = ['broker-1']}]\nnetworks = ['::/0']",
+            "account a: may[0].broker_addresses[0]: not a network or address: 'broker-1' does not appear to be an IPv4",
+        ),
+        (
+            "[accounts.a]\nmay = [{access = 'route-read', broker_addresses = ['::/0']}]\nnetworks = ['::/0']",
+            "account a: route-read cannot be narrowed by broker_addresses: no such request names any",
+        ),
+        (
+            "[accounts.a]\nmay = ['route-read', {access = 'admin-write', create_clusters = true}]\nnetworks = ['::/0']",
+            "account a: may[1].create_clusters: only registrations create clusters",
         ),
         (
             "[accounts.a]\nmay = []\nnetworks = ['::/0']\n[accounts.b]\nmay = []\nnetworks = ['::/0']",

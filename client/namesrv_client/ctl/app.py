@@ -98,6 +98,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "Check an access file, and list its accounts. Exits with 1 if a server would refuse it.",
     ),
     "access explain": ("access:explain", "Say whether an account may do something, and why. Exits with 1 if not."),
+    "access reserved": (
+        "access:reserved",
+        "List broker names and addresses that are reserved for the account that held them last.",
+    ),
     "access keygen": (
         "access:keygen",
         "Make an access key with its secret, and print where each belongs. Nothing is kept.",
@@ -107,7 +111,7 @@ _GROUPS: Final = {
     "context": "Save which servers are meant, and how to connect to them, under names.",
     "kv": "Read and change the key-value config.",
     "config": "Read and change settings of running servers.",
-    "access": "Check access files, and make keys for them.",
+    "access": "Check access files, make keys for them, and list reserved places.",
     "migrate": "Replace one NameServer by another.",
 }
 

@@ -28,6 +28,7 @@ from namesrv_remoting.bodies.extensions import (
     PullRoutesRequest,
     Question,
     RecentEventsRequest,
+    ReservedPlace,
     ServerInfo,
     Setting,
     SettingsAnswer,
@@ -120,6 +121,11 @@ class NameServer:
         """All clusters and broker groups."""
         answer = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         return dialect_of(answer).read_answer(ClusterInfo, answer.body)
+
+    async def reserved(self) -> list[ReservedPlace]:
+        """Broker names and addresses that are reserved for the account that held them last."""
+        body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest())
+        return NATIVE.read_answer(BrokersAnswer, body).reserved
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
         """Every live instance; from Apache's server only what 106 tells of it."""

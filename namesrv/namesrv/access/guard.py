@@ -15,9 +15,11 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
+from namesrv.access.reservations import Judgement, Reservations, holders_of, judge
 from namesrv.net.dispatcher import Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
+from namesrv.routeinfo.effects import Effect, Evicted
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import ROCKETMQ_CLASSES, AccessFile, Account, Permission
@@ -42,7 +44,12 @@ _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 _WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
 # where a request names what rules can be narrowed by, if its code names it at all
-_USUAL_FIELDS: Final = {"clusters": "clusterName", "brokers": "brokerName", "topics": "topic"}
+_USUAL_FIELDS: Final = {
+    "clusters": "clusterName",
+    "brokers": "brokerName",
+    "topics": "topic",
+    "broker_addresses": "brokerAddr",
+}
 _FIELDS: Final[Mapping[tuple[int, str], str]] = {(RequestCode.GET_TOPICS_BY_CLUSTER, "clusters"): "cluster"}
 
 SignerOf = Callable[[VerifiedSignature], Signer]
@@ -95,6 +102,8 @@ class AccessGuard:
         self._clock = clock
         self._tables = tables
         self._on_refused = on_refused
+        # places of brokers that have left; they outlive the file, too
+        self.reservations = Reservations()
         # it remembers signatures, so that it outlives the file
         self._verifier = Verifier(self._secrets_of, wall=clock.wall)
         # the second that is being logged in, and lines of it: written, and not
@@ -110,6 +119,11 @@ class AccessGuard:
         """Decide by another state of the file from now on, on open connections, too."""
         self.file, self.enforces = file, enforces
         self.changes += 1
+
+    def observe(self, effect: Effect) -> None:
+        """Reserve the places of a broker that has left."""
+        if isinstance(effect, Evicted):
+            self.reservations.broker_left(effect.key, effect.live, self._clock.monotonic())
 
     async def __call__(self, request: Request) -> Request:
         """The request with its account, if it is allowed; raises NoPermissionError if not."""
@@ -161,7 +175,7 @@ class AccessGuard:
             return topics
         if account is None:
             return ()
-        registered = permissions_needed(request.command, self._tables)
+        registered = permissions_needed(request.command, names_at_the_places(request.command, self._tables))
         readable: list[str] = []
         async for part in in_parts(topics, _CHUNK):
             for topic in part:
@@ -246,15 +260,37 @@ class AccessGuard:
                 f"sign natively, or set trust_rocketmq_signatures for account {account.name}"
             )
             raise AccessRefusedError(remark, reason="weak_signature")
+        if code == RequestCode.REGISTER_BROKER:
+            judgement = self._judge_registration(request.command, account)
+            request = replace(request, displaces={each.key: each.account for each in judgement.displaced})
+            others: list[tuple[str | None, str]] = [
+                (each.key.cluster_name, each.broker_name) for each in judgement.respected
+            ]
+        else:
+            others = names_at_the_places(request.command, self._tables)
         if account.may_anything_in(about.access_class):
             return request
-        needed = permissions_needed(request.command, self._tables)
+        needed = permissions_needed(request.command, others)
         if all(account.may(each) for each in needed):
             return request
         missing = next((each for each in needed if not account.may_for_some_topic(each)), None)
         if missing is None and code in _WITH_TOPICS_IN_BODY:
             return replace(request, check_topics=partial(self._check_topics, request, account, needed))
         raise _not_allowed(account, missing or next(each for each in needed if not account.may(each)))
+
+    def _judge_registration(self, command: RemotingCommand, account: Account) -> Judgement:
+        """What a registration means for the brokers whose places it would have; refuses to create a cluster."""
+        fields: Mapping[str, Any] = command.ext_fields or {}
+        cluster, broker, addr = (fields.get(name) or "" for name in ("clusterName", "brokerName", "brokerAddr"))
+        wanted = Permission(command.code, cluster, broker, None, addr)
+        if cluster not in self._tables.cluster_addr_table and account.may_for_some_topic(wanted):
+            is_elsewhere = any(live.account == account.name for live in self._tables.broker_live_table.values())
+            if not account.may_create_cluster(wanted, is_elsewhere=is_elsewhere):
+                remark = f"account {account.name} may not create cluster {cut(cluster)}: see create_clusters"
+                raise AccessRefusedError(remark, reason="new_cluster")
+        key, now = BrokerAddrInfo(cluster, addr), self._clock.monotonic()
+        holders = holders_of(self._tables, self.reservations, key, broker, now)
+        return judge(wanted, account, self.file.accounts, holders)
 
     async def _check_topics(
         self, request: Request, account: Account, needed: Iterable[Permission], topics: Iterable[str]
@@ -315,26 +351,48 @@ def _name_of(code: int) -> str:
         return str(code)
 
 
-def permissions_needed(command: RemotingCommand, tables: RouteTables) -> list[Permission]:
+def permissions_needed(command: RemotingCommand, others: Iterable[tuple[str | None, str]]) -> list[Permission]:
     """What a request needs: all of it has to be allowed.
 
-    That is more than it says. A broker name is one group whatever its cluster, an address in a cluster is one broker
-    whatever its name, and who registers as one takes the place of the other.
+    That is more than it names itself: `others` are clusters and names of brokers whose place it concerns.
+    """
+    code = command.code
+    cluster, broker, topic, address = _named_in(command)
+    if code in _WITH_TOPICS_IN_BODY:
+        topic = None
+    names = [(cluster, broker), *others]
+    if (
+        broker is not None
+        and REQUESTS[code].access_class is AccessClass.ADMIN_WRITE
+        and "brokers" in REQUESTS[code].names
+    ):
+        # it names no cluster, and reaches every one that the broker is in
+        names = names[1:] or [(None, broker)]
+    return [Permission(code, *pair, topic, address) for pair in dict.fromkeys(names)]
+
+
+def names_at_the_places(command: RemotingCommand, tables: RouteTables) -> list[tuple[str | None, str]]:
+    """Clusters and names of the brokers that a request concerns.
+
+    A broker name is one group whatever its cluster, and an address in a cluster is one broker whatever its name.
+    """
+    cluster, broker, _, _ = _named_in(command)
+    if broker is None:
+        return []
+    names: list[tuple[str | None, str]] = [
+        (home, broker) for home, brokers in tables.cluster_addr_table.items() if broker in brokers
+    ]
+    fields: Mapping[str, Any] = command.ext_fields or {}
+    live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
+    return names if live is None else [*names, (cluster, live.broker_name)]
+
+
+def _named_in(command: RemotingCommand) -> list[str | None]:
+    """What a request names: cluster, broker, topic, broker address.
+
+    A field that the code's requests do not have may be there all the same, and means nothing.
     """
     fields: Mapping[str, Any] = command.ext_fields or {}
     code, about = command.code, REQUESTS[command.code]
-    # a field that the request does not have may be there all the same, and means nothing
     named = {name: fields.get(_FIELDS.get((code, name), field)) for name, field in _USUAL_FIELDS.items()}
-    cluster, broker, topic = (named[name] if name in about.names else None for name in _USUAL_FIELDS)
-    if code in _WITH_TOPICS_IN_BODY:
-        topic = None
-    names = [(cluster, broker)]
-    if "brokers" in about.names and broker is not None:
-        names += [(home, broker) for home, brokers in tables.cluster_addr_table.items() if broker in brokers]
-        if about.access_class is AccessClass.ADMIN_WRITE:
-            # it names no cluster, and reaches whatever it is in
-            names = names[1:] or [(None, broker)]
-        live = tables.broker_live_table.get(BrokerAddrInfo(cluster or "", fields.get("brokerAddr", "")))
-        if live is not None:
-            names.append((cluster, live.broker_name))
-    return [Permission(code, *pair, topic) for pair in dict.fromkeys(names)]
+    return [named[name] if name in about.names else None for name in _USUAL_FIELDS]

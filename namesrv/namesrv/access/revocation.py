@@ -104,7 +104,7 @@ async def _refused_topic(
 
 
 def _registration(key: BrokerAddrInfo, live: BrokerLiveInfo, topic: str | None) -> Permission:
-    return Permission(RequestCode.REGISTER_BROKER, key.cluster_name, live.broker_name, topic)
+    return Permission(RequestCode.REGISTER_BROKER, key.cluster_name, live.broker_name, topic, key.broker_addr)
 
 
 def _connections_of(tables: RouteTables, key: BrokerAddrInfo) -> Iterator[int]:

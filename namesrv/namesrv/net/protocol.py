@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
@@ -102,6 +102,8 @@ class Request:
     unread: str = ""
     # whether the topics in its body are allowed, where that depends on them: raises a ResponseError if not
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
+    # registered brokers, by cluster and address, whose place the request may take -> their account
+    displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 class RequestHandler(Protocol):

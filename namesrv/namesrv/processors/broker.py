@@ -110,7 +110,7 @@ class BrokerProcessor:
     ) -> RegisterResult:
         command = request.command
         digest = await run_in_steps(_digest(command, header))
-        if request.check_topics is None:
+        if request.check_topics is None and not request.displaces:
             result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
             if result is not None:
                 return result
@@ -147,6 +147,7 @@ class BrokerProcessor:
             # a delta says the same only once
             digest=None if is_delta else digest,
             account=request.account,
+            displaces=request.displaces,
         )
 
     def _decoding(

@@ -21,6 +21,7 @@ from namesrv_remoting.bodies.extensions import (
     ListConnectionsRequest,
     LiveBroker,
     RecentEventsRequest,
+    ReservedPlace,
     ServerInfo,
     SettingsAnswer,
     WhoAmI,
@@ -132,7 +133,21 @@ class ExtensionProcessor:
             for key, live in part
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
-        return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id)))
+        return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id, self._reserved(asked))))
+
+    def _reserved(self, asked: ListBrokersRequest) -> list[ReservedPlace]:
+        guard, now = self._namesrv.guard, self._namesrv.clock.monotonic()
+        return [
+            ReservedPlace(
+                kind=place.kind,
+                value=place.value,
+                cluster=holder.key.cluster_name,
+                account=holder.account,
+                expires_in_seconds=round((holder.reserved_until or now) - now, 3),
+            )
+            for place, holder in (() if guard is None else guard.reservations.current(now))
+            if asked.cluster in (None, holder.key.cluster_name) and asked.broker_name in (None, holder.broker_name)
+        ]
 
     async def who_am_i(self, request: Request) -> Reply:
         """20006."""

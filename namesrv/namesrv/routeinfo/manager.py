@@ -225,9 +225,13 @@ class RouteInfoManager:
     def _takeover_by(self, registration: Registration) -> TakeoverAttempted | None:
         """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""
         key, on = registration.key, registration.connection_id
-        found = [each for each in displaced_by(self.tables, registration) if self._is_held_by_another(*each, on)]
+        found = [
+            (other, live)
+            for other, live in displaced_by(self.tables, registration)
+            if self._is_held_by_another(other, live, on) and not _squats(other, live, registration)
+        ]
         live = self.tables.broker_live_table.get(key)
-        if live is not None and self._is_crowded(key, live, on):
+        if live is not None and self._is_crowded(key, live, on) and not _squats(key, live, registration):
             found.append((key, live))
         return self._takeover(*found[0], registration.broker_name, registration.broker_addr, on) if found else None
 
@@ -277,6 +281,8 @@ class RouteInfoManager:
             )
         )
         key = registration.key
+        if is_connected():
+            await self._remove_squatters(registration, effects)
         former = self.tables.broker_live_table.get(key)
         if former is not None and former.broker_name != registration.broker_name and is_connected():
             # the process at this address was another broker before, which nothing else would ever remove
@@ -291,6 +297,14 @@ class RouteInfoManager:
             return RegisterResult()
         self._take_in(registration, prepared, effects)
         return result
+
+    async def _remove_squatters(self, registration: Registration, effects: list[Effect]) -> None:
+        """Remove the brokers of other accounts that are in the places of the one that registers."""
+        for cluster_name, broker_addr in registration.displaces:
+            key = BrokerAddrInfo(cluster_name, broker_addr)
+            live = self.tables.broker_live_table.get(key)
+            if live is not None and _squats(key, live, registration):
+                await self._remove(key, live, "superseded", effects, generation=live.generation)
 
     def _holders(self, registration: Registration) -> list[Holder]:
         """The peer address and the account whose shares of the tables a registration counts towards."""
@@ -644,6 +658,11 @@ class RouteInfoManager:
             revision = self.revisions.changed(rerouted)
             effects.append(RouteChanged(topics, revision, rerouted.parts, broker_name))
         return bool(topics)
+
+
+def _squats(key: BrokerAddrInfo, live: BrokerLiveInfo, registration: Registration) -> bool:
+    """True if a broker is in another one's place, and of the account that was found there."""
+    return registration.displaces.get(key) == live.account and bool(live.account)
 
 
 def _not_the_holder(takeover: TakeoverAttempted, what: str) -> NoPermissionError:

@@ -131,6 +131,8 @@ class Registration:
     digest: bytes | None = None
     # whose request it was, where there are accounts
     account: str = ""
+    # brokers of other accounts that only squat in its places, and leave -> their account
+    displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def key(self) -> BrokerAddrInfo:

@@ -265,6 +265,7 @@ class NamesrvController:
         log = None
         if settings.heartbeat_log_path is not None:
             log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
+        guard = self._guard(tables, audit)
         watchers, events = RouteWatchers(), EventRing()
         sink = EffectSink(
             clock=clock,
@@ -274,9 +275,12 @@ class NamesrvController:
             watchers=watchers,
             events=events,
             spawn=spawn,
-            observers=[counters, *(each for each in (log, audit) if each is not None)],
+            observers=[
+                counters,
+                *(each for each in (log, audit) if each is not None),
+                *(() if guard is None else (guard.observe,)),
+            ],
         )
-        guard = self._guard(tables, audit)
         answers = EncodedRoutes(tables, live, lambda topic: kv.get(ORDER_TOPIC_CONFIG, topic), boot_id)
         manager = RouteInfoManager(
             tables,

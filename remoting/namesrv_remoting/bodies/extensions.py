@@ -272,11 +272,25 @@ class LiveBroker(msgspec.Struct):
     state: dict[str, Scalar] | None = None
 
 
+class ReservedPlace(msgspec.Struct):
+    """A broker name or address that stays reserved for the account that held it last."""
+
+    # name or address
+    kind: str
+    value: str
+    # in which the broker was registered
+    cluster: str
+    account: str
+    expires_in_seconds: float
+
+
 class BrokersAnswer(msgspec.Struct):
     """20005."""
 
     brokers: list[LiveBroker]
     boot_id: str = ""
+    # of brokers that have left; always empty without an access file
+    reserved: list[ReservedPlace] = []
 
 
 class WhoAmI(msgspec.Struct):

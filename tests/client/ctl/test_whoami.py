@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.ctl import asked, at, ctl, nobody
-from tests.support.fake_clock import FakeClock
+from tests.support.fake_clock import FakeClock, until
+from tests.support.namesrv_peer import Broker
 
 FILE = """
 [accounts.reader]
@@ -116,3 +117,19 @@ async def test_half_of_the_credentials_is_wrong_usage() -> None:
     assert (2, "") == (done.code, done.out)
     assert "secret_key is set, but access_key (NAMESRV_ACCESS_KEY) is not" in done.err
     assert "new-secret" not in done.err
+
+
+async def test_reserved_places_are_listed(tmp_path: Path) -> None:
+    """Each with its account and the time that is left, once its broker has left."""
+    text = FILE.replace('may = ["route-read", "broker-control"]', 'may = ["broker-control", "admin-read"]')
+    async with asked(tmp_path / "data", **settings(tmp_path, text)) as (server, where):
+        peer = await server.connect()
+        await peer.register(Broker())
+        await server.hang_up(peer)
+        await until(lambda: not server.namesrv.manager.tables.broker_live_table)
+        shown = await ctl(*at(where), "access", "reserved")
+
+    assert [cells[:4] for cells in shown.cells[1:]] == [
+        ["name", "broker-a", "cluster-1", "neighbours"],
+        ["address", "10.0.0.1:10911", "cluster-1", "neighbours"],
+    ]

@@ -1,4 +1,4 @@
-"""`access`: what an access file says, without a server, and keys for it; `whoami`, which asks servers."""
+"""`access`: what an access file says, keys for it, and reserved places; `whoami`: whom servers take you for."""
 
 import json
 import re
@@ -16,8 +16,8 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, complain, table
-from namesrv_client.ctl.running import print_once, show_list
+from namesrv_client.ctl.output import Report, complain, lasting, table
+from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.access import (
     GRANTABLE,
     ROCKETMQ_CLASSES,
@@ -26,9 +26,11 @@ from namesrv_remoting.access import (
     Account,
     Permission,
     Rule,
+    named_in,
     parse_access_file,
 )
 from namesrv_remoting.addresses import address_of
+from namesrv_remoting.bodies.extensions import ReservedPlace
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 
@@ -79,6 +81,9 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster that it names.")] = None,
     broker: Annotated[str | None, typer.Option("--broker", help="The broker that it names.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="The topic that it names.")] = None,
+    broker_addr: Annotated[
+        str | None, typer.Option("--broker-addr", help="The broker's address that it names.")
+    ] = None,
     address: Annotated[str | None, typer.Option("--from", metavar="ADDRESS", help="Where it comes from.")] = None,
 ) -> None:
     """Say whether an account may do something, and why. Exits with 1 if not.
@@ -91,12 +96,26 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
         raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
     if address is not None and address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    verdict = judge(found, Permission(_code(code), cluster, broker, topic), address, now=time.time())
+    verdict = judge(found, Permission(_code(code), cluster, broker, topic, broker_addr), address, now=time.time())
     columns = ("account", "code", "class", "verdict", "why")
     style = "green" if verdict.allowed else "red"
     said = Text("allowed" if verdict.allowed else "denied", style=style)
     rows = [[verdict.account, verdict.code, verdict.access_class, said, why] for why in verdict.why]
     print_once(options, Report(asdict(verdict), table(columns, rows), ExitCode.OK if verdict.allowed else ExitCode.NO))
+
+
+_RESERVED: Final[Columns[ReservedPlace]] = {
+    "place": lambda it: it.kind,
+    "value": lambda it: it.value,
+    "cluster": lambda it: it.cluster,
+    "account": lambda it: it.account,
+    "expires in": lambda it: lasting(it.expires_in_seconds),
+}
+
+
+def reserved(options: Options) -> None:
+    """List broker names and addresses that are reserved for the account that held them last."""
+    show_list(options, lambda server: server.reserved(), "reserved places", _RESERVED, lambda found: found)
 
 
 def keygen(
@@ -160,9 +179,9 @@ def _objections(account: Account, needed: Permission, address: str | None, now: 
     for rule in rules:
         mismatches = list(rule.mismatches(needed))
         outside = [name for name in mismatches if name not in about.names]
-        named = {"clusters": needed.cluster, "brokers": needed.broker, "topics": needed.topic}
-        misfit = ", ".join(f"{name[:-1]} {named[name]}" for name in mismatches if named[name] is not None)
-        why = f"grants no request that names no {outside[0]}" if outside else f"does not fit {misfit}"
+        named = named_in(needed)
+        misfit = ", ".join(f"{_singular(name)} {named[name]}" for name in mismatches if named[name] is not None)
+        why = f"grants no request that names no {_plain(outside[0])}" if outside else f"does not fit {misfit}"
         yield f"rule '{rule}' {why}"
 
 
@@ -173,7 +192,7 @@ def _grounds(account: Account, needed: Permission) -> Iterator[str]:
     else:
         yield f"rule '{rule}'"
         if unnamed := _unnamed(rule, needed):
-            yield f"only for {' and '.join(unnamed)} that fit; name some to ask about them"
+            yield f"only for {' and '.join(map(_plain, unnamed))} that fit; name some to ask about them"
     if account.secrets and access_class not in ROCKETMQ_CLASSES and not account.trusts_rocketmq_signatures:
         yield "only if signed natively: a RocketMQ signature is not enough"
 
@@ -186,8 +205,17 @@ def _rule_for(account: Account, needed: Permission) -> Rule | None:
 
 def _unnamed(rule: Rule, needed: Permission) -> list[str]:
     """What the rule is narrowed by, such requests name, and this one leaves open."""
-    named = {"clusters": needed.cluster, "brokers": needed.broker, "topics": needed.topic}
+    named = named_in(needed)
     return [name for name in rule.mismatches(needed) if name in REQUESTS[needed.code].names and named[name] is None]
+
+
+def _plain(name: str) -> str:
+    """A field of a rule in words: `broker addresses`."""
+    return name.replace("_", " ")
+
+
+def _singular(name: str) -> str:
+    return "broker address" if name == "broker_addresses" else name.removesuffix("s")
 
 
 def _read(path: Path) -> AccessFile:

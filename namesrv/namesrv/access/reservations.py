@@ -1,0 +1,173 @@
+"""Broker names and addresses that stay reserved for the account that held them last.
+
+A broker's place is its name, which is one group whatever its cluster, and its address in its cluster. While a broker
+reconnects, another account could take its place and then keep it. So a place stays with the account that held it last
+as if its broker were still there: another account needs rules that allow the former broker as well, or rules that name
+the place more closely than those of the account that has it, which only squats then.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.access import Account, Closeness, Permission
+from namesrv_remoting.codes import RequestCode
+
+# Longer than a broker with a large disk takes to restart; an operator who gives a place to another account changes the
+# access file, which ends the reservation at once.
+RESERVED_SECONDS: Final = 3600.0
+# Names and addresses of ten thousand brokers, as many as a server has by default: about 6 MB for an account.
+MAX_PLACES_PER_ACCOUNT: Final = 20_000
+
+
+class Place(NamedTuple):
+    """What a broker has for itself: a name, or an address in a cluster; `cluster` is empty for a name."""
+
+    kind: Literal["name", "address"]
+    value: str
+    cluster: str = ""
+
+
+class Holder(NamedTuple):
+    """A broker that has a place, or had it last, and its account."""
+
+    key: BrokerAddrInfo
+    broker_name: str
+    account: str
+    # None: it is registered
+    reserved_until: float | None = None
+
+
+class Judgement(NamedTuple):
+    """What a registration means for the brokers whose place it would have."""
+
+    # that only squat, and leave
+    displaced: tuple[Holder, ...]
+    # whose registration the account has to be allowed as well
+    respected: tuple[Holder, ...]
+
+
+class Reservations:
+    """The places of brokers that have left, by account; bounded in number and time."""
+
+    def __init__(self) -> None:
+        # the one that was left first comes first
+        self._holders: dict[Place, Holder] = {}
+        # account -> its places, likewise
+        self._of_account: dict[str, dict[Place, None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Reservations [{len(self._holders)} places | {len(self._of_account)} accounts]>"
+
+    def broker_left(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> None:
+        """Reserve the name and the address of a broker that was registered by an account."""
+        self._forget_expired(now)
+        if not live.account:
+            return
+        holder = Holder(key, live.broker_name, live.account, now + RESERVED_SECONDS)
+        for place in places_of(key, live.broker_name):
+            self._forget(place)
+            self._holders[place] = holder
+            places = self._of_account.setdefault(live.account, {})
+            places[place] = None
+            if len(places) > MAX_PLACES_PER_ACCOUNT:
+                self._forget(next(iter(places)))
+
+    def last_holder(self, place: Place, now: float) -> Holder | None:
+        """The broker that had a place last; None if it is not reserved any more."""
+        holder = self._holders.get(place)
+        return holder if holder is not None and now < (holder.reserved_until or 0) else None
+
+    def current(self, now: float) -> list[tuple[Place, Holder]]:
+        """All reserved places."""
+        self._forget_expired(now)
+        return list(self._holders.items())
+
+    def _forget_expired(self, now: float) -> None:
+        while self._holders:
+            place, holder = next(iter(self._holders.items()))
+            if now < (holder.reserved_until or 0):
+                return
+            self._forget(place)
+
+    def _forget(self, place: Place) -> None:
+        holder = self._holders.pop(place, None)
+        if holder is not None:
+            places = self._of_account[holder.account]
+            del places[place]
+            if not places:
+                del self._of_account[holder.account]
+
+
+def places_of(key: BrokerAddrInfo, broker_name: str) -> tuple[Place, Place]:
+    """The places of a broker."""
+    return Place("name", broker_name), Place("address", key.broker_addr, key.cluster_name)
+
+
+def judge(
+    wanted: Permission, account: Account, accounts: Mapping[str, Account], holders: Mapping[Place, list[Holder]]
+) -> Judgement:
+    """Judge a registration of an account by the brokers that hold its places."""
+    displaced, respected = [], []
+    for place, found in holders.items():
+        for holder in found:
+            if outranks(place, wanted, account, holder, accounts.get(holder.account)):
+                displaced.append(holder)
+            elif holder.reserved_until is None or _is_still_entitled(holder, accounts.get(holder.account)):
+                respected.append(holder)
+    return Judgement(tuple(displaced), tuple(respected))
+
+
+def outranks(
+    place: Place, wanted: Permission, account: Account, holder: Holder, holders_account: Account | None
+) -> bool:
+    """True if an account's rules name a place more closely than those of the account that has it.
+
+    In another cluster that needs a rule which lists the broker by its name, and a holder whose rules name no broker:
+    both accounts have a cluster of their own then, and only one of them has the name.
+    """
+    if holders_account is None or holders_account.name == account.name:
+        return False
+    narrowed: Literal["brokers", "broker_addresses"] = "brokers" if place.kind == "name" else "broker_addresses"
+    own = account.closeness(narrowed, wanted)
+    others = holders_account.closeness(narrowed, _registration_of(holder))
+    if holder.key.cluster_name != wanted.cluster:
+        return own is Closeness.NAMED and others is Closeness.UNNAMED
+    return own > others
+
+
+def holders_of(
+    tables: RouteTables, reservations: Reservations, key: BrokerAddrInfo, broker_name: str, now: float
+) -> dict[Place, list[Holder]]:
+    """The registered brokers at the places of a broker; where there are none, the one that was there last."""
+    by_name, by_address = places_of(key, broker_name)
+    live = tables.broker_live_table.get(key)
+    found = {
+        by_name: list(_registered_as(tables, broker_name)),
+        by_address: [] if live is None else [Holder(key, live.broker_name, live.account)],
+    }
+    for place, holders in found.items():
+        if not holders and (last := reservations.last_holder(place, now)) is not None:
+            holders.append(last)
+    return found
+
+
+def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Holder]:
+    group = tables.broker_addr_table.get(broker_name)
+    addrs = () if group is None else group.broker_addrs.values()
+    for cluster, names in tables.cluster_addr_table.items() if addrs else ():
+        for addr in addrs if broker_name in names else ():
+            key = BrokerAddrInfo(cluster, addr)
+            live = tables.broker_live_table.get(key)
+            if live is not None and live.broker_name == broker_name:
+                yield Holder(key, broker_name, live.account)
+
+
+def _is_still_entitled(holder: Holder, account: Account | None) -> bool:
+    return account is not None and account.may_for_some_topic(_registration_of(holder))
+
+
+def _registration_of(holder: Holder) -> Permission:
+    cluster, addr = holder.key
+    return Permission(RequestCode.REGISTER_BROKER, cluster, holder.broker_name, None, addr)

@@ -1,0 +1,264 @@
+"""Broker names and addresses that stay with the account that held them last: decisions, and tenants over the wire."""
+
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from namesrv.access import reservations
+from namesrv.access.reservations import Holder, Place, Reservations, outranks
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv_remoting.access import Permission, parse_access_file
+from tests.namesrv.access.test_attacks import NO_PERMISSION
+from tests.support.fake_clock import until
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native, registration
+from tests.support.signing import Key
+from tests.support.spelling import Answer
+
+SECRET = "secret-of-the-tenants"
+BILLING_1 = Broker("billing-1", 0, "10.0.0.1:10911", "prod")
+ORDERS_1 = Broker("orders-1", 0, "10.0.0.2:10911", "prod")
+BILLING, ORDERS, TESTERS = (Key(name, SECRET, "rocketmq") for name in ("billing", "orders", "testers"))
+
+
+def accounts(**rules: str) -> str:
+    """An access file: account -> what narrows its rule for brokers."""
+    return "".join(
+        f'[accounts.{name}]\nsecrets = ["{SECRET}"]\n'
+        f'may = [{{ access = "broker-control", {narrowed} }}, "route-read", "admin-read"]\n'
+        for name, narrowed in rules.items()
+    )
+
+
+TENANTS = accounts(billing='brokers = ["billing-*"]', orders='brokers = ["orders-*"]', testers='clusters = ["test"]')
+
+
+async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> Answer:
+    """Register a broker under an account."""
+    peer.send(key.question(103, {**broker.ext, **ext}, registration("T", "U")))
+    return await peer.receive()
+
+
+def holders(server: InProcess) -> dict[str, str]:
+    """Broker address -> the account that registered it."""
+    table = server.namesrv.manager.tables.broker_live_table
+    return {key.broker_addr: live.account for key, live in table.items()}
+
+
+async def leave(server: InProcess, peer: NamesrvPeer) -> None:
+    """Close a broker's connection, and return when the broker is out."""
+    await server.hang_up(peer)
+    await until(lambda: not server.namesrv.manager.tables.broker_live_table)
+
+
+# -- over the wire ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("takeover", ["allow", "refuse"])
+@pytest.mark.parametrize(
+    ("key", "taker", "lacks"),
+    [
+        (ORDERS, ORDERS_1._replace(addr=BILLING_1.addr), "cluster prod, broker billing-1, address 10.0.0.1:10911"),
+        (TESTERS, BILLING_1._replace(cluster="test"), "cluster prod, broker billing-1, address 10.0.0.1:10911"),
+        (
+            TESTERS,
+            BILLING_1._replace(cluster="test", addr="10.6.6.6:10911"),
+            "cluster prod, broker billing-1, address 10.6.6.6:10911",
+        ),
+    ],
+    ids=["address", "name elsewhere", "name and address elsewhere"],
+)
+async def test_place_of_a_broker_that_reconnects_is_not_taken(
+    tmp_path: Path, takeover: str, key: Key, taker: Broker, lacks: str
+) -> None:
+    """Another tenant registers at the address of a broker that reconnects, or takes its name in another cluster."""
+    (tmp_path / "access.toml").write_text(TENANTS)
+    access = str(tmp_path / "access.toml")
+    async with namesrv_in_process(tmp_path / "data", access=access, takeover=takeover) as server:
+        owner = await server.connect()
+        assert (await register(owner, BILLING, BILLING_1)).code == 0
+        await leave(server, owner)
+        await server.clock.advance(reservations.RESERVED_SECONDS - 10)
+
+        refused = await register(await server.connect(), key, taker)
+
+        remark = f"account {key.access_key} lacks broker-control for {lacks} (REGISTER_BROKER)"
+        assert (refused.code, refused.remark) == (NO_PERMISSION, remark)
+        assert (await register(await server.connect(), BILLING, BILLING_1)).code == 0
+        assert holders(server) == {BILLING_1.addr: "billing"}
+
+
+async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path) -> None:
+    """A broker that does not come back keeps nothing for ever; a file that gives its place away frees it at once."""
+    path = tmp_path / "access.toml"
+    path.write_text(TENANTS)
+    async with namesrv_in_process(tmp_path / "data", access=str(path)) as server:
+        taken = ORDERS_1._replace(addr=BILLING_1.addr)
+        owner, other = await server.connect(), await server.connect()
+        await register(owner, BILLING, BILLING_1)
+        await leave(server, owner)
+        assert (await register(other, ORDERS, taken)).code == NO_PERMISSION
+        guard = server.namesrv.guard
+        assert guard is not None
+
+        guard.follow(parse_access_file(accounts(orders='brokers = ["orders-*"]')), enforces=True)
+        assert (await register(other, ORDERS, taken)).code == 0
+
+        guard.follow(parse_access_file(TENANTS), enforces=True)
+        await leave(server, other)
+        await server.clock.advance(reservations.RESERVED_SECONDS + 1)
+        assert (await register(await server.connect(), BILLING, BILLING_1)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "squatter"),
+    [
+        ({"billing": 'broker_addresses = ["10.0.0.1"]', "orders": 'brokers = ["*"]'}, ORDERS_1),
+        ({"billing": 'broker_addresses = ["10.0.0.0/24"]', "orders": 'brokers = ["orders-*"]'}, ORDERS_1),
+        ({"billing": 'brokers = ["billing-1"]', "orders": 'brokers = ["*-1"]'}, BILLING_1),
+        ({"billing": 'brokers = ["billing-1"]', "orders": 'clusters = ["test"]'}, BILLING_1._replace(cluster="test")),
+    ],
+    ids=["address", "network", "name", "name elsewhere"],
+)
+async def test_rule_that_fits_best_displaces_a_squatter(
+    tmp_path: Path, rules: dict[str, str], squatter: Broker
+) -> None:
+    """A tenant that came first, and whose rules do not name the place, leaves to the account whose rules do.
+
+    Its broker may even have the highest state version there is.
+    """
+    (tmp_path / "access.toml").write_text(accounts(**rules))
+    access = str(tmp_path / "access.toml")
+    async with namesrv_in_process(tmp_path / "data", access=access, takeover="refuse") as server:
+        owner, other = await server.connect(), await server.connect()
+        at = squatter._replace(addr=BILLING_1.addr) if squatter.name != BILLING_1.name else squatter
+        other.send(ORDERS.question(103, at.ext, registration("T", "U", state_version=2**62)))
+        assert (await other.receive()).code == 0
+
+        moved = BILLING_1 if squatter is not BILLING_1 else BILLING_1._replace(addr="10.0.0.9:10911")
+        answer = await register(owner, BILLING, moved)
+
+        assert (answer.code, answer.remark) == (0, None)
+        assert holders(server) == {moved.addr: "billing"}
+        assert (await register(other, ORDERS, at)).code == NO_PERMISSION
+
+
+async def test_reserved_places_are_listed(tmp_path: Path) -> None:
+    """20005 names them with their account and the time that is left, as `namesrvctl access reserved` shows them."""
+    (tmp_path / "access.toml").write_text(TENANTS)
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        owner = await server.connect()
+        await register(owner, BILLING, BILLING_1)
+        await leave(server, owner)
+        await server.clock.advance(600)
+
+        reader = await server.connect()
+        key = Key("billing", SECRET, now_ms=1_700_000_600_000)
+        reader.send(key.question(20005, None, native({}), spelling="native"))
+        answer = await reader.receive()
+
+        assert msgpack.unpackb(answer.body)["reserved"] == [
+            {"kind": kind, "value": value, "cluster": "prod", "account": "billing", "expires_in_seconds": 3000.0}
+            for kind, value in (("name", "billing-1"), ("address", "10.0.0.1:10911"))
+        ]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "created"),
+    [
+        ('brokers = ["orders-*"]', ["a"]),
+        ('clusters = ["a", "b"]', ["a", "b"]),
+        ('clusters = ["*"]', ["a"]),
+        ("create_clusters = false", []),
+        ('brokers = ["orders-*"], create_clusters = true', ["a", "b", "c"]),
+        ('brokers = ["orders-*"], create_clusters = false', []),
+    ],
+)
+async def test_new_cluster_is_a_permission(tmp_path: Path, narrowed: str, created: list[str]) -> None:
+    """A narrowed account creates clusters that its rule lists, or a single one; `create_clusters` says otherwise."""
+    (tmp_path / "access.toml").write_text(accounts(orders=narrowed, billing='clusters = ["d"]'))
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        other, peer = await server.connect(), await server.connect()
+        await register(other, BILLING, BILLING_1._replace(cluster="d"))
+
+        answers = [
+            await register(peer, ORDERS, Broker(f"orders-{name}", 0, f"10.0.0.{number}:1", name))
+            for number, name in enumerate("abcd", start=2)
+        ]
+
+        existing = [] if 'clusters = ["a"' in narrowed else ["d"]
+        found = [name for name, answer in zip("abcd", answers, strict=True) if answer.code == 0]
+        assert found == [*created, *existing]
+        assert server.namesrv.manager.tables.cluster_addr_table.keys() == {*created, "d"}
+
+
+# -- decisions --------------------------------------------------------------------------------------------------------
+
+AT = BrokerAddrInfo("prod", "10.0.0.1:10911")
+NAME, ADDRESS = Place("name", "billing-1"), Place("address", AT.broker_addr, "prod")
+
+
+@pytest.mark.parametrize(
+    ("place", "own", "others", "cluster", "expected"),
+    [
+        (NAME, 'brokers = ["billing-1"]', 'brokers = ["billing-*"]', "prod", True),
+        (NAME, 'brokers = ["billing-*"]', 'brokers = ["*"]', "prod", True),
+        (NAME, 'brokers = ["billing-*"]', 'clusters = ["prod"]', "prod", True),
+        (NAME, 'brokers = ["billing-*"]', 'brokers = ["b*"]', "prod", False),
+        (NAME, 'brokers = ["billing-*"]', 'brokers = ["billing-1"]', "prod", False),
+        # the address is named, and that is another place
+        (NAME, 'broker_addresses = ["10.0.0.1"]', 'brokers = ["billing-*"]', "prod", False),
+        (ADDRESS, 'broker_addresses = ["10.0.0.1"]', 'brokers = ["billing-1"]', "prod", True),
+        (ADDRESS, 'broker_addresses = ["10.0.0.1:10911"]', 'broker_addresses = ["10.0.0.0/8"]', "prod", True),
+        (ADDRESS, 'broker_addresses = ["0.0.0.0/0"]', 'brokers = ["billing-1"]', "prod", False),
+        (ADDRESS, 'brokers = ["billing-1"]', 'brokers = ["*"]', "prod", False),
+        # each has a cluster of its own
+        (NAME, 'brokers = ["billing-1"]', 'clusters = ["prod"]', "test", True),
+        (NAME, 'brokers = ["billing-*"]', 'clusters = ["prod"]', "test", False),
+        (NAME, 'brokers = ["billing-1"]', 'brokers = ["b*"]', "test", False),
+    ],
+)
+def test_account_that_names_a_place_more_closely_outranks(
+    place: Place, own: str, others: str, cluster: str, *, expected: bool
+) -> None:
+    """By name or by address, whichever is contested."""
+    file = parse_access_file(accounts(a=own, b=others))
+    wanted = Permission(103, cluster, "billing-1", None, AT.broker_addr)
+    holder = Holder(AT, "billing-1", "b")
+
+    assert outranks(place, wanted, file.accounts["a"], holder, file.accounts["b"]) is expected
+
+
+def live(name: str, account: str) -> BrokerLiveInfo:
+    """A live entry."""
+    return BrokerLiveInfo(name, 0, 0.0, 120.0, None, 1, None, 1, account=account)
+
+
+def test_last_account_has_a_place() -> None:
+    """A place is reserved for the account that left it last, for an hour from then."""
+    held = Reservations()
+    held.broker_left(AT, live("billing-1", "a"), now=0.0)
+    held.broker_left(AT, live("orders-1", "b"), now=100.0)
+
+    assert [held.last_holder(place, 3_599.9) for place in (NAME, ADDRESS)] == [
+        Holder(AT, "billing-1", "a", 3_600.0),
+        Holder(AT, "orders-1", "b", 3_700.0),
+    ]
+    assert held.last_holder(NAME, 3_600.0) is None
+    assert [place for place, _ in held.current(3_600.0)] == [Place("name", "orders-1"), ADDRESS]
+    assert held.current(3_700.0) == []
+
+
+def test_places_of_an_account_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest ones of the account go, and no other account's."""
+    monkeypatch.setattr(reservations, "MAX_PLACES_PER_ACCOUNT", 4)
+    held = Reservations()
+    for number, account in enumerate(["b", "a", "a", "a", ""]):
+        key = BrokerAddrInfo("prod", f"10.0.0.{number}:1")
+        held.broker_left(key, live(f"b-{number}", account), now=0.0)
+
+    assert [place.value for place, _ in held.current(1.0)] == [
+        "b-0", "10.0.0.0:1", "b-2", "10.0.0.2:1", "b-3", "10.0.0.3:1",
+    ]  # fmt: skip
+    assert repr(held) == "<Reservations [6 places | 2 accounts]>"
