@@ -75,7 +75,7 @@ def _body(
     compressed: bool = False,
     is_short: bool = False,
 ) -> Attack:
-    """A registration, over and over, the next when the one before is answered."""
+    """A registration, over and over, the next when there is a response to the one before."""
 
     def make() -> list[bytes]:
         # In turn: what was accepted is not read again when it comes unchanged.

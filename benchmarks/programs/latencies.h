@@ -1,4 +1,4 @@
-/* How late are most answers, and how late are the last? Counted in buckets, so that memory and cost do not grow. */
+/* How late are most responses, and how late are the last? Counted in buckets, so that memory and cost do not grow. */
 #ifndef LATENCIES_H
 #define LATENCIES_H
 

@@ -1,4 +1,4 @@
-/* limit: how fast can one thread answer frames at all?
+/* limit: how fast can one thread respond to frames at all?
  *
  * The physical limit to compare a name server with: every request frame gets the same body at once. Nothing is looked
  * up, checked or encoded; what is left is the kernel's work, splitting frames and copying responses.
@@ -21,7 +21,7 @@ static const char usage[] =
     "(JSON or native), and ends after S seconds at the latest. Prints one line of JSON when it listens: {\"port\":P}.\n"
     "\n"
     "  --port P       0 takes a free one (default 0)\n"
-    "  --body BYTES   size of each answer's body (default 1871)\n"
+    "  --body BYTES   size of each response's body (default 1871)\n"
     "  --seconds S    how long it lives (default 60, at most 3600)\n"
     "\n"
     "Exit code 0 when the time is over, 1 when something fails, 2 for wrong options.\n";
@@ -75,7 +75,7 @@ static void answer(void *whose, const Head *head) {
     Client *client = whose;
     if (staged + PREFIX + HEADER_ROOM + body_size > stage_room) flush_stage(client);
     uint8_t *at = stage + staged;
-    uint32_t opaque = (uint32_t)head->opaque & INT32_MAX; /* nobody asks with a negative one */
+    uint32_t opaque = (uint32_t)head->opaque & INT32_MAX; /* no request has a negative one */
     size_t header = head->type == TYPE_NATIVE ? native_answer(at + PREFIX, opaque) : json_answer(at + PREFIX, opaque);
     write_u32(at, (uint32_t)(4 + header + body_size));
     write_u32(at + 4, (uint32_t)head->type << 24 | (uint32_t)header);

@@ -68,6 +68,8 @@ def _checked(path: Path, colours: dict[str, str]) -> int:
     wrong = [name for name, colour in colours.items() if claimed[name] == page.GREEN != colour]
     for name in wrong:
         print(f"scoreboard: the page says that {name} is green; it is {colours[name]}")
+    if wrong:
+        print("scoreboard: measure these rows again, or show that they are not green: make scoreboard ARGS=--refresh")
     return int(bool(wrong))
 
 

@@ -142,7 +142,7 @@ class _Cycles:
     def fill(self) -> None:
         """Have the server remember as many requests as it ever does.
 
-        It does so on purpose, and churn would take hours to fill that: whatever else grows would hide behind it.
+        Churn would take hours to fill that, and a leak would hide behind it.
         """
         with self._server.wire() as wire:
             known.send_once(wire, self._pace.requests)

@@ -26,7 +26,7 @@ _NAME: Final = "topic-of-some-length-%d"
 _PATIENCE_SECONDS: Final = 60.0
 # what a console computes in half a second while nothing happens but heartbeats' ages
 _QUIET_SECONDS: Final = 0.1
-# how long one server is watched that is asked for nothing new
+# how long a server is watched while nothing happens
 _IDLE_SECONDS: Final = 5
 # calls back with the milliseconds from the click to the first paint of something
 _PAINTED: Final = """

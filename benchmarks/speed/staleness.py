@@ -89,7 +89,7 @@ def _figures(name: str, engine: _Engine, logs: dict[str, _Log], found: dict[str,
             f"staleness.{name}.{key}", f"{name}: {what}", "seconds", (repeated, seconds["small"]), at_most(most)
         )
 
-    # no two logs have quite as many lines as was asked for
+    # a log has nearly as many lines as its generator was given
     grown = [value * 4 * small / logs["large"].lines for value in seconds["large"]]
     skewed = [value * small / logs["skewed"].lines for value in seconds["skewed"]]
     what = "{name}: {lines:,} lines, from start to report".format

@@ -62,9 +62,8 @@ def test_check_fails_when_the_page_claims_more_than_its_records(
     path.write_text(honest.replace("yellow: its files have changed", "green"))
 
     assert suite.main(["--check", "--page", str(path)]) == 1
-    assert (
-        capsys.readouterr().out == "scoreboard: the page says that D1 is green; it is yellow: its files have changed\n"
-    )
+    claimed = "scoreboard: the page says that D1 is green; it is yellow: its files have changed"
+    assert capsys.readouterr().out.splitlines()[0] == claimed
     assert suite.main(["--refresh", "--page", str(path)]) == 0
     assert path.read_text() == honest
 
