@@ -29,7 +29,7 @@ class Difference:
 
 
 def differences(views: Mapping[str, View]) -> list[Difference]:
-    """Everything in which they differ: brokers first, by name. Of what only some have, only that is said."""
+    """Everything in which they differ: brokers first, by name. An item that only some have is one difference."""
     found = []
     for key in sorted(frozenset().union(*views.values())):
         having = {server: view[key] for server, view in views.items() if key in view}

@@ -1,7 +1,7 @@
 """What a shell offers for the names of topics, brokers and clusters.
 
-The servers that the line names so far are asked, as the command itself would ask them. The shell waits for it: it ends
-within a second, and whatever goes wrong, it says nothing and offers nothing.
+The servers that the line names so far are asked, as the command itself would ask them. The shell waits for the names:
+they are there within a second, and an error offers none and prints nothing.
 """
 
 import asyncio
@@ -62,6 +62,6 @@ def _offered(
 
     try:
         names = loops.run(ask)
-    except Exception:  # noqa: BLE001 - a traceback would stand in the middle of somebody's command line
+    except Exception:  # noqa: BLE001 - a traceback would stand in the middle of the user's command line
         return []
     return sorted(name for name in names if name.startswith(incomplete) and _HARMLESS.fullmatch(name))

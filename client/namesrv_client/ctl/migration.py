@@ -31,7 +31,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "supportActingMaster": "only with it does a slave stand in for a dead master in routes",
     "deleteTopicWithBrokerRegistration": "only with it does a topic go that its broker does not register any more",
     "returnOrderTopicConfigToBroker": "only with it do brokers learn the order configuration when they register",
-    "notifyMinBrokerIdChanged": "only with it are brokers told when their group's smallest id changes",
+    "notifyMinBrokerIdChanged": "only with it are brokers notified when their group's smallest id changes",
     "enableTopicList": "without it a cluster's topics cannot be listed",
     "enableAllTopicList": "without it topics cannot be listed",
 }
@@ -138,7 +138,7 @@ def _members(body: object, path: str = "member ") -> Iterator[str]:
 
 
 def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference]:
-    """In what servers differ about a topic; of one that only some have, only that is said."""
+    """Differences of the servers about a topic; one that only some have is one difference."""
     having = [PRESENT in one for one in facts.values()]
     if any(having) and not all(having):
         return [Difference("topic", topic, PRESENT, {server: PRESENT in one for server, one in facts.items()})]

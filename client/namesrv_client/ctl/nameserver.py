@@ -1,7 +1,7 @@
 """One NameServer, ours or Apache's, and everything that it can be asked.
 
-Natively where the server speaks our protocol, else in RocketMQ's JSON; whoever asks does not notice, but for what
-Apache's server does not tell at all.
+Natively where the server speaks our protocol, else in RocketMQ's JSON; callers do not notice, but for what Apache's
+server does not have at all.
 """
 
 import asyncio
@@ -128,7 +128,7 @@ class NameServer:
         return NATIVE.read_answer(BrokersAnswer, body).reserved
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
-        """Every live instance; from Apache's server only what 106 tells of it."""
+        """Every live instance; from Apache's server only what the response to 106 has."""
         if await self.is_native():
             body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest(cluster, broker_name))
             return NATIVE.read_answer(BrokersAnswer, body).brokers
@@ -224,7 +224,7 @@ class NameServer:
             raise RemoteProtocolError(f"settings cannot be read: {error}") from error
 
     async def settings(self) -> list[Setting]:
-        """The same with where they are from; Apache's server, or an older one of ours, tells only what they are."""
+        """The same with where they are from; Apache's server, or an older one of ours, sends only their values."""
         if await self.is_native():
             with suppress(RequestCodeNotSupportedError):
                 body = await self._extension(RequestCode.LIST_SETTINGS)
@@ -247,7 +247,7 @@ class NameServer:
     async def answer_as_rocketmq(
         self, code: int, ext_fields: ExtFields | None = None, *, version: int = CURRENT_VERSION
     ) -> RemotingCommand:
-        """The answer, also a refusal, to a question as RocketMQ's clients ask it, whatever the server speaks."""
+        """The answer, also a refusal, to a question in JSON, as RocketMQ's clients ask it."""
         return await self._client.invoke_raw(
             code,
             ext_fields=ext_fields,

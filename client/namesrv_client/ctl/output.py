@@ -149,7 +149,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Rend
 class _Rows:
     """Lines without a frame, so that they can be cut with awk; where they are too long, a block for each row.
 
-    Nothing is ever folded or cut: half a name is none.
+    Nothing is ever folded or cut: half of a name is of no use.
     """
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -208,8 +208,8 @@ def lasting(seconds: float | None) -> str | None:
 
 def ago(seconds: float | None) -> str | None:
     """How long it is over."""
-    said = lasting(seconds)
-    return None if said is None else f"{said} ago"
+    text = lasting(seconds)
+    return None if text is None else f"{text} ago"
 
 
 def moment(ts_ms: int | None) -> str | None:

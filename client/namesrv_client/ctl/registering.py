@@ -111,7 +111,7 @@ def options_on_line(ctx: typer.Context) -> Options:
 
 
 def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
-    """The options before and after the command: servers add up; else what is said after it wins."""
+    """The options before and after the command: servers add up; of other options the one after it counts."""
     merged = {key: value or before[key] for key, value in after.items()}
     merged["server"] = [*(before["server"] or ()), *(after["server"] or ())]
     return options_of(**merged)

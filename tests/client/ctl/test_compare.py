@@ -75,8 +75,8 @@ def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
     live = LiveBroker("c", "b", 0, "a:1", age_seconds=age, expires_in_seconds=left, expiry_seconds=120.0)
     queues = QueueData("b", 8, 8, 6)
 
-    assert verdict == Instance("c", "b", 0, "a:1", queues, live, tells_liveness=True).verdict
-    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, tells_liveness=True).verdict
+    assert verdict == Instance("c", "b", 0, "a:1", queues, live, knows_liveness=True).verdict
+    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, knows_liveness=True).verdict
 
 
 async def test_servers_that_say_the_same(tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
     assert (0, "") == (shown.code, shown.err)
     assert [
         ["TIME", "NUMBER", "EVENT", "WHAT"],
-        [at_first, "1", "route", "revision=1 topics=T count=1"],
+        [at_first, "1", "route", "revision=1 topics=T count=1 broker_name=broker-a"],
         [at_first, "2", "register", f"{who} kind=full topics=1"],
         [later, "3", "unregister", who],
-        [later, "4", "route", "revision=2 topics=T count=1"],
+        [later, "4", "route", "revision=2 topics=T count=1 broker_name=broker-a"],
         [later, "5", "evict", f"{who} reason=unregistered silent_ms=2250"],
     ] == shown.cells
 

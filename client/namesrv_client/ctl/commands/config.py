@@ -43,17 +43,17 @@ def kv_get(options: Options, namespace: Namespace, key: Key) -> None:
 
 def kv_put(options: Options, namespace: Namespace, key: Key, value: Value) -> None:
     """Set a value on every server. Exits with 1 if one of them did not accept it."""
-    told = {"namespace": namespace, "key": key, "value": value}
-    change(options, lambda server: server.ask(RequestCode.PUT_KV_CONFIG, told), told)
+    fields = {"namespace": namespace, "key": key, "value": value}
+    change(options, lambda server: server.ask(RequestCode.PUT_KV_CONFIG, fields), fields)
 
 
 def kv_delete(options: Options, namespace: Namespace, key: Key) -> None:
     """Remove a value from every server; it may be absent. Exits with 1 if one of them refused."""
-    told = {"namespace": namespace, "key": key}
+    fields = {"namespace": namespace, "key": key}
     change(
         options,
-        lambda server: server.ask(RequestCode.DELETE_KV_CONFIG, told),
-        told,
+        lambda server: server.ask(RequestCode.DELETE_KV_CONFIG, fields),
+        fields,
         confirming=f"delete {key} from {namespace}",
     )
 

@@ -23,8 +23,8 @@ from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.group_health import SILENT_SHARE
 
 _STYLES: Final = {"fine": "green", "unknown": ""}
-# stands for a broker of which the server says nothing
-_UNTOLD: Final = LiveBroker("", "", 0, "")
+# stands for a broker without a live entry
+_NO_ENTRY: Final = LiveBroker("", "", 0, "")
 
 
 def liveness(live: LiveBroker) -> str:
@@ -49,9 +49,9 @@ class Instance:
     broker_addr: str | None
     # None: only other servers have it
     queues: QueueData | None
-    # None: it is not alive, or the server does not tell who is
+    # None: it is not alive, or the server does not say which brokers are
     live: LiveBroker | None
-    tells_liveness: bool
+    knows_liveness: bool
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -59,9 +59,9 @@ class Instance:
         return self.broker_name, -1 if self.broker_id is None else self.broker_id, self.broker_addr or ""
 
     @property
-    def told(self) -> LiveBroker:
+    def entry(self) -> LiveBroker:
         """What the server says of its life."""
-        return self.live or _UNTOLD
+        return self.live or _NO_ENTRY
 
     @property
     def verdict(self) -> str:
@@ -70,17 +70,17 @@ class Instance:
             return "missing"
         if self.broker_id == MASTER_ID and self.broker_addr is None:
             return "no master"
-        if self.live is None and self.tells_liveness:
+        if self.live is None and self.knows_liveness:
             return "gone"
-        return liveness(self.told)
+        return liveness(self.entry)
 
     def document(self) -> dict[str, Any]:
         """Its members."""
         own = {name: getattr(self, name) for name in ("cluster", "broker_name", "broker_id", "broker_addr", "verdict")}
-        ages = {name: getattr(self.told, name) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
+        ages = {name: getattr(self.entry, name) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
         queues = {name: getattr(self.queues, name, None) for name in ("perm", "read_queue_nums", "write_queue_nums")}
-        version = msgspec.to_builtins(self.told.data_version)
-        return {**own, **ages, **queues, "write_wiped": self.told.write_wiped, "data_version": version}
+        version = msgspec.to_builtins(self.entry.data_version)
+        return {**own, **ages, **queues, "write_wiped": self.entry.write_wiped, "data_version": version}
 
 
 _COLUMNS: Final[Columns[Instance]] = {
@@ -88,12 +88,12 @@ _COLUMNS: Final[Columns[Instance]] = {
     "id": lambda one: one.broker_id,
     "address": lambda one: one.broker_addr,
     "verdict": lambda one: Text(one.verdict, style=_STYLES.get(one.verdict, "red")),
-    "last seen": lambda one: ago(one.told.age_seconds),
-    "expires in": lambda one: lasting(one.told.expires_in_seconds),
+    "last seen": lambda one: ago(one.entry.age_seconds),
+    "expires in": lambda one: lasting(one.entry.expires_in_seconds),
     "perm": lambda one: one.queues and perm_text(one.queues.perm),
-    "wiped": lambda one: one.told.write_wiped,
+    "wiped": lambda one: one.entry.write_wiped,
     "queues": lambda one: one.queues and f"{one.queues.read_queue_nums}/{one.queues.write_queue_nums}",
-    "version": lambda one: one.told.data_version and one.told.data_version.counter,
+    "version": lambda one: one.entry.data_version and one.entry.data_version.counter,
 }
 
 
@@ -153,22 +153,22 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     route = (await server.routes([topic]))[topic]
     if route is None:
         return Explained(None, ())
-    tells = await server.is_native()
+    knows = await server.is_native()
     brokers = await server.brokers()
-    live = {(one.cluster, one.broker_addr): one for one in brokers} if tells else {}
+    live = {(one.cluster, one.broker_addr): one for one in brokers} if knows else {}
     instances = []
     for group, queues in joined(route):
         if group is None or not group.broker_addrs:
-            instances.append(Instance(None, queues.broker_name, None, None, queues, None, tells))
+            instances.append(Instance(None, queues.broker_name, None, None, queues, None, knows))
             continue
         if MASTER_ID not in group.broker_addrs:
-            instances.append(Instance(group.cluster, group.broker_name, MASTER_ID, None, queues, None, tells))
+            instances.append(Instance(group.cluster, group.broker_name, MASTER_ID, None, queues, None, knows))
         for number, address in sorted(group.broker_addrs.items()):
             known = live.get((group.cluster, address))
-            instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, tells))
+            instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
     # ages differ by nature
     facts = facts_with_addresses(route)
-    facts.update({f"wiped on {one.broker_name}": True for one in instances if one.told.write_wiped})
+    facts.update({f"wiped on {one.broker_name}": True for one in instances if one.entry.write_wiped})
     return Explained(facts, instances, _problems(topic, route, brokers))
 
 

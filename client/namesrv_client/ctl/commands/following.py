@@ -40,13 +40,13 @@ Ask = Callable[[], Awaitable[Callable[[], None]]]
 
 
 class _EnoughError(Exception):
-    """As much as was asked for has been told."""
+    """As many changes as the options name were printed."""
 
 
 def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask]) -> NoReturn:
-    """Print what comes from each server until enough was told, or until Ctrl-C, which is the ordinary end.
+    """Print what comes from each server until enough was printed, or until Ctrl-C, which is the ordinary end.
 
-    Nobody to follow ends it at once.
+    Ends at once if no server answers.
     """
 
     async def stream(servers: Servers, output: Output) -> int:
@@ -67,11 +67,11 @@ def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask
 
 
 async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
-    """For ever; that a server does not answer, and that it does again, is said once."""
+    """Ask for ever; report once that the server does not answer, and once that it answers again."""
     trouble = ""
     while True:
         try:
-            tell = await ask()
+            print_news = await ask()
         except RemotingError as error:
             if reason(error) != trouble:
                 trouble = reason(error)
@@ -84,7 +84,7 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
         if trouble:
             trouble = ""
             complain([f"{address}: answers again"])
-        tell()
+        print_news()
 
 
 _COLUMNS: Final[Columns[Event]] = {
@@ -154,7 +154,7 @@ class _Events:
     first: Question[Events]
     limit: int
     kinds: frozenset[str]
-    # what it said last
+    # the last events of the server
     known: Events | None = None
 
     async def ask(self) -> Callable[[], None]:
@@ -167,9 +167,9 @@ class _Events:
             if found.boot_id != self.known.boot_id:
                 # of another run all are new
                 found = await self.server.events(0, _MAX_EVENTS)
-        return lambda: self._tell(found)
+        return lambda: self._print(found)
 
-    def _tell(self, found: Events) -> None:
+    def _print(self, found: Events) -> None:
         known, events = self.known, _chosen(found, self.kinds)
         if known is None:
             events = events[-self.limit :]
@@ -219,7 +219,7 @@ class _Routes:
     servers: Servers
     output: Output
     topics: list[str]
-    # how many changes are to be told after each
+    # how many changes are to be printed after each
     left: Iterator[int]
     # of the run that answered last, and the changes of that run that are known
     boot_id: str | None = None
@@ -240,14 +240,14 @@ class _Routes:
             )
             self.boot_id, self.revision, found = pulled.boot_id, pulled.revision, pulled.routes
 
-        def tell() -> None:
+        def print_news() -> None:
             for topic in self.topics:
                 if topic in found:
-                    self._tell(topic, found[topic])
+                    self._print(topic, found[topic])
 
-        return tell
+        return print_news
 
-    def _tell(self, topic: str, new: TopicRouteData | None) -> None:
+    def _print(self, topic: str, new: TopicRouteData | None) -> None:
         is_first, old = topic not in self.known, self.known.get(topic)
         self.known[topic] = new
         changed = disagreements(
@@ -276,7 +276,7 @@ def _sentence(change: str, new: TopicRouteData | None, changed: Mapping[str, Map
     if new is None:
         return "absent" if change == "first" else "vanished"
     if change == "changed":
-        said = {name: [ABSENT if it is None else it for it in values.values()] for name, values in changed.items()}
-        return "; ".join(f"{name}: {old} -> {now}" for name, (old, now) in said.items())
+        texts = {name: [ABSENT if it is None else it for it in values.values()] for name, values in changed.items()}
+        return "; ".join(f"{name}: {old} -> {now}" for name, (old, now) in texts.items())
     names = sorted(queues.broker_name for queues in new.queue_datas)
     return f"{'' if change == 'first' else 'appeared '}on {', '.join(names)}"

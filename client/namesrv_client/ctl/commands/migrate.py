@@ -40,7 +40,7 @@ _OLD_VERSION: Final = 399
 _TOPICS_AT_ONCE: Final = 16
 _WATCH_SECONDS: Final = 2.0
 _ORDER_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-# questions that are refused everywhere: nobody has a topic, value or request like these
+# requests that every server refuses: no server has a topic, value or request code like these
 _REFUSED: Final[Mapping[str, tuple[int, ExtFields]]] = {
     "to an unknown topic": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "namesrvctl-migrate-check"}),
     "to an unknown KV value": (RequestCode.GET_KV_CONFIG, {"namespace": "namesrvctl", "key": "migrate-check"}),
@@ -173,7 +173,7 @@ def _summary(verdicts: Sequence[Judged], seen: Mapping[str, _Overview]) -> Text:
     if matter:
         return Text("1 difference matters" if matter == 1 else f"{matter} differences matter", style="red")
     known = f"{counted(counts['brokers'], 'broker')}, {counted(counts['topics'], 'topic')}"
-    harmless = f"; {counted(len(verdicts), 'difference')} that nobody notices" if verdicts else ""
+    harmless = f"; {counted(len(verdicts), 'difference')} without effect" if verdicts else ""
     return Text(f"{len(seen)} servers agree: {known}{harmless}")
 
 
@@ -248,9 +248,9 @@ async def _topic_differences(
 
     async def work() -> None:
         for topic in waiting:
-            said = await asyncio.gather(*(facts(server, topic) for server in servers), return_exceptions=True)
+            results = await asyncio.gather(*(facts(server, topic) for server in servers), return_exceptions=True)
             by_server: dict[str, Facts] = {}
-            for server, each in zip(servers, said, strict=True):
+            for server, each in zip(servers, results, strict=True):
                 if isinstance(each, RemotingError):
                     failures.setdefault(server.address, each)
                 elif isinstance(each, BaseException):

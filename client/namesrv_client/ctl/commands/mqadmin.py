@@ -1,6 +1,6 @@
 """The commands that are understood as mqadmin spells them.
 
-Those that ask NameServers and nobody else, with mqadmin's own options. What changes something asks first here, too:
+Those of mqadmin's commands that ask NameServers only, with its own options. Changes are confirmed first here, too:
 --yes says that it is meant.
 """
 

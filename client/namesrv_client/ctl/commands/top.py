@@ -33,7 +33,7 @@ _STYLES: Final = {"missing": "red", "not yet": "dim", "unknown": ""}
 # of the time that a broker may be silent, what is left when its bar turns, as in the console
 _YELLOW: Final = 0.7
 _RED: Final = 0.25
-# what stands first, because somebody should look at it
+# verdicts of the brokers at the top: an operator should look at them
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
 # of an age bar
@@ -47,7 +47,7 @@ Ask = Callable[[NameServer, Clock], Awaitable["Seen"]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one server said last, and when."""
+    """The last response of one server, and its time."""
 
     server: str
     # on our monotonic clock; before the first answer the moment of the first question
@@ -104,7 +104,7 @@ class BrokerRow:
         return next((at for at, verdict in enumerate(_URGENT) if verdict in verdicts), len(_URGENT)), self.key
 
     def members(self, server: str) -> dict[str, Any]:
-        """What programs are told of it on one server."""
+        """The broker on one server, as JSON and YAML have it."""
         verdict, live = self.on[server]
         ages = {name: getattr(live, name, None) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
         names = ("cluster", "broker_name", "broker_id", "broker_addr")
@@ -216,11 +216,11 @@ def _server_cells(seen: Seen, now: float) -> list[object]:
     return [seen.server, Text(state, style=style), *counts]
 
 
-def _broker_cells(row: BrokerRow, silent: Container[str], said: Callable[[LiveBroker], str]) -> list[object]:
+def _broker_cells(row: BrokerRow, silent: Container[str], text_of: Callable[[LiveBroker], str]) -> list[object]:
     return [
         *row.key,
         *(
-            Text(verdict if live is None else said(live), style="dim" if server in silent else _style(verdict, live))
+            Text(verdict if live is None else text_of(live), style="dim" if server in silent else _style(verdict, live))
             for server, (verdict, live) in row.on.items()
         ),
     ]
@@ -235,7 +235,7 @@ def _style(verdict: str, live: LiveBroker | None) -> str:
 
 def _age(live: LiveBroker) -> str:
     if live.age_seconds is None or live.expires_in_seconds is None or not live.expiry_seconds:
-        # Apache's server tells no more
+        # Apache's server has no ages
         return "present"
     return f"{bar(live.expires_in_seconds / live.expiry_seconds)} {lasting(live.age_seconds)}"
 

@@ -137,7 +137,7 @@ def delete_topic(
     """
 
     async def delete(server: NameServer) -> bool | None:
-        """Whether it was there, None if that cannot be told."""
+        """Delete it; return whether it was there, None if that is unknown."""
         existed: bool | None
         try:
             # not its route: a server that is not ready refuses that, and closes the connection
