@@ -74,7 +74,9 @@ async def shown(tmp_path: Path) -> Scrape:
     access = tmp_path / "access.toml"
     access.write_text("accounts = {}")
     settings |= {"access": str(access), "access_mode": "observe"}
-    tls: dict[str, Any] = {"tls_mode": "permissive", **Authority(tmp_path).issue("server").server_settings}
+    ca = Authority(tmp_path)
+    tls: dict[str, Any] = {"tls_mode": "permissive", "tls_client_auth": "require", **ca.issue("server").server_settings}
+    tls |= {"tls_ca_file": str(ca.ca_file), "tls_crl_file": str(ca.revocation_list())}
     async with namesrv_in_process(tmp_path / "data", **settings, **quotas, **tls) as server:
         peer, stranger = await server.connect(), await server.connect()
         await peer.register(Broker())
