@@ -64,16 +64,16 @@ def test_the_wheels_ship_our_import_packages_and_nothing_else(wheels: dict[str, 
     ]
 
     assert sorted(ours) == sorted(shipped)
-    assert [] == [
+    assert [
         name for name, wheel in wheels.items() if "Apache License" not in of_metadata(wheel, "licenses/LICENSE")
-    ]
+    ] == []
 
 
 def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile]) -> None:
     """A command comes with the wheel that has all it needs, and so does what others find by its name."""
     entry_points = {name: of_metadata(wheel, "entry_points.txt").split("\n") for name, wheel in wheels.items()}
 
-    assert {
+    assert {name: [line for line in lines if line] for name, lines in entry_points.items()} == {
         "namesrv_wire": [],
         "namesrv_client": [],
         "namesrv_agent": ["[console_scripts]", "namesrv-broker-agent = namesrv_runtime.program:namesrv_broker_agent"],
@@ -83,7 +83,7 @@ def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile])
         "namesrv_history": [],
         "namesrv_report": ["[console_scripts]", "namesrv-staleness = namesrv_spark_jobs.command.cli:main"],
         "namesrv_testing": ["[pytest11]", "namesrv = namesrv_testing.plugin"],
-    } == {name: [line for line in lines if line] for name, lines in entry_points.items()}
+    }
 
 
 def test_the_wheels_need_what_the_project_needs(wheels: dict[str, zipfile.ZipFile]) -> None:
@@ -130,7 +130,7 @@ def test_the_version_is_the_same_everywhere() -> None:
     problems = version_problems(ROOT, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
     assert problems in ([], ["CHANGELOG.md: not of version 0.1.0"])
-    assert 9 == len(version_problems(ROOT, "0.1.10"))
+    assert len(version_problems(ROOT, "0.1.10")) == 9
 
 
 def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_locks_pin_every_package_by_hash(lock: str) -> None:
     """Whatever index serves them, the bytes are the ones that were locked, and tested: all are part of dev.txt."""
     found = pinned(LOCKS / lock)
 
-    assert [] == [name for name, hashes in found.items() if "==" not in name or not hashes]
+    assert [name for name, hashes in found.items() if "==" not in name or not hashes] == []
     assert found.items() <= pinned(LOCKS / "dev.txt").items()
     assert "://" not in (LOCKS / lock).read_text()
 
@@ -166,6 +166,6 @@ def test_set_up_without_a_new_enough_python_says_so_in_one_line(tmp_path: Path) 
         check=False,
     )
 
-    assert (1, "") == (done.returncode, done.stdout)
-    assert ["namesrv: Python 3.11 or newer is needed, and none of these is: false"] == done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == ["namesrv: Python 3.11 or newer is needed, and none of these is: false"]
     assert not (tmp_path / ".venv").exists()

@@ -206,7 +206,7 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
                 stalls[case] = round(seconds * 1000)
         other.close()
 
-    assert {} == stalls
+    assert stalls == {}
 
 
 @pytest.mark.parametrize("port", ["remoting", "https"])

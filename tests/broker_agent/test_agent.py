@@ -51,9 +51,9 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
         assert 3 == await agent.registered() == len(sockets(agent))
         await clock.advance(1)
         for server in servers:
-            assert ([("full", 0, 0, 5_000_000)], 1) == (await versions(server), len(server.namesrv.connections))
-            assert ((8, 8, 6), (4, 4, 6)) == (queues(server, "orders"), queues(server, "bills"))
-            assert "registered" == agent.servers[server.where].status
+            assert (await versions(server), len(server.namesrv.connections)) == ([("full", 0, 0, 5_000_000)], 1)
+            assert (queues(server, "orders"), queues(server, "bills")) == ((8, 8, 6), (4, 4, 6))
+            assert agent.servers[server.where].status == "registered"
         known = "3 of 3 servers | <TopicTable [2 topics | version 0]>"
         assert f"<BrokerAgent [{NAME}:0 at {ADDR} | {known}]>" == repr(agent)
         for counter, (change, topic, expected) in enumerate(
@@ -69,7 +69,7 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
             await until_each(servers, topic, expected)
             for server in servers:
                 assert ("delta", counter, 0, 5_001_000) == (await versions(server))[-1]
-            assert 3 == await agent.registered()
+            assert await agent.registered() == 3
         assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
 
@@ -78,13 +78,13 @@ async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
     async with real(tmp_path) as it:
         await it.agent.replace_topics(TOPICS)
         await settle()
-        assert [("full", 2)] == await registrations(it.server)
+        assert await registrations(it.server) == [("full", 2)]
 
         await it.agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
         await until(lambda: len(it.server.events("register")) == 2)
-        assert [("delta", 1, 0)] == [found[:3] for found in (await versions(it.server))[1:]]
+        assert [found[:3] for found in (await versions(it.server))[1:]] == [("delta", 1, 0)]
         known = it.server.namesrv.manager.tables.topic_queue_table
-        assert {"orders": (16, 16, 6), "fees": (1, 1, 6)} == {topic: queues(it.server, topic) for topic in known}
+        assert {topic: queues(it.server, topic) for topic in known} == {"orders": (16, 16, 6), "fees": (1, 1, 6)}
 
 
 # -- the list of servers ----------------------------------------------------------------------------------------------
@@ -105,9 +105,9 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
             await until(lambda: not leaves.namesrv.connections)
             await until(lambda: agent.servers.keys() == {stays.where, joins.where})
 
-            assert 1 == len(leaves.events("unregister"))
-            assert ([("full", 2)], [("full", 2)]) == (await registrations(joins), await registrations(stays))
-            assert 2 == await agent.registered()
+            assert len(leaves.events("unregister")) == 1
+            assert (await registrations(joins), await registrations(stays)) == ([("full", 2)], [("full", 2)])
+            assert await agent.registered() == 2
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ async def test_list_that_hangs_is_not_waited_for(tmp_path: Path, caplog: pytest.
             assert not starting.done()
             await clock.advance(0.1)
             await starting
-            assert {} == agent.servers
+            assert agent.servers == {}
             assert [f"name servers from file:{pipe}: no answer yet"] == [
                 record.getMessage() for record in caplog.records if record.levelno == logging.WARNING
             ]
             waiting = asyncio.create_task(agent.registered())
             silent.write(server.where)
-        assert 1 == await waiting
+        assert await waiting == 1
         await agent.stop()
 
 
@@ -194,11 +194,11 @@ async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
-        assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")] == []
     pipe.unlink()
     pipe.write_text("127.0.0.1:1")
     async with agent:
-        assert (None, ["127.0.0.1:1"]) == (agent.name_servers_error, list(agent.servers))
+        assert (agent.name_servers_error, list(agent.servers)) == (None, ["127.0.0.1:1"])
 
 
 # -- lives ------------------------------------------------------------------------------------------------------------
@@ -212,13 +212,13 @@ async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
         await it.agent.delete_topic("bills")
         await it.agent.registered()
         await finished(it.clock, it.agent.drain())
-        assert {} == brokers(it.server)
+        assert brokers(it.server) == {}
         await it.server.forget()
         async with it.agent:
-            assert 1 == await it.agent.registered()
-            assert [("full", 1)] == await registrations(it.server)
-            assert ((8, 8, 6), None) == (queues(it.server, "orders"), queues(it.server, "bills"))
-            assert 4 == next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq
+            assert await it.agent.registered() == 1
+            assert await registrations(it.server) == [("full", 1)]
+            assert (queues(it.server, "orders"), queues(it.server, "bills")) == ((8, 8, 6), None)
+            assert next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq == 4
 
 
 # -- leaving ----------------------------------------------------------------------------------------------------------
@@ -232,13 +232,13 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
         await agent.stop()
         await agent.stop()
 
-        assert (1_000.0, {}) == (clock.monotonic(), agent.servers)
+        assert (clock.monotonic(), agent.servers) == (1_000.0, {})
         for server in servers:
-            assert 1 == len(server.events("unregister"))
-            assert ["unregistered"] == [event["reason"] for event in server.events("evict")]
+            assert len(server.events("unregister")) == 1
+            assert [event["reason"] for event in server.events("evict")] == ["unregistered"]
         await until(lambda: not any(server.namesrv.connections for server in servers))
         # nobody goes on
-        assert [] == [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")]
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")] == []
 
 
 @pytest.mark.parametrize(("stop_seconds", "asking"), [(3.0, 2.0), (1.0, 0.5)])
@@ -247,10 +247,10 @@ async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: floa
     async with played(stop_seconds=stop_seconds) as it:
         peer = await it.registers()
         stops = [asyncio.create_task(it.agent.stop()) for _ in range(3)]
-        assert 104 == (await peer.receive()).code
+        assert (await peer.receive()).code == 104
         stops[0].cancel()
         await settle()
-        assert [True, False, False] == [stop.done() for stop in stops]
+        assert [stop.done() for stop in stops] == [True, False, False]
 
         # the rest is for closing
         await it.clock.advance(asking - 0.1)
@@ -258,7 +258,7 @@ async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: floa
         await it.clock.advance(0.1)
         await peer.gone()
         await asyncio.gather(*stops[1:])
-        assert {} == it.agent.servers
+        assert it.agent.servers == {}
 
 
 async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> None:
@@ -270,10 +270,10 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
             proxy.stall()
             stopping = asyncio.ensure_future(agent.stop())
             await until(lambda: not brokers(servers[0]))
-            assert (1_000.0, False) == (clock.monotonic(), stopping.done())
+            assert (clock.monotonic(), stopping.done()) == (1_000.0, False)
 
             assert await finished(clock, stopping) <= 3.0 + 0.1
-        assert ([], {NAME: {0: ADDR}}) == (sockets(agent), brokers(servers[1]))
+        assert (sockets(agent), brokers(servers[1])) == ([], {NAME: {0: ADDR}})
         await proxy.heal()
         await until(lambda: not brokers(servers[1]))
 
@@ -308,7 +308,7 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         draining = asyncio.ensure_future(agent.drain())
         await until_each(servers[:2], "orders", (8, 8, 4))
         for server in servers[:2]:
-            assert ((4, 4, 4), ("full", 1, 0)) == (queues(server, "bills"), (await versions(server))[-1][:3])
+            assert (queues(server, "bills"), (await versions(server))[-1][:3]) == ((4, 4, 4), ("full", 1, 0))
         began = clock.monotonic()
         await settle()
         await agent.create_topic(REFUNDS)
@@ -319,10 +319,10 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         await clock.advance(29.9 - (clock.monotonic() - began))
         assert not draining.done()
         for server in servers[:2]:
-            assert {NAME: {0: ADDR}} == brokers(server)
+            assert brokers(server) == {NAME: {0: ADDR}}
             # still alive
             assert server.heartbeats
         await clock.advance(0.1)
         await draining
         assert began + 30.0 == pytest.approx(clock.monotonic())
-        assert [({}, 1)] * 3 == [(brokers(server), len(server.events("unregister"))) for server in servers]
+        assert [(brokers(server), len(server.events("unregister"))) for server in servers] == [({}, 1)] * 3

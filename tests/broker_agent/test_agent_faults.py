@@ -80,20 +80,23 @@ async def test_dead_and_black_holed_and_slow_servers_delay_nobody(tmp_path: Path
             await until(lambda: queues(well, "refunds") is None)
             await until(lambda: agent.servers[dead.address].status == "unreachable")
 
-            assert 1_000.0 == clock.monotonic()
-            assert ["unreachable", "connecting", "connecting", "registered"] == [
-                state.status for state in agent.servers.values()
+            assert clock.monotonic() == 1_000.0
+            assert [state.status for state in agent.servers.values()] == [
+                "unreachable",
+                "connecting",
+                "connecting",
+                "registered",
             ]
-            assert 1 == await agent.registered(count=1)
+            assert await agent.registered(count=1) == 1
 
             # the slow one follows when it can, and is never given up
             await passing(clock, lambda: agent.servers[late.address].status == "registered", at_most=10)
             for _ in range(150):
                 await clock.advance(1)
-                assert "registered" == agent.servers[late.address].status
+                assert agent.servers[late.address].status == "registered"
             assert await longest_silence(well) <= 30
-            assert [] == [event for server in servers for event in server.events("evict")]
-            assert (1, {}, {}) == (late.accepted, brokers(servers[0]), brokers(servers[1]))
+            assert [event for server in servers for event in server.events("evict")] == []
+            assert (late.accepted, brokers(servers[0]), brokers(servers[1])) == (1, {}, {})
 
 
 async def test_role_changes_do_not_wait_for_servers_that_are_away(tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ async def test_role_changes_do_not_wait_for_servers_that_are_away(tmp_path: Path
         began = clock.monotonic()
         await agent.promote()
         assert began == clock.monotonic()
-        assert [{NAME: {0: ADDR}}] * 2 == [brokers(server) for server in servers[1:]]
+        assert [brokers(server) for server in servers[1:]] == [{NAME: {0: ADDR}}] * 2
 
         hole.stall()
         demoting = asyncio.ensure_future(agent.demote(3))
@@ -152,14 +155,14 @@ async def test_survivor_never_loses_the_broker(trouble: Trouble, tmp_path: Path)
                 await trouble(proxy, successor)
                 for _ in range(150):
                     await clock.advance(1)
-                    assert {NAME: {0: ADDR}} == brokers(survivor)
+                    assert brokers(survivor) == {NAME: {0: ADDR}}
                 proxy.target = successor.address
                 await proxy.heal()
                 passed = await passing(clock, lambda: brokers(successor), at_most=30)
                 # one that hung for minutes is asked ever less often and waited for ever longer; any other at once
                 assert passed <= (5 * 4 + 15 * 0.5 if trouble is _hangs else 1)
-            assert [] == survivor.events("evict", "fenced")
-            assert [("full", 2)] == await registrations(survivor)
+            assert survivor.events("evict", "fenced") == []
+            assert await registrations(survivor) == [("full", 2)]
             assert await longest_silence(survivor) <= 30
             await passing(clock, lambda: agent.servers[proxy.address].status == "registered")
 

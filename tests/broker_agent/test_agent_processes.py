@@ -30,7 +30,7 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
     with Daemon(tmp_path / "1") as survivor, Daemon(tmp_path / "2", "--log-level", "debug") as hung:
         settings = agent_settings(f"{survivor.where};{hung.where}", **QUICK)
         async with asyncio.timeout(GUARD_SECONDS), BrokerAgent(settings, TOPICS) as agent:
-            assert 2 == await agent.registered()
+            assert await agent.registered() == 2
             hung.send_signal(signal.SIGSTOP)
             await until(lambda: agent.servers[hung.where].status == "unreachable")
             # the kernel takes the next connection for it
@@ -39,7 +39,7 @@ async def test_server_that_hung_goes_on_without_having_lost_the_broker(tmp_path:
             await until(lambda: agent.servers[hung.where].status == "registered")
             await logged(hung, "connection_closed")
 
-            assert ([], []) == (evictions(survivor), evictions(hung))
+            assert (evictions(survivor), evictions(hung)) == ([], [])
 
 
 @pytest.mark.parametrize("flags", [(), ("--no-evict-on-disconnect",)])
@@ -49,7 +49,7 @@ def test_broker_that_was_stopped_comes_back_by_itself(flags: tuple[str, ...], tm
     with Daemon(tmp_path / "1", *quick, *flags) as daemon, side_car(tmp_path / "agent.toml", daemon) as process:
         daemon.wait_for("broker_registered", broker_name=NAME)
         process.send_signal(signal.SIGSTOP)
-        assert "silent" == daemon.wait_for("broker_evicted")["reason"]
+        assert daemon.wait_for("broker_evicted")["reason"] == "silent"
         process.send_signal(signal.SIGCONT)
         daemon.wait_for("broker_registered", count=2, broker_name=NAME)
         # on a busy machine a second may pass between two heartbeats, too

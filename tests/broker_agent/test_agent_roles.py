@@ -32,7 +32,7 @@ async def master_on(server: InProcess, master: MasterInfo = M1) -> Callable[[], 
     peer = await server.connect()
     broker = Broker(agents.NAME, 0, master.master_addr)
     answer = await peer.register(broker, haServerAddr=master.ha_server_addr, enableActingMaster="true")
-    assert 0 == answer.code, answer
+    assert answer.code == 0, answer
     return peer.close
 
 
@@ -44,16 +44,16 @@ async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
         agents.running(clock, agents.everywhere(servers), broker_id=1) as agent,
     ):
         await agent.registered()
-        assert [{"1": agents.ADDR}] * 3 == [await routed(server) for server in servers]
+        assert [await routed(server) for server in servers] == [{"1": agents.ADDR}] * 3
 
         await agent.promote(state_version=7)
-        assert [{"0": agents.ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 1, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
+        assert [await routed(server) for server in servers] == [{"0": agents.ADDR}] * 3
+        assert [(await agents.versions(server))[-1][:3] for server in servers] == [("full", 1, 7)] * 3
 
         await agent.demote(2)
-        assert [{"2": agents.ADDR}] * 3 == [await routed(server) for server in servers]
-        assert [("full", 2, 7)] * 3 == [(await agents.versions(server))[-1][:3] for server in servers]
-        assert (2, []) == (agent.broker_id, [event for server in servers for event in server.events("evict")])
+        assert [await routed(server) for server in servers] == [{"2": agents.ADDR}] * 3
+        assert [(await agents.versions(server))[-1][:3] for server in servers] == [("full", 2, 7)] * 3
+        assert (agent.broker_id, [event for server in servers for event in server.events("evict")]) == (2, [])
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 1 << 63])
@@ -62,7 +62,7 @@ async def test_id_that_no_slave_can_have_is_refused(broker_id: int) -> None:
     agent = BrokerAgent(agents.agent_settings("127.0.0.1:1"), agents.TOPICS)
     with pytest.raises(ValueError, match=f"not the id of a slave: {broker_id} "):
         await agent.demote(broker_id)
-    assert 0 == agent.broker_id
+    assert agent.broker_id == 0
 
 
 async def test_slave_learns_its_master_from_the_first_answer(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_slave_learns_its_master_from_the_first_answer(tmp_path: Path) -> 
             clock, agents.everywhere(servers), broker_id=1, options={"on_master_changed": told.append}
         ) as agent:
             await agent.registered()
-            assert (M1, [M1]) == (agent.master, told)
+            assert (agent.master, told) == (M1, [M1])
             assert [{agents.NAME: {0: M1.master_addr, 1: agents.ADDR}}] * 3 == [
                 agents.brokers(server) for server in servers
             ]
@@ -108,7 +108,7 @@ async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(pr
         await until(lambda: agents.brokers(it.server) == {agents.NAME: {1: agents.ADDR}})
         await it.clock.advance(60)
         assert moved == it.agent.master
-        assert "registered" == it.state.status
+        assert it.state.status == "registered"
 
 
 async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -> None:
@@ -120,17 +120,17 @@ async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -
         await master_on(servers[2], M2)
         async with agents.running(clock, agents.everywhere(proxies), broker_id=1) as agent:
             await agent.registered()
-            assert M1 == agent.master
+            assert agent.master == M1
 
             # one of the two forgets it: one against one is no majority
             ends[0]()
             await until(lambda: agents.brokers(servers[0]) == {agents.NAME: {1: agents.ADDR}})
             await clock.advance(60)
-            assert M1 == agent.master
+            assert agent.master == M1
 
             await master_on(servers[0], M2)
             await clock.advance(60)
-            assert M2 == agent.master
+            assert agent.master == M2
 
             # the last one alone knows better than two that are gone
             proxies[0].cut()

@@ -61,15 +61,15 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
             with pytest.raises(IsADirectoryError):
                 await change
         await settle()
-        assert [] == await it.server.lines("register")
+        assert await it.server.lines("register") == []
         assert (set(TOPICS), 0) == (set(it.agent.topics.values()), it.agent.broker_id)
 
         path.rmdir()
         path.write_bytes(content)
         await it.agent.create_topic(REFUNDS)
         await it.agent.registered()
-        assert (2, 2, 6) == queues(it.server, "refunds")
-        assert [("delta", 1)] == [(kind, counter) for kind, counter, *_ in await versions(it.server)]
+        assert queues(it.server, "refunds") == (2, 2, 6)
+        assert [(kind, counter) for kind, counter, *_ in await versions(it.server)] == [("delta", 1)]
 
 
 async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
         assert not draining.done()
         await passing(it.clock, draining.done)
 
-        assert {} == brokers(it.server)
+        assert brokers(it.server) == {}
     path.rmdir()
 
 
@@ -96,7 +96,7 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, mon
         await until(lambda: disk.began == 1)
         await it.clock.advance(30.0)
         await until(lambda: it.server.heartbeats)
-        assert ([], False) == (it.server.events("register"), "refunds" in it.agent.topics)
+        assert (it.server.events("register"), "refunds" in it.agent.topics) == ([], False)
 
         disk.write()
         await create
@@ -123,10 +123,10 @@ async def test_who_gives_up_waiting_does_not_leave_half_a_change(
         for change in changes:
             change.cancel()
         await settle()
-        assert [False, False] == [change.done() for change in changes]
+        assert [change.done() for change in changes] == [False, False]
         disk.write(2)
         await asyncio.wait(changes)
-        assert [True, True] == [change.cancelled() for change in changes]
+        assert [change.cancelled() for change in changes] == [True, True]
         await until(lambda: queues(it.server, "refunds") == (2, 2, 6) and queues(it.server, "bills") is None)
         assert {"orders", "refunds"} == set(it.agent.topics)
 

@@ -72,17 +72,17 @@ def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -
 
 def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
     """A right one is valid, and nothing is started; of a wrong or missing one a line says why, also when it is used."""
-    assert 0 == main(["--config", str(file.path), "--check-config"])
-    assert ("configuration is valid\n", "") == capsys.readouterr()
+    assert main(["--config", str(file.path), "--check-config"]) == 0
+    assert capsys.readouterr() == ("configuration is valid\n", "")
 
     file.write({"orders": 9})
     wrong = f"namesrv-broker-agent: {file.path}: topic orders: perm 9 is not between 0 and 7\n"
     for flags in ([], ["--check-config"]):
-        assert 2 == main(["--config", str(file.path), *flags])
+        assert main(["--config", str(file.path), *flags]) == 2
         assert ("", wrong) == capsys.readouterr()
 
     file.path.unlink()
-    assert 2 == main(["--config", str(file.path)])
+    assert main(["--config", str(file.path)]) == 2
     assert f"namesrv-broker-agent: {file.path}: [Errno 2]" in capsys.readouterr().err
 
 
@@ -97,7 +97,7 @@ def test_state_file_that_cannot_be_used(
         state.write_text(content)
     file.write({"orders": 6}, state_file=str(state))
 
-    assert 1 == main(["--config", str(file.path)])
+    assert main(["--config", str(file.path)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("namesrv-broker-agent: ")
     assert str(state.parent) in line
@@ -113,9 +113,9 @@ def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str,
         process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
         process.send_signal(number)
 
-        assert 0 == process.wait()
-        assert 1 == len(process.said("INFO stopped$"))
-        assert [] == process.said("Traceback|ERROR|CRITICAL")
+        assert process.wait() == 0
+        assert len(process.said("INFO stopped$")) == 1
+        assert process.said("Traceback|ERROR|CRITICAL") == []
     file.wait_until_left()
 
 
@@ -138,8 +138,8 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
         file.wait_until_known(orders=None, bills=6)
         process.wait_for("INFO reloaded topics_changed=0 topics_deleted=1$")
         process.wait_for('WARNING restart_needed reason="settings other than topics changed"$')
-        assert 2 == len(process.said("reload_refused"))
-        assert 0 == process.stop()
+        assert len(process.said("reload_refused")) == 2
+        assert process.stop() == 0
 
 
 def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
@@ -160,7 +160,7 @@ def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
         process.wait_for("reload_refused .*: topic orders: perm 8 is not between 0 and 7")
         process.send_signal(signal.SIGHUP)
         process.wait_for("reload_refused .*: topic orders: perm 8 is not between 0 and 7", count=2)
-        assert 0 == process.stop()
+        assert process.stop() == 0
 
 
 def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) 
         (tmp_path / "away").rename(state)
 
         file.wait_until_known(orders=4)
-        assert 1 == len(process.said("reload_refused"))
-        assert 0 == process.stop()
+        assert len(process.said("reload_refused")) == 1
+        assert process.stop() == 0
 
 
 def test_next_life_goes_on_counting(file: ConfigFile, namesrv: Daemon, tmp_path: Path) -> None:
@@ -193,9 +193,9 @@ def test_next_life_goes_on_counting(file: ConfigFile, namesrv: Daemon, tmp_path:
                 (broker,) = peer.call(20005, broker_name=file.name)["brokers"]
             counters.append(broker["data_version"]["counter"])
             file.wait_until_known(orders=6, bills=perms.get("bills"))
-            assert 0 == process.stop()
+            assert process.stop() == 0
 
-    assert [1, 2, 2] == counters
+    assert counters == [1, 2, 2]
 
 
 def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
@@ -206,9 +206,9 @@ def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
         process.send_signal(signal.SIGUSR1)
         process.wait_for("INFO draining seconds=3600.0$")
         file.wait_until_known(orders=4, bills=4)
-        assert [] == process.said("stopped")
+        assert process.said("stopped") == []
 
-        assert 0 == process.stop()
+        assert process.stop() == 0
     file.wait_until_left()
 
 
@@ -219,11 +219,11 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
         file.wait_until_known(orders=6)
         process.send_signal(signal.SIGUSR1)
 
-        assert 0 == process.wait()
-        assert [] == process.said('Traceback|"level":"(error|critical)"')
+        assert process.wait() == 0
+        assert process.said('Traceback|"level":"(error|critical)"') == []
         # no terminal: as the daemon logs there
         events = [json.loads(line)["event"] for line in process.lines]
-        assert ["started", "draining", "stopped"] == [name for name in events if name != "name_server_changed"]
+        assert [name for name in events if name != "name_server_changed"] == ["started", "draining", "stopped"]
         who = {"cluster_name": "c1", "broker_id": 0, "topics": 1}
         assert who.items() <= json.loads(process.lines[0]).items()
     file.wait_until_left()
@@ -246,5 +246,5 @@ def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) ->
         )
         process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
 
-        assert 1 == len(process.said("name_servers_unknown"))
-        assert 0 == process.stop()
+        assert len(process.said("name_servers_unknown")) == 1
+        assert process.stop() == 0

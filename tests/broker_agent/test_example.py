@@ -64,16 +64,21 @@ def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
     with Broker(namesrv, "b-messages", "--topic", "greetings") as broker:
         bodies = [f"hello {number}" for number in range(6)]
         code, produced = said_by(namesrv, "produce", "--topic", "greetings", *bodies)
-        assert 0 == code
+        assert code == 0
         assert [
             {"broker": broker.address, "queue": queue, "offset": offset}
             for queue, offset in ((0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1))
         ] == produced
 
         code, consumed = said_by(namesrv, "consume", "--topic", "greetings")
-        assert 0 == code
-        assert [(0, "hello 0"), (0, "hello 4"), (1, "hello 1"), (1, "hello 5"), (2, "hello 2"), (3, "hello 3")] == [
-            (message["queue"], message["body"]) for message in consumed
+        assert code == 0
+        assert [(message["queue"], message["body"]) for message in consumed] == [
+            (0, "hello 0"),
+            (0, "hello 4"),
+            (1, "hello 1"),
+            (1, "hello 5"),
+            (2, "hello 2"),
+            (3, "hello 3"),
         ]
 
 
@@ -84,15 +89,16 @@ def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
         broker.process.send_signal(signal.SIGUSR1)
         wait_until_routed(namesrv, broker.name, drain=4)
 
-        assert (1, ["memory_broker: no queue of 'drain' can be written to"]) == said_by(
-            namesrv, "produce", "--topic", "drain", "too late"
+        assert said_by(namesrv, "produce", "--topic", "drain", "too late") == (
+            1,
+            ["memory_broker: no queue of 'drain' can be written to"],
         )
         code, consumed = said_by(namesrv, "consume", "--topic", "drain")
-        assert (0, ["last"]) == (code, [message["body"] for message in consumed])
-        assert 0 == broker.process.stop()
+        assert (code, [message["body"] for message in consumed]) == (0, ["last"])
+        assert broker.process.stop() == 0
         broker.wait_until_left()
     # by itself, when clients had the time to hear of it
     with Broker(namesrv, "b-drained", "--poll-seconds", "0") as broker:
         broker.process.send_signal(signal.SIGUSR1)
-        assert 0 == broker.process.wait()
+        assert broker.process.wait() == 0
         broker.wait_until_left()

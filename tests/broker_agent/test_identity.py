@@ -38,9 +38,9 @@ def test_state_is_asked_for_each_time() -> None:
 
     first, second = identity.state_body(), identity.state_body()
 
-    assert {"state": {"queue_depth": 17, "disk": 0.5, "ok": True, "role": "a", "x": None}} == msgpack.unpackb(first)
+    assert msgpack.unpackb(first) == {"state": {"queue_depth": 17, "disk": 0.5, "ok": True, "role": "a", "x": None}}
     assert (16_384, {"state": long}) == (len(second), msgpack.unpackb(second))
-    assert b"" == identity_of().state_body()
+    assert identity_of().state_body() == b""
 
 
 def fails() -> Any:
@@ -59,9 +59,9 @@ def fails() -> Any:
 )
 def test_state_that_cannot_be_sent_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
     """The heartbeat goes without it, and the log says why: the server would refuse the heartbeat, and then evict."""
-    assert b"" == identity_of(state=state).state_body()
+    assert identity_of(state=state).state_body() == b""
 
     (record,) = caplog.records
-    assert logging.ERROR == record.levelno
-    assert "heartbeat without the broker's state, a flat map of at most 16384 bytes" == record.getMessage()
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == "heartbeat without the broker's state, a flat map of at most 16384 bytes"
     assert record.exc_info is not None

@@ -35,7 +35,7 @@ async def test_heartbeats_come_every_27_to_30_seconds(unit: float, period: float
             await it.clock.advance(period)
 
         assert [first + number * period for number in range(9)] == await agents.heartbeats(it.server)
-        assert [("full", 2)] == await agents.registrations(it.server)
+        assert await agents.registrations(it.server) == [("full", 2)]
 
 
 async def test_each_period_is_drawn_anew_and_so_is_the_phase(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
                 await settle()
             (broker,) = msgspec.msgpack.decode((await peer.call(20005, spelling="native")).body)["brokers"]
             assert {"queue_depth": expected} == broker["state"]
-        assert "registered" == it.state.status
+        assert it.state.status == "registered"
 
 
 # -- full registrations -----------------------------------------------------------------------------------------------
@@ -68,13 +68,13 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
 async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -> None:
     """A heartbeat that is answered with QUERY_NOT_FOUND is followed by a full registration, not by the next period."""
     async with agents.real(tmp_path) as it:
-        assert ((8, 8, 6), (4, 4, 6)) == (agents.queues(it.server, "orders"), agents.queues(it.server, "bills"))
+        assert (agents.queues(it.server, "orders"), agents.queues(it.server, "bills")) == ((8, 8, 6), (4, 4, 6))
         peer = await it.server.connect()
-        assert 0 == (await peer.call(UNREGISTER, agents.goodbye(it.server))).code
-        assert {} == agents.brokers(it.server)
+        assert (await peer.call(UNREGISTER, agents.goodbye(it.server))).code == 0
+        assert agents.brokers(it.server) == {}
 
         assert await it.passing(lambda: agents.brokers(it.server)) <= 14.35
-        assert [("full", 2), ("full", 2)] == await agents.registrations(it.server)
+        assert await agents.registrations(it.server) == [("full", 2), ("full", 2)]
 
 
 async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
@@ -91,9 +91,9 @@ async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
             (fields["kind"], fields["agentId"], fields["registrationSeq"])
             for fields in map(agents.ext_of, (first, second))
         ]
-        assert "b2" == it.state.boot_id
+        assert it.state.boot_id == "b2"
         await it.clock.advance(28.5)
-        assert HEARTBEAT == (await peer.receive()).code
+        assert (await peer.receive()).code == HEARTBEAT
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
@@ -110,12 +110,12 @@ async def test_changes_during_a_registration_follow_in_one_delta() -> None:
         peer.send(agents.native_answer(question))
 
         delta = await peer.receive()
-        assert ("delta", ["fees"]) == (agents.ext_of(delta)["kind"], topics_in(delta))
-        assert ["refunds"] == msgspec.msgpack.decode(delta.body)["deleted_topics"]
+        assert (agents.ext_of(delta)["kind"], topics_in(delta)) == ("delta", ["fees"])
+        assert msgspec.msgpack.decode(delta.body)["deleted_topics"] == ["refunds"]
         with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {it.server.address} \(no answer yet\)$"):
             await it.agent.registered(timeout_seconds=0)
         peer.send(agents.native_answer(delta))
-        assert 1 == await it.agent.registered()
+        assert await it.agent.registered() == 1
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -126,14 +126,14 @@ async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
         await it.agent.create_topic(REFUNDS)
         peer.send(agents.native_answer(await peer.receive(), code, remark="no"))
         await until(lambda: it.state.last_error)
-        assert "registration refused: no" == it.state.last_error
+        assert it.state.last_error == "registration refused: no"
         await it.clock.advance(14.2)
-        assert 0 == it.pending
+        assert it.pending == 0
 
         await it.clock.advance(0.05)
         question = await it.registered_over(peer)
-        assert ("full", ["orders", "bills", "refunds"]) == (agents.ext_of(question)["kind"], topics_in(question))
-        assert 1 == await it.agent.registered()
+        assert (agents.ext_of(question)["kind"], topics_in(question)) == ("full", ["orders", "bills", "refunds"])
+        assert await it.agent.registered() == 1
         assert it.agent.servers[it.server.address].last_error is None
 
 
@@ -143,9 +143,9 @@ async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(t
         await (await it.server.connect()).call(UNREGISTER, agents.goodbye(it.server))
         await it.server.forget()
         await it.agent.create_topic(REFUNDS)
-        assert 1 == await it.agent.registered()
+        assert await it.agent.registered() == 1
 
-        assert [("full", 3)] == await agents.registrations(it.server)
+        assert await agents.registrations(it.server) == [("full", 3)]
 
 
 @pytest.mark.parametrize("code", [1, 22])
@@ -159,13 +159,13 @@ async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_o
             peer.send(agents.native_answer(question, code, remark="field brokerId: taken"))
             await until(lambda: it.state.last_error)
             await settle()
-            assert 0 == it.pending
+            assert it.pending == 0
             said = it.state
-            assert ("connecting", "registration refused: field brokerId: taken") == (said.status, said.last_error)
+            assert (said.status, said.last_error) == ("connecting", "registration refused: field brokerId: taken")
             # the first one comes after the phase
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
-        assert 1 == await it.agent.registered()
+        assert await it.agent.registered() == 1
 
 
 async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() -> None:
@@ -195,8 +195,8 @@ async def test_delta_lost_with_its_connection_comes_with_the_next_registration(t
         await it.proxy.heal()
 
         assert await it.passing(lambda: agents.queues(it.server, "refunds")) < 1
-        assert 1 == await it.agent.registered()
-        assert [("full", 2), ("full", 3)] == await agents.registrations(it.server)
+        assert await it.agent.registered() == 1
+        assert await agents.registrations(it.server) == [("full", 2), ("full", 3)]
 
 
 async def test_registration_counts_no_more_once_its_connection_is_lost() -> None:
@@ -211,7 +211,7 @@ async def test_registration_counts_no_more_once_its_connection_is_lost() -> None
         assert not it.state.is_settled
         registering = asyncio.ensure_future(it.registers())
         await passing(it.clock, registering.done)
-        assert 1 == await it.agent.registered()
+        assert await it.agent.registered() == 1
 
 
 async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
     async with agents.real(tmp_path) as it:
         it.proxy.stall()
         await it.clock.advance(14.25 + 4.9)
-        assert "registered" == it.state.status
+        assert it.state.status == "registered"
 
         await it.clock.advance(0.2)
         error = f"request 904 to {it.proxy.address}: no answer within 5 s"
@@ -236,8 +236,8 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
         await until(lambda: it.proxy.connections == 1)
         await settle()
 
-        assert ([], {agents.NAME: {0: agents.ADDR}}) == (it.server.events("evict"), agents.brokers(it.server))
-        assert 2 == it.proxy.accepted
+        assert (it.server.events("evict"), agents.brokers(it.server)) == ([], {agents.NAME: {0: agents.ADDR}})
+        assert it.proxy.accepted == 2
 
 
 @pytest.mark.parametrize("unit", [0.25, 1.0])
@@ -252,7 +252,7 @@ async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float
                 # what waits now: the next look at the list of servers, and the next attempt
                 waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
                 pause = min(waking) - clock.monotonic()
-                assert 2 == len(waking)
+                assert len(waking) == 2
                 assert bound * unit == pytest.approx(pause)
                 await clock.advance(pause)
 
@@ -279,7 +279,7 @@ async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> 
         for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
             (await it.server.accept()).close()
             pauses.append(await passing(it.clock, more))
-        assert [0.5, 1, 2, 4, 7.5, 7.5] == pytest.approx(pauses, abs=0.2)
+        assert pytest.approx(pauses, abs=0.2) == [0.5, 1, 2, 4, 7.5, 7.5]
 
         (await it.registers()).close()
         assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2
@@ -296,12 +296,12 @@ async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path:
         await agent.registered()
         proxy.cut()
         await clock.advance(200)
-        assert "unreachable" == agent.servers[proxy.address].status
+        assert agent.servers[proxy.address].status == "unreachable"
         proxy.target = second.address
         await proxy.heal()
 
         assert await passing(clock, lambda: agents.brokers(second)) < 1
-        assert [("full", 2)] == await agents.registrations(second)
+        assert await agents.registrations(second) == [("full", 2)]
 
 
 async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None:
@@ -313,23 +313,23 @@ async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None
             link = agent._links[proxy.address]
             await clock.advance(1)
             said = link.state
-            assert ("connecting", 5_000.0, None, None) == (said.status, said.since, said.last_answer, said.last_error)
+            assert (said.status, said.since, said.last_answer, said.last_error) == ("connecting", 5_000.0, None, None)
             assert f"<ServerLink [{proxy.address} | connecting | 0 pending]>" == repr(link)
 
             await proxy.heal()
             await until(lambda: link.state.status == "registered")
             said = link.state
-            assert (5_001.0, 5_001.0, "native", 1) == (said.since, said.last_answer, said.protocol, said.registrations)
+            assert (said.since, said.last_answer, said.protocol, said.registrations) == (5_001.0, 5_001.0, "native", 1)
 
             await clock.advance(14.25)
             await until(lambda: link.state.last_answer == 5_015.25)
-            assert 5_001.0 == link.state.since
+            assert link.state.since == 5_001.0
             proxy.cut()
             await until(lambda: link.state.status == "unreachable")
-            assert (5_015.25, 5_015.25) == (link.state.since, link.state.last_answer)
+            assert (link.state.since, link.state.last_answer) == (5_015.25, 5_015.25)
             # by a reset, or in order: as the kernel has it
             assert str(link.state.last_error).startswith(f"connection to {proxy.address} was ")
-        assert "stopped" == link.state.status
+        assert link.state.status == "stopped"
 
 
 async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
@@ -337,6 +337,6 @@ async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None
     async with agents.played(options={"random_unit": lambda: 1 / 0}) as it:
         await it.registers()
         await until(lambda: it.state.status == "unreachable")
-        assert "crashed: ZeroDivisionError('division by zero')" == it.state.last_error
+        assert it.state.last_error == "crashed: ZeroDivisionError('division by zero')"
         await until(lambda: caplog.records)
     assert [f"agent task namesrv-agent {it.server.address} crashed"] == [line.getMessage() for line in caplog.records]

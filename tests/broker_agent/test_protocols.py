@@ -86,7 +86,7 @@ async def test_native_frames() -> None:
         "data_version": {**version, "counter": 1},
         "deleted_topics": ["bills"],
     } == msgpack.unpackb(delta.body)
-    assert ({"state": {"queue_depth": 17}}, b"") == (msgpack.unpackb(heartbeat.body), left.body)
+    assert (msgpack.unpackb(heartbeat.body), left.body) == ({"state": {"queue_depth": 17}}, b"")
 
 
 async def test_rocketmq_frames() -> None:
@@ -121,8 +121,8 @@ async def test_rocketmq_frames() -> None:
         },
     } == json.loads(full.body)
     assert {"orders": {**orders, "perm": 4}, "bills": bills} == table_in(changed)
-    assert 1 == json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"]
-    assert (UNREGISTER, agents.IDENTITY, b"") == (left.code, agents.ext_of(left), left.body)
+    assert json.loads(changed.body)["topicConfigSerializeWrapper"]["dataVersion"]["counter"] == 1
+    assert (left.code, agents.ext_of(left), left.body) == (UNREGISTER, agents.IDENTITY, b"")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: f
             await it.clock.advance(heartbeat_seconds)
             question = await peer.receive()
             asked.append(question.code)
-            assert agents.IDENTITY == agents.ext_of(question)
+            assert agents.ext_of(question) == agents.IDENTITY
             assert (DATA if question.code == DATA_VERSION else None) == (
                 json.loads(question.body) if question.body else None
             )
@@ -155,11 +155,11 @@ async def test_rocketmq_server_with_another_data_version_gets_everything(answer:
         peer = await it.registers()
         await passing(it.clock, lambda: it.pending)
         question = await peer.receive()
-        assert DATA_VERSION == question.code
+        assert question.code == DATA_VERSION
         peer.answer(question.opaque, **answer)
 
         await it.registered_over(peer)
-        assert 1 == await it.agent.registered()
+        assert await it.agent.registered() == 1
         await passing(it.clock, lambda: it.pending)
         assert (DATA_VERSION if answer.get("code") else HEARTBEAT) == (await peer.receive()).code
 
@@ -195,7 +195,7 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
         question = await it.registered_over(await it.server.accept())
 
     fields, body = agents.ext_of(question), zlib.decompress(question.body)
-    assert "true" == fields["compressed"]
+    assert fields["compressed"] == "true"
     if protocol == "native":
         assert len(question.body) < 1 << 20 < len(body)
         assert [it.topic_name for it in topics] == [it["topic_name"] for it in msgpack.unpackb(body)["topic_configs"]]
@@ -222,7 +222,7 @@ async def test_answers_are_waited_for_as_long_as_was_said(protocol: str, is_know
             peer = await it.server.accept()
         await peer.receive()
         await it.clock.advance(4.9)
-        assert "unreachable" != it.state.status
+        assert it.state.status != "unreachable"
         await it.clock.advance(0.11)
         assert "no answer within 5 s" in str(it.state.last_error)
 
@@ -235,7 +235,7 @@ async def test_large_registration_has_more_time() -> None:
         question = await (await it.server.accept()).receive()
         assert 2 << 20 < len(question.body) < 4 << 20
         await it.clock.advance(6.0)
-        assert "connecting" == it.state.status
+        assert it.state.status == "connecting"
         await it.clock.advance(1.0)
         await until(lambda: it.state.status == "unreachable")
 
@@ -247,7 +247,7 @@ async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
     """It asks over the connection that it then registers on."""
     async with agents.real(tmp_path, protocol="auto") as it:
         assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
-        assert 1 == it.proxy.accepted
+        assert it.proxy.accepted == 1
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
@@ -256,19 +256,19 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
     async with agents.played(protocol="auto") as it:
         for _ in range(2):
             asked = await it.server.accept()
-            assert SERVER_INFO == (await asked.receive()).code
+            assert (await asked.receive()).code == SERVER_INFO
             getattr(asked, end)()
         peer = await it.registers()
         for _ in range(2):
             await passing(it.clock, lambda: it.pending)
             question = await peer.receive()
-            assert DATA_VERSION == question.code
+            assert question.code == DATA_VERSION
             peer.answer(question.opaque, extFields={"changed": "false"})
             await until(lambda: not it.pending)
 
         said = it.state
-        assert ("registered", "rocketmq", 1) == (said.status, said.protocol, said.registrations)
-        assert 3 == it.server.connections
+        assert (said.status, said.protocol, said.registrations) == ("registered", "rocketmq", 1)
+        assert it.server.connections == 3
 
 
 async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:

@@ -53,13 +53,13 @@ async def test_sixty_thousand_topics_are_seen_all_or_none(tmp_path: Path, protoc
 
         async def register() -> None:
             await agent.__aenter__()
-            assert 1 == await agent.registered()
+            assert await agent.registered() == 1
 
-        assert [(None, None), (6, 6)] == await watched(register(), peer, ends)
+        assert await watched(register(), peer, ends) == [(None, None), (6, 6)]
 
         async def change() -> None:
             await agent.replace_topics(TopicConfig(topic, perm=4) for topic in topics)
-            assert 1 == await agent.registered()
+            assert await agent.registered() == 1
 
-        assert [(6, 6), (4, 4)] == await watched(change(), peer, ends)
-        assert [(4, 4), (None, None)] == await watched(agent.stop(), peer, ends)
+        assert await watched(change(), peer, ends) == [(6, 6), (4, 4)]
+        assert await watched(agent.stop(), peer, ends) == [(4, 4), (None, None)]

@@ -45,13 +45,13 @@ async def test_status_tells_of_the_broker_and_each_server(tmp_path: Path) -> Non
         assert pytest.approx(START + 14.25, abs=0.11) == it.state.last_heartbeat
         it.proxy.cut()
         await until(lambda: it.state.status == "unreachable")
-        assert (1, 0.0, False) == (it.state.failures, it.state.lateness_seconds, it.agent.status().is_ready)
+        assert (it.state.failures, it.state.lateness_seconds, it.agent.status().is_ready) == (1, 0.0, False)
         it.clock.stall(START + 60 - it.clock.wall())
         assert pytest.approx(60 - 30 - 14.25, abs=0.11) == it.state.lateness_seconds
 
         await it.proxy.heal()
         await it.passing(lambda: it.agent.status().is_ready)
-        assert (1, 2, 0.0) == (it.state.reconnects, it.state.registrations, it.state.lateness_seconds)
+        assert (it.state.reconnects, it.state.registrations, it.state.lateness_seconds) == (1, 2, 0.0)
     assert replace(STOPPED, broker_id=0) == it.agent.status()
 
 
@@ -69,8 +69,8 @@ async def test_what_a_server_refuses_is_counted_and_logged_once(caplog: pytest.L
         await it.clock.advance(28.5)
         peer.send(native_answer(await peer.receive(), 1, remark="full"))
         await until(lambda: it.state.refusals == 2)
-        assert "heartbeat refused: full" == it.state.last_error
-        assert (0, 1) == (it.state.heartbeats, it.state.registrations)
+        assert it.state.last_error == "heartbeat refused: full"
+        assert (it.state.heartbeats, it.state.registrations) == (0, 1)
     said = [(record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")]
     assert [
         ("namesrv_agent.connection", f"registered with {it.server.address}"),
@@ -107,7 +107,7 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
         )
         for end in ends:
             end()
-        assert ([], []) == (scraped(registry), telemetry.collected())
+        assert (scraped(registry), telemetry.collected()) == ([], [])
     telemetry.close()
 
 
@@ -119,7 +119,7 @@ async def test_a_broker_is_told_what_becomes_of_its_servers(tmp_path: Path, capl
         assert [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)] == told.taken()
         await it.agent.create_topic(TopicConfig("refunds", 1, 1))
         await it.agent.registered()
-        assert [] == told.taken()
+        assert told.taken() == []
 
         it.proxy.cut()
         await until(lambda: told.what)
@@ -127,9 +127,9 @@ async def test_a_broker_is_told_what_becomes_of_its_servers(tmp_path: Path, capl
         await it.proxy.heal()
         await it.passing(lambda: len(told.what) == 2)
         assert [("connected", server), ("ready",)] == told.taken()
-    assert [] == told.taken()
+    assert told.taken() == []
     failures = [record for record in caplog.records if record.name == "namesrv_agent.callback"]
-    assert 6 == len(failures)
+    assert len(failures) == 6
 
 
 def test_an_agent_that_is_not_started_has_a_status() -> None:
@@ -138,5 +138,5 @@ def test_an_agent_that_is_not_started_has_a_status() -> None:
     registry = CollectorRegistry()
     export_prometheus(agent, registry, name="mine")
 
-    assert STOPPED == agent.status()
+    assert agent.status() == STOPPED
     assert 'namesrv_agent_ready{broker="mine"} 0.0' in scraped(registry)

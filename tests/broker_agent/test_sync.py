@@ -59,19 +59,19 @@ def agent_threads() -> list[threading.Thread]:
 def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     """A thread while it is started, and none afterwards; second calls do nothing; stopping unregisters."""
     agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
-    assert [] == agent_threads()
+    assert agent_threads() == []
     agent.start()
     agent.start()
-    assert (1, 1) == (agent.registered(), len(agent_threads()))
+    assert (agent.registered(), len(agent_threads())) == (1, 1)
     (state,) = agent.servers.values()
     assert (namesrv.where, "registered", "native") == (state.address, state.status, state.protocol)
     assert state.last_error is None
-    assert ({"orders": ORDERS}, {"orders": 6}) == (agent.topics, routes_of(namesrv, name, "orders"))
+    assert (agent.topics, routes_of(namesrv, name, "orders")) == ({"orders": ORDERS}, {"orders": 6})
     agent.stop()
     agent.stop()
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="unregistered")
-    assert ([], "<SyncBrokerAgent [not started]>") == (agent_threads(), repr(agent))
+    assert (agent_threads(), repr(agent)) == ([], "<SyncBrokerAgent [not started]>")
 
 
 VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
@@ -99,7 +99,7 @@ def test_use_while_it_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> No
     for verb in VERBS:
         with pytest.raises(RuntimeError, match=r"^the agent is not started$"):
             verb(agent)
-    assert ({}, None) == (agent.servers, agent.master)
+    assert (agent.servers, agent.master) == ({}, None)
 
 
 def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: P
     agent = SyncBrokerAgent(settings, [ORDERS])
     with pytest.raises(TopicStateError, match=f"^state file {path}"):
         agent.start()
-    assert [] == agent_threads()
+    assert agent_threads() == []
 
     path.unlink()
     with agent:
-        assert 1 == agent.registered()
+        assert agent.registered() == 1
 
 
 def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
@@ -132,13 +132,13 @@ def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
         results = [pool.submit(work, number) for number in range(96)]
         errors = [str(result.exception()) for result in results if result.exception() is not None]
         assert sorted(f"topic {name}-{number} exists already" for number in range(16)) == sorted(errors)
-        assert 1 == agent.registered()
+        assert agent.registered() == 1
 
         topics = [f"{name}-{number}" for number in range(80)]
         assert dict.fromkeys(topics, 6) == routes_of(namesrv, name, *topics)
         with Peer(namesrv.address, native=True) as peer:
             (broker,) = peer.call(20005, broker_name=name)["brokers"]
-        assert 80 == broker["data_version"]["counter"]
+        assert broker["data_version"]["counter"] == 80
 
 
 def test_all_verbs(namesrv: Daemon, name: str) -> None:
@@ -148,9 +148,9 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
         agent.set_perm("bills", Permission.READ)
         agent.update_topic(TopicConfig("orders", 1, 1, 2))
         agent.registered()
-        assert {"orders": 2, "bills": 4} == routes_of(namesrv, name, "orders", "bills")
+        assert routes_of(namesrv, name, "orders", "bills") == {"orders": 2, "bills": 4}
         done = agent.replace_topics([BILLS])
-        assert ((BILLS,), ("orders",)) == (done.changed, done.deleted)
+        assert (done.changed, done.deleted) == ((BILLS,), ("orders",))
         agent.delete_topic("bills")
         with pytest.raises(ValueError, match=r"^topic 'bills' does not exist$"):
             agent.delete_topic("bills")
@@ -162,8 +162,8 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
 
         with Peer(namesrv.address, native=True) as peer:
             (broker,) = peer.call(20005, broker_name=name)["brokers"]
-        assert (0, 7) == (broker["broker_id"], broker["data_version"]["state_version"])
-        assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
+        assert (broker["broker_id"], broker["data_version"]["state_version"]) == (0, 7)
+        assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
 
 
 def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> None:
@@ -183,8 +183,8 @@ def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> No
         assert draining.result(GUARD_SECONDS) is None
         with pytest.raises(StoppedError, match=r"^the agent was stopped$"):
             waiting.result(GUARD_SECONDS)
-    assert {"orders": None, "bills": None} == routes_of(namesrv, name, "orders", "bills")
-    assert [] == agent_threads()
+    assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
+    assert agent_threads() == []
 
 
 class Told:
@@ -239,10 +239,10 @@ def test_callbacks_run_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
             told.wait()
             asked.wait()
             slave.create_topic(BILLS)
-            assert 1 == slave.registered()
+            assert slave.registered() == 1
             assert MasterInfo(f"{name}:10911", "10.0.0.1:10912") == slave.master
             assert [slave.master] == told.news
-            assert [BILLS, ORDERS] == sorted(slave.topics.values(), key=lambda topic: topic.topic_name)
+            assert sorted(slave.topics.values(), key=lambda topic: topic.topic_name) == [BILLS, ORDERS]
     for one in (told, asked):
         assert {"namesrv-broker-agent"} == {thread.name for thread in one.threads}
         assert {OWN_THREAD} == one.errors

@@ -124,10 +124,10 @@ def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemo
             connections = said["child"].pop("connections")
             # at once may be while it is being made; see below
             assert connections == 0 or (connections, when) == (1, "at once")
-            assert {
+            assert said == {
                 "child": {"agent": "<SyncBrokerAgent [not started]>", "servers": 0, "can_stop": True},
                 "parent": {"registered": 1},
-            } == said
+            }
             process.kill()
             namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")
 
@@ -141,13 +141,13 @@ def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
         socket.create_connection(listening.getsockname()),
         running(FORKS, listening.getsockname(), loop, "early", "at once") as process,
     ):
-        assert "child" == line_of(process)["who"]
+        assert line_of(process)["who"] == "child"
         listening.settimeout(GUARD_SECONDS)
         listening.accept()[0].close()
         with registered_over(listening) as shared, registered_over(listening) as own:
             parent = line_of(process)
             with ending(parent["child"]):
-                assert 1 == parent["registered"]
+                assert parent["registered"] == 1
                 # although the child holds it: else the broker would live there as long as the child does
                 assert shared.is_closed_within(GUARD_SECONDS)
                 assert not own.is_closed_within(0.0)
@@ -160,7 +160,7 @@ def registered_over(listening: socket.socket) -> Peer:
     """The next connection, over which a broker has registered."""
     peer = Peer(listening.accept()[0], native=True)
     asked = peer.receive()
-    assert 103 == asked.code
+    assert asked.code == 103
     peer.send_bytes(encode_command(RemotingCommand(0, opaque=asked.opaque, flag=FLAG_RESPONSE, serialize_type=77)))
     return peer
 
@@ -170,10 +170,10 @@ def test_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
     """With the topics of the fork, over connections of its own, without a word of the parent's; both end in order."""
     name = f"starts-{loop}"
     with running(CHILD_STARTS, namesrv.address, loop, name) as process:
-        assert {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2} == line_of(process)
-        assert {"child_exit": 0} == line_of(process)
-        assert {"registered": 1, "connections": 1} == line_of(process)
-        assert 0 == process.wait()
+        assert line_of(process) == {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2}
+        assert line_of(process) == {"child_exit": 0}
+        assert line_of(process) == {"registered": 1, "connections": 1}
+        assert process.wait() == 0
 
     for broker in (name, f"{name}-child"):
         namesrv.wait_for("broker_evicted", broker_name=broker, reason="unregistered")
@@ -184,7 +184,7 @@ def test_process_that_ends_without_stop_ends_as_by_a_crash(namesrv: Daemon, loop
     """Its connection closes, its exit code is its own, and its thread neither holds it up nor complains."""
     name = f"ends-{loop}"
     with running(ENDS_WITHOUT_STOP, namesrv.address, loop, name) as process:
-        assert {"registered": 1} == line_of(process)
-        assert 0 == process.wait()
+        assert line_of(process) == {"registered": 1}
+        assert process.wait() == 0
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")

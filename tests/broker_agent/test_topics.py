@@ -78,7 +78,7 @@ def test_wrong_topic_is_refused_by_every_way_in(topic: TopicConfig, message: str
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
             way()
 
-    assert ((ORDERS,), AT_FIRST) == table.snapshot()
+    assert table.snapshot() == ((ORDERS,), AT_FIRST)
 
 
 def test_what_does_not_exist_and_what_does() -> None:
@@ -95,7 +95,7 @@ def test_what_does_not_exist_and_what_does() -> None:
         with pytest.raises(ValueError, match=f"^{message}$"):
             change()
 
-    assert ((ORDERS,), AT_FIRST) == table.snapshot()
+    assert table.snapshot() == ((ORDERS,), AT_FIRST)
 
 
 def test_every_change_says_what_it_did_and_counts_the_version_up() -> None:
@@ -118,10 +118,10 @@ def test_every_change_says_what_it_did_and_counts_the_version_up() -> None:
         assert done == change()
         assert DataVersion(counter, 0, WALL_MS + 1500 * counter) == table.data_version
     assert TopicChange() == table.replace_all([BILLS])
-    assert ((BILLS,), 6) == (table.snapshot()[0], table.data_version.counter)
+    assert (table.snapshot()[0], table.data_version.counter) == ((BILLS,), 6)
     # what was handed out is as it was
-    assert ({"orders": ORDERS}, ((ORDERS,), AT_FIRST)) == (handed_out, before)
-    assert "<TopicTable [1 topics | version 6]>" == repr(table)
+    assert (handed_out, before) == ({"orders": ORDERS}, ((ORDERS,), AT_FIRST))
+    assert repr(table) == "<TopicTable [1 topics | version 6]>"
 
 
 def test_role_counts_as_a_change() -> None:
@@ -142,7 +142,7 @@ def test_state_version_that_cannot_be(state_version: Any) -> None:
     with pytest.raises(ValueError, match=rf"^state_version {state_version} is not a non-negative 64-bit integer$"):
         table.bump(state_version)
 
-    assert AT_FIRST == table.data_version
+    assert table.data_version == AT_FIRST
 
 
 def test_topics_and_version_survive_a_restart(path: Path) -> None:
@@ -156,13 +156,13 @@ def test_topics_and_version_survive_a_restart(path: Path) -> None:
     assert ((ORDERS, BILLS), DataVersion(2, 3, WALL_MS)) == second.snapshot()
     second.delete("orders")
     assert ((BILLS,), DataVersion(3, 3, WALL_MS + 60_000)) == table_of(state_file=path).snapshot()
-    assert 0o600 == path.stat().st_mode & 0o777
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_given_topics_are_added_and_win(path: Path) -> None:
     """What the caller names is so; what it does not name stays. One change, if anything differs at all."""
     table_of(ORDERS, BILLS, state_file=path)
-    assert 0 == table_of(BILLS, state_file=path).data_version.counter
+    assert table_of(BILLS, state_file=path).data_version.counter == 0
 
     other = table_of(TopicConfig("orders", 1, 1), TopicConfig("new"), state_file=path)
 
@@ -191,7 +191,7 @@ def test_file_of_an_earlier_release(path: Path) -> None:
     assert ((ORDERS,), DataVersion(3, 2, 5)) == table.snapshot()
     table.create(BILLS)
     assert path.read_bytes().startswith(b'{"sha256":"')
-    assert (ORDERS, BILLS) == table_of(state_file=path).snapshot()[0]
+    assert table_of(state_file=path).snapshot()[0] == (ORDERS, BILLS)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ async def test_what_becomes_of_servers_is_told_in_order(tmp_path: Path, caplog: 
             await client.route("orders")
             assert [("connected", first), ("ready",)] == told.taken()
             assert await client.refresh()
-            assert [] == told.taken()
+            assert told.taken() == []
 
             scene.proxy.cut()
             await until(lambda: told.what)
@@ -43,9 +43,9 @@ async def test_what_becomes_of_servers_is_told_in_order(tmp_path: Path, caplog: 
             assert [("servers_changed", f"('{second}',)"), ("disconnected", first)] == told.taken()
             assert await client.refresh()
             assert [("connected", second)] == told.taken()
-        assert [] == told.taken()
+        assert told.taken() == []
     failures = [record for record in caplog.records if record.name == "namesrv_client.callback"]
-    assert [logging.ERROR] * 9 == [record.levelno for record in failures]
+    assert [record.levelno for record in failures] == [logging.ERROR] * 9
 
 
 def test_a_coroutine_function_is_refused() -> None:

@@ -50,7 +50,7 @@ async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path)
         scene.clock.stall(10.0)
         second = await scene.client.route("orders")
 
-        assert ["broker-a", "broker-b"] == [data.broker_name for data in first.data.broker_datas]
+        assert [data.broker_name for data in first.data.broker_datas] == ["broker-a", "broker-b"]
         assert (first, 10.0, "pull") == (second, second.age, second.source)
         assert (1, 1, scene.proxy.address) == (scene.asked(INFO), scene.asked(), scene.client.chosen_server)
 
@@ -81,9 +81,9 @@ async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
 
         known = scene.client.cached("orders")
         assert known is not None
-        assert 400 == known.data.queue_datas[0].write_queue_nums
+        assert known.data.queue_datas[0].write_queue_nums == 400
         # 300 more changes; some that no route has any more may be remembered until there are 256
-        assert 100 > max((counts[1] - counts[0]).values(), default=0)
+        assert max((counts[1] - counts[0]).values(), default=0) < 100
 
 
 async def test_a_caller_says_how_old_a_route_may_be(tmp_path: Path) -> None:
@@ -92,16 +92,16 @@ async def test_a_caller_says_how_old_a_route_may_be(tmp_path: Path) -> None:
         client = scene.client
         await client.route("orders")
         scene.clock.stall(10.0)
-        assert 10.0 == (await client.route("orders", max_stale=10.0)).age
-        assert 1 == scene.asked()
-        assert 0.0 == (await client.route("orders", max_stale=9.9)).age
-        assert 2 == scene.asked()
+        assert (await client.route("orders", max_stale=10.0)).age == 10.0
+        assert scene.asked() == 1
+        assert (await client.route("orders", max_stale=9.9)).age == 0.0
+        assert scene.asked() == 2
 
         scene.proxy.cut()
         scene.clock.stall(86_400.0)
-        assert 86_400.0 == (await client.route("orders")).age
-        assert 8 == len(await client.subscribe_queues("orders"))
-        assert "broker-a" == (await client.select_queue("orders")).broker_name
+        assert (await client.route("orders")).age == 86_400.0
+        assert len(await client.subscribe_queues("orders")) == 8
+        assert (await client.select_queue("orders")).broker_name == "broker-a"
         with pytest.raises(RouteUnavailableError):
             await client.route("orders", max_stale=5.0)
 
@@ -112,12 +112,12 @@ async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
         for asking in (scene.client.route("none"), scene.client.select_queue("none")):
             with pytest.raises(TopicNotFoundError, match="does not exist, according to"):
                 await asking
-        assert (None, False) == (scene.client.cached("none"), scene.client.is_in_use("none"))
+        assert (scene.client.cached("none"), scene.client.is_in_use("none")) == (None, False)
 
         await scene.restarted(BROKER_A)
         with pytest.raises(RouteUnavailableError, match="has just started and may not know topic none yet"):
             await scene.client.route("none")
-        assert "orders" == (await scene.client.route("orders")).topic
+        assert (await scene.client.route("orders")).topic == "orders"
 
 
 async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> N
 
         known = await client.route("orders")
         assert (went, 5.0, ["broker-a"]) == (known.confirmed_absent_since, known.age, list(known.brokers))
-        assert "broker-a" == (await client.select_queue("orders")).broker_name
-        assert "10.0.0.1:10911" == client.master_of("broker-a")
+        assert (await client.select_queue("orders")).broker_name == "broker-a"
+        assert client.master_of("broker-a") == "10.0.0.1:10911"
 
         await register(scene.peers[0], BROKER_A)
         assert await client.refresh()
@@ -147,8 +147,8 @@ async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: 
     async with route_scene(tmp_path, [], poll_seconds=1000.0, watch=watch) as scene:
         peer = await registered(scene.server, BROKER_A, topics=(topic_config("TBW102", perm=7), "bills"))
 
-        assert "broker-a" == (await scene.client.select_queue("new")).broker_name
-        assert 4 == (await scene.client.publish_info("new")).count
+        assert (await scene.client.select_queue("new")).broker_name == "broker-a"
+        assert (await scene.client.publish_info("new")).count == 4
         if watch:
             await passing(scene.clock, lambda: len(scene.server.namesrv.watchers) == 1)
         else:
@@ -162,7 +162,7 @@ async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: 
             await passing(scene.clock, lambda: scene.client.cached("new") is not None, at_most=1.0)
         else:
             scene.clock.stall(1.0)
-        assert 6 == (await scene.client.publish_info("new")).count
+        assert (await scene.client.publish_info("new")).count == 6
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             logical = [MessageQueue("static", "__syslo__global__", number) for number in range(2)]
             assert logical == await client.subscribe_queues("static")
             queues = (plain, *logical, MessageQueue("unknown", "broker-z", 3))
-            assert ["broker-a", "broker-a", "__syslo__none__", "broker-z"] == list(map(client.broker_of, queues))
+            assert list(map(client.broker_of, queues)) == ["broker-a", "broker-a", "__syslo__none__", "broker-z"]
 
 
 async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -221,14 +221,14 @@ async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
     async with route_scene(tmp_path, watch=True, fault_tolerance=True, probe="connect") as scene:
         await scene.client.route("orders")
         await scene.watched()
-        assert 1 == len(scene.client._session.socket_descriptors())
+        assert len(scene.client._session.socket_descriptors()) == 1
         tasks = set(scene.client._tasks)
 
         await scene.client.__aexit__(None, None, None)
 
         await until(lambda: len(scene.server.namesrv.connections) == 1)
         assert all(task.done() for task in tasks)
-        assert [] == scene.client._session.socket_descriptors()
+        assert scene.client._session.socket_descriptors() == []
 
 
 async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ async def test_routes_that_change_are_told(tmp_path: Path) -> None:
             await client.refresh()
         lines = read_log(tmp_path / "log")
 
-        assert ["refreshed"] * 3 == [line["event"] for line in lines]
+        assert [line["event"] for line in lines] == ["refreshed"] * 3
         a, b = ({"name": name, "master": True, "ids": [0]} for name in ("broker-a", "broker-b"))
         assert [[a], [a, b], [b]] == [line["brokers"] for line in lines]
         common = ["orders-1", "orders", server.where, server.namesrv.boot_id]
@@ -32,8 +32,8 @@ async def test_routes_that_change_are_told(tmp_path: Path) -> None:
             assert common == only(line, "client", "topic", "nameserver", "server_boot_id")
         revisions = [line["revision"] for line in lines]
         assert sorted(set(revisions)) == revisions
-        assert [1, 2, 3] == [line["seq"] for line in lines]
-        assert 1 == len({line["boot_id"] for line in lines})
+        assert [line["seq"] for line in lines] == [1, 2, 3]
+        assert len({line["boot_id"] for line in lines}) == 1
 
 
 async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
@@ -47,6 +47,6 @@ async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
         client.report("broker-b", 0.01, failed=True)
     lines = read_log(tmp_path / "log")
 
-    assert [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]] == [
+    assert [
         [line["event"], line["broker_name"], line.get("for_ms")] for line in of(lines, "send_failed", "isolated")
-    ]
+    ] == [["isolated", "broker-a", 2_000], ["send_failed", "broker-b", None], ["isolated", "broker-b", 10_000]]

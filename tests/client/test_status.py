@@ -43,7 +43,7 @@ async def test_status_tells_of_servers_and_routes(tmp_path: Path) -> None:
         await failed_over(scene)
         scene.clock.stall(2.5)
         status = scene.client.status()
-        assert (True, 1, 0, 1) == (status.is_ready, status.failovers, status.unanswered, status.changes)
+        assert (status.is_ready, status.failovers, status.unanswered, status.changes) == (True, 1, 0, 1)
         chosen, lost = status.servers
         boots = [server.namesrv.boot_id for server in scene.servers]
         assert (
@@ -68,7 +68,7 @@ async def test_status_tells_of_servers_and_routes(tmp_path: Path) -> None:
             lost.boot_id,
             lost.last_answer,
         )
-        assert {"answered": 1, "unreachable": 1} == lost.pulls
+        assert lost.pulls == {"answered": 1, "unreachable": 1}
         assert "no connection" in (lost.last_error or "")
         revision = scene.servers[1].namesrv.manager.revisions.revision
         assert (RouteStatus("orders", "pull", 2.5, revision, None, is_in_use=True),) == status.routes
@@ -88,14 +88,14 @@ async def test_status_tells_of_watches_and_of_being_alone(tmp_path: Path) -> Non
         await until(lambda: not scene.client.status().watches)
         assert not await scene.client.refresh()
         status = scene.client.status()
-        assert (False, 1, ["disconnected"]) == (status.is_ready, status.unanswered, [it.state for it in status.servers])
-        assert [("orders", None)] == [(route.topic, route.absent_seconds) for route in status.routes]
+        assert (status.is_ready, status.unanswered, [it.state for it in status.servers]) == (False, 1, ["disconnected"])
+        assert [(route.topic, route.absent_seconds) for route in status.routes] == [("orders", None)]
 
         await scene.proxy.heal()
         await passing(scene.clock, lambda: scene.client.status().watches)
         assert await scene.client.refresh()
         status = scene.client.status()
-        assert (True, 1, 0) == (status.is_ready, status.servers[0].reconnects, status.failovers)
+        assert (status.is_ready, status.servers[0].reconnects, status.failovers) == (True, 1, 0)
 
 
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
         assert 2 * len(expected) == len(scraped(registry)) == len(telemetry.collected())
         for end in (*ends, *another):
             end()
-        assert ([], []) == (scraped(registry), telemetry.collected())
+        assert (scraped(registry), telemetry.collected()) == ([], [])
         export_prometheus(scene.client, registry)
         assert len(expected) == len(scraped(registry))
     telemetry.close()
@@ -170,4 +170,4 @@ def test_no_metrics_library_is_imported_unasked() -> None:
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "[]\n" == done.stdout
+    assert done.stdout == "[]\n"

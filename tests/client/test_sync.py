@@ -75,7 +75,7 @@ def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     client = SyncRouteClient(settings_of(namesrv))
 
     def check_not_started() -> None:
-        assert ([], "<SyncRouteClient [not started]>") == (client_threads(), repr(client))
+        assert (client_threads(), repr(client)) == ([], "<SyncRouteClient [not started]>")
         for verb, _ in VERBS:
             with pytest.raises(RuntimeError, match=r"^the client is not started$"):
                 verb(client)
@@ -83,7 +83,7 @@ def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     check_not_started()
     client.start()
     client.start()
-    assert 1 == len(client_threads())
+    assert len(client_threads()) == 1
     assert "<SyncRouteClient [<RouteClient [" in repr(client)
     assert [expected for _, expected in VERBS] == [verb(client) for verb, _ in VERBS]
     client.stop()
@@ -103,7 +103,7 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         client.route("orders")
         client.stop()
 
-        assert ["orders", "orders"] == topics.result(GUARD_SECONDS)
+        assert topics.result(GUARD_SECONDS) == ["orders", "orders"]
 
 
 def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
@@ -113,7 +113,7 @@ def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClien
     released = threading.Event()
     client._tell(released.wait, GUARD_SECONDS)
     try:
-        assert "orders" == client.route("orders").topic
+        assert client.route("orders").topic == "orders"
         old = client.route("orders", max_stale=60.0)
         assert {"broker-b"} == {client.select_queue("orders", "broker-a").broker_name for _ in range(10)}
         assert client.master_of("broker-b") is not None
@@ -145,6 +145,7 @@ def test_changes_are_told_in_the_clients_thread(namesrv: Daemon) -> None:
         end()
         client.route("bills")
 
-    assert [
-        ("orders", "namesrv-client", "cannot be called from the client's own callbacks: it would deadlock")
-    ] * 2 == told
+    assert (
+        told
+        == [("orders", "namesrv-client", "cannot be called from the client's own callbacks: it would deadlock")] * 2
+    )

@@ -77,12 +77,12 @@ def test_the_death_of_the_parent_is_seen_although_its_child_lives(namesrv: Daemo
         lines.remove(parent)
         child = parent.pop("child")
         try:
-            assert [
+            assert lines == [
                 {"client": "<SyncRouteClient [not started]>", "connections": 0, "threads": 1, "stop": None},
                 {"brokers": ["broker-a"], "again": True, "connections": 1},
                 {"connections": 0},
-            ] == lines
-            assert {"brokers": ["broker-a"], "connections": 1} == parent
+            ]
+            assert parent == {"brokers": ["broker-a"], "connections": 1}
             until(lambda: clients(namesrv) == 1)
             process.kill()
             until(lambda: clients(namesrv) == 0)

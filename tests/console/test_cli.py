@@ -21,14 +21,14 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
         page = httpx2.get(url, timeout=30).text
         console.send_signal(ended_by)
-        assert 0 == console.wait()
+        assert console.wait() == 0
 
     assert address in page
     assert "unreachable" in page
     # the reason may be the system's, in its words
     assert said.startswith(f"namesrv-console: no connection to {address}: ")
     assert said.endswith("; asking again every second")
-    assert 1 == said.count(address)
+    assert said.count(address) == 1
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
 )
 def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     """In one line, with the value; nothing is served."""
-    assert 2 == main(arguments)
+    assert main(arguments) == 2
     assert says in capsys.readouterr().err

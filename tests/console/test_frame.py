@@ -47,7 +47,7 @@ async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:
         away = await shown.http.get("/preferences", params={"language": "xx", "back": "//elsewhere.example/"})
         page = await shown.text("/brokers")
 
-    assert ["/brokers?x=1", "/"] == [answer.headers["location"] for answer in (back, away)]
+    assert [answer.headers["location"] for answer in (back, away)] == ["/brokers?x=1", "/"]
     assert 'lang="zh" data-theme="dark"' in page
     assert "<h1>Broker</h1>" in page
 
@@ -59,8 +59,8 @@ async def test_files_are_kept_by_browsers_and_pages_are_not() -> None:
         names = re.findall(r'(?:src|href)="(/static/[^"]*)"', page.text)
         files = [await shown.http.get(name) for name in names]
 
-    assert "no-store" == page.headers["cache-control"]
-    assert 3 == len(files)
+    assert page.headers["cache-control"] == "no-store"
+    assert len(files) == 3
     for name, file in zip(names, files, strict=True):
         assert re.search(r"\?v=[0-9a-f]{12}$", name)
-        assert (200, "public, max-age=31536000, immutable") == (file.status_code, file.headers["cache-control"])
+        assert (file.status_code, file.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")

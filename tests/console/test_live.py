@@ -43,7 +43,7 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
         await passing(server.clock, lambda: all(tab.messages for tab in (*again, strange)))
 
         assert "broker-b" in again[0].messages[0].parts["tree"]
-        assert {} == again[1].messages[0].parts
+        assert again[1].messages[0].parts == {}
         assert {"chips", "tree"} <= set(strange.messages[0].parts)
         for tab in (stays, *again, strange):
             tab.leave()
@@ -61,13 +61,13 @@ async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
         await server.clock.advance(5.0)
         tab.messages.clear()
         await server.clock.advance(10.0)
-        assert {} == tab.parts
+        assert tab.parts == {}
 
         await peer.call(904, brokers[42].ext)
         await passing(server.clock, lambda: tab.parts)
 
         [(name, row)] = tab.parts.items()
-        assert "broker-1-43" == name
+        assert name == "broker-1-43"
         assert "broker-042" in row
         tab.leave()
 
@@ -89,7 +89,7 @@ async def test_what_is_no_page_has_no_stream() -> None:
     """A wrong address is said so, and what is a file never changes."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
         for path in ("/nowhere", "/diff.json", "/strip.svg"):
-            assert 404 == (await shown.http.get("/live", params={"of": path})).status_code
+            assert (await shown.http.get("/live", params={"of": path})).status_code == 404
 
 
 async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:

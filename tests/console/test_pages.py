@@ -63,8 +63,8 @@ async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
         it.shown.http.cookies.set("stars", "U")
         html = await it.shown.text("/topics")
 
-        assert ["U", "T"] == re.findall(r'data-star="([UT])"', html)
-        assert 1 == html.count('aria-pressed="true"')
+        assert re.findall(r'data-star="([UT])"', html) == ["U", "T"]
+        assert html.count('aria-pressed="true"') == 1
 
 
 async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
@@ -89,19 +89,21 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
         words = await it.page("/diff")
         assert "Differences: 4, unexpected: 4" in words
         found = (await it.shown.http.get("/diff.json")).json()
-        assert ("broker", "cluster-1/broker-b/0", "present") == tuple(
-            found["differences"][0][name] for name in ("kind", "name", "fact")
+        assert tuple(found["differences"][0][name] for name in ("kind", "name", "fact")) == (
+            "broker",
+            "cluster-1/broker-b/0",
+            "present",
         )
         assert not found["same"]
         alone = f"with:{it.one.where}"
-        assert [] == (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"]
+        assert (await it.shown.http.get("/diff.json", params={alone: "1"})).json()["differences"] == []
 
 
 async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:
     """A value that differs drifts, unless each server has its own."""
     async with scene(tmp_path, quota_brokers=7) as it:
         order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
-        assert 0 == (await (await it.one.connect()).call(100, order)).header["code"]
+        assert (await (await it.one.connect()).call(100, order)).header["code"] == 0
 
         clients = await it.page("/clients?role=broker")
         settings, drifting = await it.page("/settings"), await it.page("/settings?show=drifting")

@@ -67,9 +67,9 @@ def test_a_bar_drains_news_arrive_and_keys_work(shown: tuple[webdriver.Chrome, P
     field.send_keys(Keys.ENTER)
     wait.until(lambda page: "broker-b" in page.find_element(By.TAG_NAME, "h1").text)
 
-    assert [] == console(opened)
+    assert console(opened) == []
     asked = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
-    assert [] == [address for address in asked if not address.startswith(url)]
+    assert [address for address in asked if not address.startswith(url)] == []
 
 
 def test_more_windows_than_a_browser_has_connections(shown: tuple[webdriver.Chrome, Peer, str]) -> None:

@@ -31,7 +31,7 @@ def live(age: float, expires_in: float, addr: str = "10.0.0.1:10911") -> LiveBro
 def test_the_moment_of_a_heartbeat_stays_until_the_next(asked_at: float, age: float, heard_at: float | None) -> None:
     """A page changes when a broker is heard, and not with every look at it."""
     known = seen_brokers({}, [live(10.0, 110.0)], 100.0)
-    assert (90.0, 210.0) == (known[KEY].heard_at, known[KEY].evicted_at)
+    assert (known[KEY].heard_at, known[KEY].evicted_at) == (90.0, 210.0)
 
     assert heard_at == seen_brokers(known, [live(age, 120.0 - age)], asked_at)[KEY].heard_at
 
@@ -41,16 +41,16 @@ def test_only_what_can_be_seen_makes_a_new_revision() -> None:
     info = ServerInfo("b1", ready=True)
     view = ServerView("ns1:9876").answered(1.0, info=info)
     cluster = Cluster.of(["ns1:9876"]).with_view(view)
-    assert 1 == cluster.revision
+    assert cluster.revision == 1
 
     older = ServerInfo("b1", ready=True, uptime_seconds=9.0, pulls=5)
-    assert 1 == cluster.with_view(view.answered(2.0, info=older)).revision
-    assert 2 == cluster.with_view(view.lost("no answer", 3.0)).revision
-    assert 2 == cluster.with_view(view.answered(3.0, info=ServerInfo("b1", ready=False))).revision
+    assert cluster.with_view(view.answered(2.0, info=older)).revision == 1
+    assert cluster.with_view(view.lost("no answer", 3.0)).revision == 2
+    assert cluster.with_view(view.answered(3.0, info=ServerInfo("b1", ready=False))).revision == 2
 
 
 def test_since_when_a_server_is_lost_stays() -> None:
     """However often it is asked in vain; and it is another time when it is lost again."""
     view = ServerView("ns1:9876").lost("refused", 1.0).lost("no answer", 2.0)
-    assert (1.0, "no answer", "unreachable") == (view.since, view.error, view.state)
-    assert 9.0 == view.answered(5.0, info=None).lost("refused", 9.0).since
+    assert (view.since, view.error, view.state) == (1.0, "no answer", "unreachable")
+    assert view.answered(5.0, info=None).lost("refused", 9.0).since == 9.0

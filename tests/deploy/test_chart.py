@@ -51,7 +51,7 @@ def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
             input=manifests, text=True, capture_output=True, check=False,
         )  # fmt: skip
 
-        assert 1 == done.returncode
+        assert done.returncode == 1
         assert "nonsense" in done.stdout
 
 
@@ -94,8 +94,8 @@ def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
-    assert 0 == done.returncode, done.stderr
-    assert "0.0.0.0,::" == tomllib.loads(text)["listen_host"]
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(text)["listen_host"] == "0.0.0.0,::"
 
 
 def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
@@ -116,5 +116,5 @@ def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", probe["path"], headers=headers)
 
-        assert 200 == connection.getresponse().status
+        assert connection.getresponse().status == 200
         connection.close()

@@ -27,7 +27,7 @@ def test_settings_of_a_nameserver_are_settings(name: str) -> None:
 
     assert {variable.removeprefix("NAMESRV_").lower() for variable in environ} <= set(Settings.model_fields)
     done = run("-m", "namesrv", "--check-config", **environ)
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", BROKERS)

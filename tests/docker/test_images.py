@@ -29,12 +29,14 @@ def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
         environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
         done = subprocess.run(["sh", tmp_path / "pin.sh"], env=environ, check=True, capture_output=True, text=True)
 
-        assert ["grafana/grafana:", "library/python:", "prom/prometheus:"] == re.findall(
-            r"docker.io/(\S+?:)", done.stdout
-        )
+        assert re.findall(r"docker.io/(\S+?:)", done.stdout) == [
+            "grafana/grafana:",
+            "library/python:",
+            "prom/prometheus:",
+        ]
         texts = [path.read_text() for path in (*tmp_path.glob("*.Dockerfile"), tmp_path / "compose.yml")]
-        assert 7 == sum(text.count(f"@sha256:{digest}") for text in texts)
-        assert 7 == sum(text.count("@sha256:") for text in texts)
+        assert sum(text.count(f"@sha256:{digest}") for text in texts) == 7
+        assert sum(text.count("@sha256:") for text in texts) == 7
 
 
 def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
@@ -42,12 +44,12 @@ def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
     done = run(str(DOCKER / "sbom.py"), str(tmp_path / "sbom.json"))
     bill = json.loads((tmp_path / "sbom.json").read_text())
 
-    assert (0, "") == (done.returncode, done.stderr)
-    assert ("CycloneDX", "1.6") == (bill["bomFormat"], bill["specVersion"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     found = {component["purl"]: component for component in bill["components"]}
     assert len(found) == len(bill["components"])
     msgspec = found[f"pkg:pypi/msgspec@{metadata.version('msgspec')}"]
-    assert "msgspec" == msgspec["name"]
+    assert msgspec["name"] == "msgspec"
 
 
 def well(*path: str, **environ: str) -> tuple[int, str]:
@@ -68,11 +70,11 @@ def test_the_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
         at = {"NAMESRV_HTTP_LISTEN": "{}:{}".format(*daemon.http_address), "NAMESRV_HTTP_TLS": "true"}
         shown = {"NAMESRV_TLS_CERT_FILE": str(issued.cert_file), "NAMESRV_TLS_KEY_FILE": str(issued.key_file)}
         if "--http-tls-client-auth=require" in demand:
-            assert 1 == well(**at)[0]
-            assert 1 == well(**at, NAMESRV_HTTP_TLS_CLIENT_AUTH="require")[0]
+            assert well(**at)[0] == 1
+            assert well(**at, NAMESRV_HTTP_TLS_CLIENT_AUTH="require")[0] == 1
             at |= {"NAMESRV_HTTP_TLS_CLIENT_AUTH": "require"} | shown
-        assert (0, "") == well(**at)
-        assert 1 == well(**{**at, "NAMESRV_HTTP_TLS": ""})[0]
+        assert well(**at) == (0, "")
+        assert well(**{**at, "NAMESRV_HTTP_TLS": ""})[0] == 1
 
 
 def test_the_health_check_of_a_server(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def promtool(*words: object) -> None:
     """Has to be content."""
     command = ["promtool", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

@@ -54,10 +54,10 @@ def test_everybody_may_do_what_they_are_there_for(tmp_path: Path) -> None:
         with TalkingProcess(*example, "--name", "broker-a", "--port", "0", "--topic", "orders", **known):
             server.wait_for("broker_registered")
 
-            assert 0 == ctl("consumer", "route", "orders")
-            assert 0 != ctl("consumer", "kv", "put", "space", "key", "value")
-            assert 0 == ctl("operator", "kv", "put", "space", "key", "value")
-            assert 0 != run("-m", "namesrv_client.ctl", "status", NAMESRV_ADDR=server.where).returncode
+            assert ctl("consumer", "route", "orders") == 0
+            assert ctl("consumer", "kv", "put", "space", "key", "value") != 0
+            assert ctl("operator", "kv", "put", "space", "key", "value") == 0
+            assert run("-m", "namesrv_client.ctl", "status", NAMESRV_ADDR=server.where).returncode != 0
 
     # another start of the demonstration leaves them alone
     subprocess.run(make, check=True)

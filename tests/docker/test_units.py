@@ -49,4 +49,4 @@ def test_the_examples_are_accepted() -> None:
 
     daemon = run("-m", "namesrv", "--check-config", **settings)
     agent = run("-m", "namesrv_broker_agent", "--config", str(UNITS / "agent.toml"), "--check-config")
-    assert [(0, "")] * 2 == [(done.returncode, done.stderr) for done in (daemon, agent)]
+    assert [(done.returncode, done.stderr) for done in (daemon, agent)] == [(0, "")] * 2

@@ -100,7 +100,7 @@ RUN_HERE = sorted(text for text in COMMANDS if text in RUNS or (f"{text} ".start
 def test_make_knows_the_target(text: str) -> None:
     """And hands on the arguments in one piece."""
     done = dry_run(text)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def dry_run(text: str) -> subprocess.CompletedProcess[str]:
@@ -131,7 +131,7 @@ def test_arguments_of_a_report_are_understood(text: str, tmp_path: Path, monkeyp
     log.parent.mkdir(parents=True)
     log.touch()
     monkeypatch.chdir(tmp_path)
-    assert 0 == staleness.main([*shlex.split(text)[1:], "--print-submit"])
+    assert staleness.main([*shlex.split(text)[1:], "--print-submit"]) == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def test_command(text: str, scene: Scene) -> None:
         with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
             process.wait_for(says)
             process.send_signal(signal.SIGINT)
-            assert 0 == process.wait(), process.lines
+            assert process.wait() == 0, process.lines
         return
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", words],
@@ -218,5 +218,5 @@ def test_command(text: str, scene: Scene) -> None:
         check=False,
     )
     said = done.stdout + done.stderr
-    assert 0 == done.returncode, said
+    assert done.returncode == 0, said
     assert re.search(says, said), said

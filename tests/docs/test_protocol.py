@@ -76,7 +76,7 @@ def test_what_is_no_message_is_cut_off(shown: dict[str, str], tmp_path: Path) ->
     with Daemon(tmp_path / "data") as daemon:
         with socket.create_connection(daemon.listening().address, GUARD_SECONDS) as connection:
             connection.sendall(undump(shown["not-the-protocol"]))
-            assert b"" == connection.recv(1)
+            assert connection.recv(1) == b""
         assert "frame of 1195725860 bytes" in daemon.wait_for("connection_refused")["error"]
 
 

@@ -24,7 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site")
     command = ["sh", "tools/site.sh", "build", "--site-dir", str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return directory
 
 
@@ -50,7 +50,7 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert len(built) > len(pages())
     elsewhere = {url for page in built for url in Loads(page).found if "//" in url}
     assert set() == elsewhere
-    assert [] == [sheet.name for sheet in site.rglob("*.css") if "url(http" in sheet.read_text()]
+    assert [sheet.name for sheet in site.rglob("*.css") if "url(http" in sheet.read_text()] == []
 
 
 @contextmanager

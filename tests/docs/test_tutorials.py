@@ -55,7 +55,7 @@ def test_dead_broker(tmp_path: Path) -> None:
         incident.wait_for("broker-a hangs")
         reader.sees("explain")
         incident.tell("")
-        assert 0 == incident.wait(), incident.printed()
+        assert incident.wait() == 0, incident.printed()
 
     history = reader.sees("history")
     (evicted,) = re.findall(r"^(\S+ \S+) .*-broker-a", history, re.MULTILINE)
@@ -80,5 +80,5 @@ def test_embed_agent(tmp_path: Path) -> None:
             reader.sees("produce")
             broker.send_signal(signal.SIGTERM)
             broker.wait_for(reader.text("stop.output").strip())
-            assert 0 == broker.wait(), broker.printed()
+            assert broker.wait() == 0, broker.printed()
         reader.sees("gone")

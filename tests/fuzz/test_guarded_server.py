@@ -82,7 +82,7 @@ async def test_no_frame_gets_past_the_access_file(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
         owner, peer = await server.connect(), await server.connect()
         owner.send(OPERATOR.question(103, Broker().ext, registration("t0", "t1")))
-        assert 0 == (await owner.receive()).code
+        assert (await owner.receive()).code == 0
         before = state(server)
         for command in islice(commands(), FRAMES // 50):
             peer.send(encode_command(command))
@@ -90,5 +90,5 @@ async def test_no_frame_gets_past_the_access_file(tmp_path: Path) -> None:
                 answer = await peer.receive()
                 assert (NO_PERMISSION, command.opaque) == (answer.code, answer.opaque), command
         # behind the last one that is not answered
-        assert NO_PERMISSION == (await peer.call(105, {"topic": "t0"})).code
+        assert (await peer.call(105, {"topic": "t0"})).code == NO_PERMISSION
         assert before == state(server)

@@ -185,22 +185,22 @@ class FuzzServer:
         """Everything: the route, the tables while brokers live, late peers, and what is left when all are gone."""
         await self.check_control()
         namesrv, tables = self._server.namesrv, self._server.namesrv.manager.tables
-        assert [] == violations(tables)
+        assert violations(tables) == []
         await self._check_late_peers()
         for peer in self._peers:
             peer.transport.abort()
         async with asyncio.timeout(GUARD_SECONDS):
             await until(lambda: len(namesrv.connections) == 1 == len(tables.broker_live_table))
         await settle()
-        assert [] == violations(tables)
+        assert violations(tables) == []
         assert {CONTROL.cluster: {CONTROL.name}} == tables.cluster_addr_table
         assert [CONTROL.name] == list(tables.broker_addr_table)
         assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
-        assert [] == [*tables.filter_server_table, *tables.topic_queue_mapping_info_table]
+        assert [*tables.filter_server_table, *tables.topic_queue_mapping_info_table] == []
         # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert math.inf not in tables.wiped.values()
         assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
-        assert (0, 0) == (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values()))
+        assert (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values())) == (0, 0)
         await self.check_control()
 
     async def check_control(self) -> None:
@@ -208,7 +208,7 @@ class FuzzServer:
         async with asyncio.timeout(GUARD_SECONDS):
             for spelling in SPELLINGS:
                 answer = await self._control.call(105, {"topic": CONTROL_TOPICS[0]}, spelling=spelling)
-                assert (0, CONTROL_ROUTE) == (answer.code, answer.java_value)
+                assert (answer.code, answer.java_value) == (0, CONTROL_ROUTE)
 
     async def _check_late_peers(self) -> None:
         """An incomplete frame closes its connection after the frame timeout; complete ones stay open.
@@ -238,7 +238,7 @@ async def fuzz_server(data_dir: Path) -> AsyncIterator[FuzzServer]:
         limits = replace(Limits.of(Settings()), kv=SMALL)
         async with namesrv_in_process(data_dir, nameserver_name="fuzzed", admin_enabled=True, limits=limits) as server:
             control = await server.connect()
-            assert 0 == (await control.register(CONTROL, registration(*CONTROL_TOPICS))).code
+            assert (await control.register(CONTROL, registration(*CONTROL_TOPICS))).code == 0
             found = FuzzServer(server, control)
             await found.check_control()
             yield found

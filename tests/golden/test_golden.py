@@ -31,11 +31,11 @@ def test_scenario(path: Path, loop: LoopName, tmp_path: Path) -> None:
         results = replay(daemon.address, read_scenario(path), deviations)
         exit_code = daemon.stop()
 
-    assert [] == [str(result) for result in results if result.problems]
+    assert [str(result) for result in results if result.problems] == []
     assert SCENARIOS.get(path.stem, len(results)) == len(results)
-    assert [] == unused(deviations, results)
-    assert 0 == exit_code
-    assert [] == [line for line in daemon.log if "traceback" in line]
+    assert unused(deviations, results) == []
+    assert exit_code == 0
+    assert [line for line in daemon.log if "traceback" in line] == []
 
 
 @pytest.mark.parametrize("folder", [HERE, RECORDINGS])

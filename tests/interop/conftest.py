@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave this folder out unless it, or something in it, is named on the command line: `make interop` does."""
     named = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
-    is_asked_for = any(HERE == path.resolve() or HERE in path.resolve().parents for path in named)
+    is_asked_for = any(path.resolve() == HERE or HERE in path.resolve().parents for path in named)
     return None if is_asked_for else True
 
 

@@ -49,7 +49,7 @@ def test_heartbeats_keep_a_broker(pair: Pair) -> None:
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
 
     for daemon in pair.daemons:
-        assert [] == daemon.lines("broker_evicted", reason="silent", broker_addr=pair.slave.address)
+        assert daemon.lines("broker_evicted", reason="silent", broker_addr=pair.slave.address) == []
 
 
 def test_slave_acts_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:

@@ -62,8 +62,8 @@ def test_application_does_not_notice_a_restart(world: World) -> None:
         until(lambda: world.is_ready(number))  # noqa: B023 - called at once
         world.send_to_new_topics()
 
-    assert 21 == len(world.until_all_is_received())
-    assert [] == [*world.producer.events("failed"), *world.producer.events("broken"), *world.consumer.events("broken")]
+    assert len(world.until_all_is_received()) == 21
+    assert [*world.producer.events("failed"), *world.producer.events("broken"), *world.consumer.events("broken")] == []
 
 
 def test_new_topics_while_one_is_not_ready(world: World) -> None:
@@ -76,5 +76,5 @@ def test_new_topics_while_one_is_not_ready(world: World) -> None:
 
     world.send_to_new_topics(8)
 
-    assert 8 == len(world.until_all_is_received())
+    assert len(world.until_all_is_received()) == 8
     assert not world.is_ready(0)

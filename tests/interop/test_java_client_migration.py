@@ -43,7 +43,7 @@ def _example(name: str, places: Mapping[str, Path | str]) -> str:
 
 def _our(command: str, *more: str) -> "subprocess.CompletedProcess[str]":
     program, *flags = shlex.split(command)
-    assert "namesrv" == program
+    assert program == "namesrv"
     words = [sys.executable, "-m", program, *flags, *more]
     return subprocess.run(words, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
 
@@ -76,13 +76,13 @@ class Move:
             "/var/lib/namesrv": data_dir,
         }
         check = _our(_example("check", places))
-        assert 0 == check.returncode
+        assert check.returncode == 0
         assert "kvConfigPath has no effect" in check.stderr
         read = _our(_example("check", places), "--print-config").stdout
         assert re.search(rf"^listen_port +=  *{theirs.port} ", read, re.MULTILINE), read
         subprocess.run(["sh", "-euc", _example("prepare", places)], check=True)
         program, *flags = shlex.split(_example("start", places))
-        assert "namesrv" == program
+        assert program == "namesrv"
         # a test's daemon is told a port of its own, and the last flag counts; the wait is as short as this broker's
         flags += ["--listen-port", str(theirs.port), "--wait-for-service-seconds", str(WAIT_SECONDS)]
         self.daemons.append(self._stack.enter_context(Daemon(data_dir, *flags)))
@@ -92,9 +92,9 @@ class Move:
         """Ours with the other server, which is one of Apache's the first time; what the check says in the end."""
         command = _example("compare", {"ns1:9876": self.addresses[number], "ns2:9876": self.addresses[1 - number]})
         program, *words = shlex.split(command)
-        assert "namesrvctl" == program
+        assert program == "namesrvctl"
         done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
-        assert (0, "") == (done.returncode, done.stderr), done
+        assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout
 
     def answer(self, number: int) -> int:
@@ -120,11 +120,11 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
 
     for number, daemon in ((number, move.replace(number)) for number in (0, 1)):
         # the other one serves meanwhile
-        assert ResponseCode.SYSTEM_ERROR == move.answer(number)
+        assert move.answer(number) == ResponseCode.SYSTEM_ERROR
         clients.send_to_new_topics()
         assert "2 servers agree: 1 broker, " in move.compare(number)
         daemon.wait_for("ready")
-        assert ResponseCode.SUCCESS == move.answer(number)
+        assert move.answer(number) == ResponseCode.SUCCESS
         clients.send_to_new_topics()
         clients.until_more_is_read()
         assert {"broker-a": {0: move.broker.address}} == brokers_of(move.addresses[number])

@@ -48,7 +48,7 @@ def checked(sides: tuple[str, str], *more: str) -> tuple[int, dict[str, Any]]:
     apache, ours = sides
     command = [*COMMAND, "migrate", "check", "--from", apache, "--to", ours, "-o", "json", *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert "" == done.stderr
+    assert done.stderr == ""
     return done.returncode, json.loads(done.stdout if "--within" not in more else done.stdout.splitlines()[-1])
 
 
@@ -56,12 +56,12 @@ def test_only_what_nobody_notices_differs(sides: tuple[str, str]) -> None:
     """Of a real broker and two agents, with order configuration: the order of brokers, and bare keys to old clients."""
     code, found = checked(sides)
 
-    assert (0, True) == (code, found["agree"])
+    assert (code, found["agree"]) == (0, True)
     assert {("topic", "first broker"), ("topic", "integers as bare keys")} == {
         (it["kind"], it["fact"]) for it in found["differences"]
     }
     keys = next(it for it in found["differences"] if it["fact"] == "integers as bare keys")
-    assert [True, False] == list(keys["values"].values())
+    assert list(keys["values"].values()) == [True, False]
     assert {"real", "topic-1"} <= set(keys["names"])
 
 
@@ -73,7 +73,7 @@ def test_what_matters_is_found_until_it_is_over(sides: tuple[str, str], tmp_path
         admin.succeed("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-2", "-v", "broker-a:1")
         code, found = checked(sides)
 
-        assert (1, False) == (code, found["agree"])
+        assert (code, found["agree"]) == (1, False)
         assert {
             ("broker", "cluster/broker-c/0", "present"),
             ("cluster", "cluster", "groups"),
@@ -83,4 +83,4 @@ def test_what_matters_is_found_until_it_is_over(sides: tuple[str, str], tmp_path
         } <= {(it["kind"], ",".join(it["names"]), it["fact"]) for it in found["differences"] if it["matters"]}
         admin.succeed("deleteKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-2")
     code, found = checked(sides, "--within", "2m")
-    assert (0, True) == (code, found["agree"])
+    assert (code, found["agree"]) == (0, True)

@@ -149,7 +149,7 @@ def shop(sides: Sides, clients: Driver) -> None:
     clients.start_producer("seller", addresses[:1])
     clients.start_consumer("buyer", addresses[:1], "shop", group="buyers")
     sent = clients.send("seller", "shop", 6, "m")
-    assert 6 == len(sent)
+    assert len(sent) == 6
     until_equal(sent, lambda: clients.bodies("received", name="buyer"))
     until_routed(addresses, "%RETRY%buyers")
     until_equal(topics_of(addresses[0]), lambda: topics_of(addresses[1]))
@@ -275,7 +275,7 @@ def test_change_has_the_same_answers(sides: Sides, change: str) -> None:
 
     said = "\n".join(str(sides.same(command)) for command in commands)
 
-    assert [] == [pattern for pattern in patterns if not re.search(pattern, said)], said
+    assert [pattern for pattern in patterns if not re.search(pattern, said)] == [], said
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_configuration_is_the_same_where_both_have_it(sides: Sides) -> None:
         "enableShutdownGracefully",
         "shutdownWaitTimeSeconds",
     } == {key for key in ours.keys() & apaches.keys() if ours[key] != apaches[key]}
-    assert ("10000", "5000") == (ours["scanNotActiveBrokerInterval"], apaches["scanNotActiveBrokerInterval"])
+    assert (ours["scanNotActiveBrokerInterval"], apaches["scanNotActiveBrokerInterval"]) == ("10000", "5000")
     assert {"bindAddress", "orderMessageEnable", "supportActingMaster"} <= ours.keys() & apaches.keys()
 
 
@@ -327,7 +327,7 @@ def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
     said = sides.same("updateNamesrvConfig -k notifyMinBrokerIdChanged -v true")
     assert "update name server config success![NAMESRV]" in str(said)
     for output in sides.run("getNamesrvConfig").values():
-        assert "true" == _config(output)["notifyMinBrokerIdChanged"]
+        assert _config(output)["notifyMinBrokerIdChanged"] == "true"
 
     outputs = sides.run("updateNamesrvConfig -k listenPort -v 1")
     assert "success" in outputs[APACHES].stdout

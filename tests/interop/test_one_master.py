@@ -72,8 +72,8 @@ def test_killed_broker_leaves_at_once(
     with leaves(two_daemons, broker, "disconnected"):
         broker.kill()
 
-    assert [{}, {}] == [brokers_of(address) for address in name_servers]
-    assert [None, None] == routes_of(name_servers, "TBW102")
+    assert [brokers_of(address) for address in name_servers] == [{}, {}]
+    assert routes_of(name_servers, "TBW102") == [None, None]
     again = start_again()
     until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, again.name))
 
@@ -85,7 +85,7 @@ def test_clean_shutdown_unregisters(
     with leaves(two_daemons, broker, "unregistered"):
         broker.stop()
 
-    assert [{}, {}] == [brokers_of(address) for address in name_servers]
+    assert [brokers_of(address) for address in name_servers] == [{}, {}]
 
 
 def test_broker_that_hangs_is_found_by_the_scan(
@@ -95,6 +95,6 @@ def test_broker_that_hangs_is_found_by_the_scan(
     with leaves(two_daemons, broker, "silent"):
         broker.pause()
 
-    assert [{}, {}] == [brokers_of(address) for address in name_servers]
+    assert [brokers_of(address) for address in name_servers] == [{}, {}]
     broker.resume()
     until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, broker.name))

@@ -53,7 +53,7 @@ def test_agent_is_in_the_cluster_list(
     """Told to speak RocketMQ's protocol, or finding out that it has to: both servers and mqadmin know the broker."""
     chosen = settings(apache, f"agent-{protocol}", protocol)
     with SyncBrokerAgent(chosen, TOPICS) as agent:
-        assert 2 == agent.registered()
+        assert agent.registered() == 2
         row = [chosen.cluster_name, chosen.broker_name, "0", chosen.broker_addr]
         # it asks the broker for its figures, too, and says so when nobody answers
         assert row in [cells[:4] for cells in mqadmin("clusterList").rows]
@@ -61,7 +61,7 @@ def test_agent_is_in_the_cluster_list(
             assert {0: chosen.broker_addr} == _addresses(server, chosen.broker_name)
             route = route_of(server.address, "bills")
             assert route is not None
-            assert (4, 2, 6) == route.queues[chosen.broker_name]
+            assert route.queues[chosen.broker_name] == (4, 2, 6)
     for server in apache:
         until_equal(None, partial(_addresses, server, chosen.broker_name))
 

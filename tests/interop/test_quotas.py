@@ -63,7 +63,7 @@ def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, uniq
         clients = stack.enter_context(Driver(tmp_path / "clients"))
         clients.start_producer("producer", [address], poll=100)
         clients.start_consumer("consumer", [address], unique, poll=100)
-        assert 5 == len(clients.send("producer", unique, 5, "before"))
+        assert len(clients.send("producer", unique, 5, "before")) == 5
 
         floods = [Flood(daemon) for _ in range(FLOODS)]
         threads = [Thread(target=flood.run, args=(is_over,)) for flood in floods]
@@ -82,7 +82,7 @@ def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, uniq
         try:
             until(lambda: refused_floods() > 100)
             during = clients.send("producer", unique, 20, "during")
-            assert 20 == len(during)
+            assert len(during) == 20
             until(lambda: refused_floods() > 1000)
             until(lambda: during <= set(clients.bodies("received", name="consumer")))
             until(is_application_refused)
@@ -92,7 +92,7 @@ def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, uniq
                 thread.join()
 
         until_equal(3, lambda: len(clients.send("producer", f"{unique}-new", 3, "after")))
-        assert [] == [*clients.events("failed"), *clients.events("error")]
-        assert [] == [*daemon.lines("broker_evicted"), *daemon.lines("connection_refused")]
+        assert [*clients.events("failed"), *clients.events("error")] == []
+        assert [*daemon.lines("broker_evicted"), *daemon.lines("connection_refused")] == []
         metrics, name = scrape(daemon.http_address), EXCEEDED
         assert {"route-read"} == {each["class"] for each in metrics.labels(name) if each["outcome"] == "refused"}

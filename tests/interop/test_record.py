@@ -41,11 +41,11 @@ def test_fresh_recording(name: str, recordings: dict[str, Future[Path]], tmp_pat
         results = replay(daemon.listening().address, steps)
 
     assert {103, 104, *FRESH[name]} <= set(codes)
-    assert 2 == codes.count(104)
+    assert codes.count(104) == 2
     problems = [
         str(result) for code, result in zip(codes, results, strict=True) if code in COMPARED and result.problems
     ]
-    assert [] == problems
+    assert problems == []
     # but for times and numbers the text beside it is the one that is kept
     kept = RECORDINGS / path.with_suffix(".toml").name
     assert kept.read_text(encoding="utf-8") == path.with_suffix(".toml").read_text(encoding="utf-8")

@@ -69,14 +69,14 @@ def _try(
 
     with Broker(home, [proxied, name_servers[1]], name=name, peer=peer) as broker:
         registered(broker.booted())
-        assert [True, True] == writable()
+        assert writable() == [True, True]
         mqadmin.succeed("wipeWritePerm", "-b", name)
-        assert [False, False] == writable()
+        assert writable() == [False, False]
 
         before = connection()
         reset()
         until(lambda: connection() not in (None, before))
-        assert [False, False] == writable()
+        assert writable() == [False, False]
 
         daemons[0].send_signal(signal.SIGSTOP)
         threading.Event().wait(STOPPED_SECONDS[peer])
@@ -84,15 +84,15 @@ def _try(
         registered(broker)
         threading.Event().wait(PERIOD_SECONDS)
         registered(broker)
-        assert [False, False] == writable()
+        assert writable() == [False, False]
         shown = run("-s", name_servers[0], "brokers", "--name", name, "-o", "json").json["servers"][0]["brokers"]
-        assert [True] == [each["write_wiped"] for each in shown]
+        assert [each["write_wiped"] for each in shown] == [True]
 
         mqadmin.succeed("addWritePerm", "-b", name)
-        assert [True, True] == writable()
+        assert writable() == [True, True]
         mqadmin.succeed("wipeWritePerm", "-b", name)
         broker.stop()
         port = broker.port
     with Broker(home, name_servers, name=name, peer=peer, port=port) as again:
         registered(again.booted())
-        assert [True, True] == writable()
+        assert writable() == [True, True]

@@ -37,7 +37,7 @@ def test_one_of_three_is_replaced(tmp_path: Path, stage: ExitStack) -> None:
     reader.sees("stopped", code=1)
     reader.does("prepare")
     program, *flags = shlex.split(reader.text("start"))
-    assert "namesrv" == program
+    assert program == "namesrv"
     # a test's daemon is told a port of its own, and the last flag counts; the wait is as short as this broker's
     flags += ["--listen-port", str(first.port), "--wait-for-service-seconds", WAIT_SECONDS]
     ours = stage.enter_context(Daemon(tmp_path / "ours", *flags)).listening()

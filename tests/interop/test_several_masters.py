@@ -66,7 +66,7 @@ def test_static_topic_spans_the_masters(
 
     placed = [_places(route) for route in until_routed(name_servers, topic)]
     # together the masters hold every global queue once
-    assert [[0, 1, 2, 3, 4, 5]] * 2 == [sorted(queue for _, queue in places) for places in placed]
+    assert [sorted(queue for _, queue in places) for places in placed] == [[0, 1, 2, 3, 4, 5]] * 2
     assert [set(NAMES)] * 2 == [{name for name, _ in places} for places in placed]
     assert placed[0] == placed[1]
     # each message went to the master that holds its queue
@@ -96,11 +96,11 @@ def test_producer_goes_on_with_the_other_master(
     assert [{"broker-b": {0: alive.address}}] * 2 == [brokers_of(address) for address in name_servers]
     for route in until_routed(name_servers, topic):
         assert {"broker-b": {0: alive.address}} == route.brokers
-        assert {"broker-b": (2, 2, 6)} == route.queues
+        assert route.queues == {"broker-b": (2, 2, 6)}
     since = len(clients.events("acked", name=unique, broker="broker-b"))
     clients.wait_until(lambda: len(clients.events("acked", name=unique, broker="broker-b")) >= since + 50)
     clients.halt_stream(unique)
-    assert [] == clients.events("failed", name=unique)
+    assert clients.events("failed", name=unique) == []
     clients.close(unique)
 
 

@@ -88,7 +88,7 @@ def test_broker_that_signs_is_registered_and_stays(world: World) -> None:
         return found
 
     until(lambda: connection()["requests"] > 5)
-    assert [] == world.daemon.lines("access_refused", peer=connection()["peer"])
+    assert world.daemon.lines("access_refused", peer=connection()["peer"]) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_broker_that_may_not_is_refused(world: World, settings: dict[str, str], 
     with Broker(world.place / unique, [world.address], name=f"broker-{unique}", settings=settings) as broker:
         broker.booted()
         world.daemon.wait_for("access_refused", request="REGISTER_BROKER", reason=reason)
-    assert [] == world.daemon.lines("broker_registered", broker_name=f"broker-{unique}")
+    assert world.daemon.lines("broker_registered", broker_name=f"broker-{unique}") == []
 
 
 def test_java_clients_sign_and_are_served(world: World, clients: Driver) -> None:
@@ -139,7 +139,7 @@ def test_mqadmin_signs_with_its_tools_yml(world: World) -> None:
     assert "broker-a" in operator.succeed("clusterList").stdout
     operator.succeed("updateKvConfig", "-s", "ns", "-k", "k", "-v", "v")
     kept = run("-s", world.address, "kv", "get", "ns", "k", env=environment("operator", "operator-secret"))
-    assert (0, ["v"]) == (kept.code, kept.cells[1])
+    assert (kept.code, kept.cells[1]) == (0, ["v"])
 
     application = world.admin("application", "accessKey: application\nsecretKey: new-secret\n")
     refused = application("updateKvConfig", "-s", "ns", "-k", "k", "-v", "w")

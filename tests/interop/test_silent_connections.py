@@ -44,7 +44,7 @@ def test_two_brokers_of_5_2_are_in_the_route_at_their_first_registration(
             broker.booted()
             until_equal([{0: broker.address}] * 2, partial(members_of, name_servers, broker.name))
             assert "RemotingSendRequestException" not in broker.log()
-        assert [] == refusals(two_daemons)
+        assert refusals(two_daemons) == []
 
 
 def test_a_proxy_and_a_client_of_5_1_are_left_alone_for_a_minute(
@@ -62,4 +62,4 @@ def test_a_proxy_and_a_client_of_5_1_are_left_alone_for_a_minute(
         threading.Event().wait(_A_MINUTE)
 
         assert {"later-0"} == clients.send("old", "TBW102", 1, "later")
-        assert [] == refusals(two_daemons)
+        assert refusals(two_daemons) == []

@@ -81,7 +81,7 @@ def test_broker_registers_over_tls(world: World) -> None:
         "--tls", "--tls-ca-file", str(world.ca.ca_file), *shown, "-s", world.address, "brokers", "-o", "json"
     ).json["servers"][0]["brokers"]
     assert [world.broker.address] == [broker["broker_addr"] for broker in found]
-    assert [] == world.daemon.lines("broker_evicted")
+    assert world.daemon.lines("broker_evicted") == []
 
 
 def test_java_clients_over_tls(world: World) -> None:
@@ -105,7 +105,7 @@ def test_namesrvctl_over_tls_to_apaches_server(world: World) -> None:
     properties = java_flags(home, world.ca, world.identity)
     with ApacheNameServer(home, flags=("-Dtls.server.mode=enforcing", *properties)).booted() as apache:
         tls = ("--tls", "--tls-ca-file", str(world.ca.ca_file), "-s", apache.address)
-        assert 0 == run(*tls, "kv", "put", "ns", "k", "v", "-y").code
+        assert run(*tls, "kv", "put", "ns", "k", "v", "-y").code == 0
         assert "v" in run(*tls, "kv", "get", "ns", "k").out
         plain = run("-s", apache.address, "kv", "get", "ns", "k")
-        assert (2, True) == (plain.code, "closed" in plain.err)
+        assert (plain.code, "closed" in plain.err) == (2, True)

@@ -38,9 +38,9 @@ def start(loop: LoopName, data_dir: Path) -> Iterator[Start]:
             return daemons[-1].listening()
 
         yield start
-    assert [] == [
+    assert [
         line for daemon in daemons for line in daemon.log if "traceback" in line or line["event"] == "printed"
-    ]
+    ] == []
 
 
 @pytest.fixture

@@ -46,27 +46,27 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     BROKER.register(broker)
     # says the same again, and nothing is changed
     BROKER.register(broker)
-    assert 0 == operator.ask(205, {"brokerName": "broker-a"}).code
-    assert 0 == operator.ask(205, {"brokerName": "broker-a"}).code
-    assert 0 == operator.ask(216, {"topic": "bills"}).code
-    assert 0 == operator.ask(216, {"topic": "bills"}).code
-    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code
-    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code
-    assert 0 == operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code
-    assert 0 == operator.ask(102, {"namespace": "NS", "key": "k"}).code
-    assert 0 == operator.ask(318, None, b"orderMessageEnable=true\nenableTopicList=true\n").code
+    assert operator.ask(205, {"brokerName": "broker-a"}).code == 0
+    assert operator.ask(205, {"brokerName": "broker-a"}).code == 0
+    assert operator.ask(216, {"topic": "bills"}).code == 0
+    assert operator.ask(216, {"topic": "bills"}).code == 0
+    assert operator.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code == 0
+    assert operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code == 0
+    assert operator.ask(100, {"namespace": "NS", "key": "k", "value": "2"}).code == 0
+    assert operator.ask(102, {"namespace": "NS", "key": "k"}).code == 0
+    assert operator.ask(318, None, b"orderMessageEnable=true\nenableTopicList=true\n").code == 0
     config.write_text("max_topics = 5\n")
     daemon.send_signal(signal.SIGHUP)
     daemon.wait_for("reloaded")
-    assert 0 == BROKER.unregister(broker)
-    assert 0 == daemon.stop()
+    assert BROKER.unregister(broker) == 0
+    assert daemon.stop() == 0
 
     lines, seqs = trail(data_dir), numbers(data_dir)
     assert [*range(1, len(seqs) + 1)] == seqs
     told = lines[0]["settings"]
-    assert ("ns-1", 0, True) == (told["nameserver_name"], told["listen_port"], told["admin_enabled"])
+    assert (told["nameserver_name"], told["listen_port"], told["admin_enabled"]) == ("ns-1", 0, True)
     assert "max_topics" not in told
-    assert [("start", "ns-1"), ("stop", "ns-1")] == [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)]
+    assert [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)] == [("start", "ns-1"), ("stop", "ns-1")]
     assert {
         ("REGISTER_BROKER", broker.address),
         ("UNREGISTER_BROKER", broker.address),
@@ -80,8 +80,8 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
     ((routes, joined),) = changes(data_dir, "REGISTER_BROKER")
     assert {"topic": "bills", "before": [], "after": [QUEUES]} in routes["named"]
-    assert ("routes", 2, 2) == (routes["what"], routes["topics"], len(routes["named"]))
-    assert (None, "broker-a", 0) == (joined["before"], joined["after"]["broker_name"], joined["after"]["broker_id"])
+    assert (routes["what"], routes["topics"], len(routes["named"])) == ("routes", 2, 2)
+    assert (joined["before"], joined["after"]["broker_name"], joined["after"]["broker_id"]) == (None, "broker-a", 0)
     assert ("cluster-a", BROKER.addr) == (joined["cluster"], joined["broker_addr"])
 
     ((routes, wiped),) = changes(data_dir, "WIPE_WRITE_PERM_OF_BROKER")
@@ -124,7 +124,7 @@ def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_
     assert broker["before"]["connection"] < broker["after"]["connection"]
     gone, new = (change for change in taken["changes"] if change["what"] == "broker")
     assert (BROKER.addr, "superseded", None) == (gone["broker_addr"], gone["reason"], gone["after"])
-    assert ("10.6.6.6:10911", None) == (new["broker_addr"], new["before"])
+    assert (new["broker_addr"], new["before"]) == ("10.6.6.6:10911", None)
 
 
 def test_a_removal_that_nobody_asked_for(start: Start, connect: Connect, data_dir: Path) -> None:
@@ -137,9 +137,9 @@ def test_a_removal_that_nobody_asked_for(start: Start, connect: Connect, data_di
     daemon.stop()
 
     (line,) = [line for line in of(trail(data_dir), "change") if line["request"] is None]
-    assert (None, None) == (line["peer"], line["account"])
+    assert (line["peer"], line["account"]) == (None, None)
     routes, broker = line["changes"]
-    assert (2, "disconnected") == (routes["topics"], broker["reason"])
+    assert (routes["topics"], broker["reason"]) == (2, "disconnected")
 
 
 ACCESS = """
@@ -160,10 +160,10 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
     daemon = start("--access", str(file), "--takeover=refuse")
     owner, stranger = connect(daemon), connect(daemon)
     BROKER.register(owner)
-    assert 16 == owner.ask(216, {"topic": "orders"}).code
-    assert 16 == stranger.ask(216, {"topic": "orders", "AccessKey": "operator", "Signature": "d3Jvbmc="}).code
+    assert owner.ask(216, {"topic": "orders"}).code == 16
+    assert stranger.ask(216, {"topic": "orders", "AccessKey": "operator", "Signature": "d3Jvbmc="}).code == 16
     Broker(addr="10.6.6.6:10911").send_registration(stranger)
-    assert 16 == stranger.receive().code
+    assert stranger.receive().code == 16
     file.write_text(ACCESS.replace("hunter2-operator", "hunter2-changed").replace('"admin-write", ', ""))
     daemon.send_signal(signal.SIGHUP)
     daemon.wait_for("reloaded")
@@ -179,12 +179,12 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
         ("REGISTER_BROKER", "brokers", stranger.address, "takeover"),
     ] == refusals
     ((account,),) = changes(data_dir, "SIGHUP")
-    assert ("operator", ["admin-write", "admin-read"], ["admin-read"], True) == (
+    assert (
         account["account"],
         account["before"]["may"],
         account["after"]["may"],
         account["rotated"],
-    )
+    ) == ("operator", ["admin-write", "admin-read"], ["admin-read"], True)
     assert "hunter2" not in json.dumps(lines)
 
 
@@ -209,15 +209,15 @@ def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) ->
         context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
     ):
         peer = Peer(encrypted)
-        assert 0 == peer.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code
-        assert 16 == peer.ask(105, {"topic": "T"}).code
+        assert peer.ask(100, {"namespace": "NS", "key": "k", "value": "1"}).code == 0
+        assert peer.ask(105, {"topic": "T"}).code == 16
     daemon.stop()
 
     lines = trail(data_dir)
     asked = [line for line in of(lines, "change", "refusal") if line["request"] is not None]
-    assert ["PUT_KV_CONFIG", "GET_ROUTEINFO_BY_TOPIC"] == [line["request"] for line in asked]
+    assert [line["request"] for line in asked] == ["PUT_KV_CONFIG", "GET_ROUTEINFO_BY_TOPIC"]
     assert {("operator", "op.example")} == {(line["account"], *line["certificate"]) for line in asked}
-    assert "**********" == lines[0]["settings"]["tls_key_password"]
+    assert lines[0]["settings"]["tls_key_password"] == "**********"
     assert "hunter2" not in json.dumps(lines)
 
 
@@ -231,6 +231,6 @@ def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data
     start().stop()
 
     lines = trail(data_dir)
-    assert 1 == len([line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"])
-    assert 2 == len(of(lines, "start"))
+    assert len([line for line in of(lines, "change") if line["request"] == "REGISTER_BROKER"]) == 1
+    assert len(of(lines, "start")) == 2
     assert {path.suffix for path in (data_dir / "audit").rglob("*.jsonl*")} == {".gz"}

@@ -72,7 +72,7 @@ def is_written(place: Path) -> bool:
 def said_of_disk(daemon: Daemon) -> str:
     """The check of `/readyz?verbose`; the server is ready whatever it says."""
     page = ask(daemon.http_address, "/readyz?verbose")
-    assert 200 == page.status
+    assert page.status == 200
     (line,) = (line for line in page.text.splitlines() if line.startswith("[+] disk: "))
     return line.removeprefix("[+] disk: ")
 
@@ -88,8 +88,8 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
     """And with one again, all is written that was not, without a restart."""
     with serving(disk, data_dir) as (daemon, peer):
         FIRST.register(peer)
-        assert 0 == peer.ask(PUT, put("before")).code
-        assert "no problem" == said_of_disk(daemon)
+        assert peer.ask(PUT, put("before")).code == 0
+        assert said_of_disk(daemon) == "no problem"
 
         disk.turn(fault)
         with Peer(daemon.address) as other:
@@ -97,18 +97,18 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
             if fault == "slow":
                 peer.send(PUT, put("meanwhile"))
             else:
-                assert 1 == peer.ask(PUT, put("meanwhile")).code
+                assert peer.ask(PUT, put("meanwhile")).code == 1
             for file, said in FILES.items():
                 found = daemon.wait_for("write_stuck", file=file) if fault == "slow" else daemon.wait_for(said)
-                assert "error" == found["level"]
+                assert found["level"] == "error"
             assert all(f"{file}: {FAULTS[fault]}" in said_of_disk(daemon) for file in FILES)
             until(lambda: dict.fromkeys(FILES, 1.0) == failing(daemon))
-            assert 0 == other.ask(ROUTE, {"topic": "orders"}).code
-            assert "before" == values(other)["k"]
+            assert other.ask(ROUTE, {"topic": "orders"}).code == 0
+            assert values(other)["k"] == "before"
 
             disk.turn("ok")
             answer = peer.receive() if fault == "slow" else peer.ask(PUT, put("meanwhile"))
-            assert 0 == answer.code
+            assert answer.code == 0
             until(lambda: all(is_written(data_dir / folder) for folder in ("heartbeats", "audit", "snapshot.json")))
             until(lambda: said_of_disk(daemon) == "no problem")
             until(lambda: dict.fromkeys(FILES, 0.0) == failing(daemon))
@@ -117,9 +117,9 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
     for folder, others in (("heartbeats", "/"), ("audit", "-registrations-"), ("audit", "ns-")):
         lines = read_log(data_dir / folder, without=others)
         assert [*range(1, len(lines) + 1)] == [line["seq"] for line in lines]
-        assert [] == of(lines, "dropped")
+        assert of(lines, "dropped") == []
     with serving(disk, data_dir) as (daemon, peer):
-        assert "meanwhile" == values(peer)["k"]
+        assert values(peer)["k"] == "meanwhile"
         assert "2 of 2 expected brokers" in daemon.wait_for("waiting")["reason"]
 
 

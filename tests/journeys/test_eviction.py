@@ -31,7 +31,7 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
     # whichever came first, the end of the connection is the last word
     client = connect(daemon, native=True)
     until(lambda: not client.call(LIST_BROKERS)["brokers"])
-    assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
+    assert client.ask(ROUTE, ORDERS).code == TOPIC_NOT_EXIST
 
 
 def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -> None:
@@ -44,8 +44,8 @@ def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -
     broker.close()
     daemon.wait_for("connection_closed", peer=address)
 
-    assert "silent" == daemon.wait_for("broker_evicted")["reason"]
-    assert TOPIC_NOT_EXIST == client.ask(ROUTE, ORDERS).code
+    assert daemon.wait_for("broker_evicted")["reason"] == "silent"
+    assert client.ask(ROUTE, ORDERS).code == TOPIC_NOT_EXIST
 
 
 @pytest.mark.slow
@@ -67,13 +67,13 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     assert late["seconds"] >= 3.0
 
     def silent_one_is_gone() -> bool:
-        assert 0 == BROKER_A.heartbeat(alive)
+        assert BROKER_A.heartbeat(alive) == 0
         return silent.is_closed_within(0.05)
 
     until(silent_one_is_gone)
     evicted = daemon.wait_for("broker_evicted")
-    assert "broker-b" == evicted["broker_name"]
+    assert evicted["broker_name"] == "broker-b"
     # not at once: it had most of its three seconds left when the server was stopped
     passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(late["ts"])
     assert passed.total_seconds() > 0.3
-    assert 0 == BROKER_A.heartbeat(alive)
+    assert BROKER_A.heartbeat(alive) == 0

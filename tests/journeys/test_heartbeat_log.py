@@ -38,8 +38,8 @@ def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data
     closed = wait_for_file(root, f"{left.name.removesuffix('.open')}.gz")
     assert torn == gzip.decompress(closed.read_bytes())
     *lines, last = torn.split(b"\n")
-    assert "start" == json.loads(lines[0])["event"]
-    assert b'{"v":1,"seq":' == last
+    assert json.loads(lines[0])["event"] == "start"
+    assert last == b'{"v":1,"seq":'
 
 
 @pytest.mark.parametrize("mode", ["keep", "drop"])
@@ -57,6 +57,6 @@ def test_closed_files_become_parquet(start: Start, connect: Connect, data_dir: P
     assert left.name.removesuffix(".jsonl.open") == made.stem
     closed = made.with_suffix(".jsonl.gz")
     until(lambda: closed.exists() is (mode == "keep"))
-    assert [] == again.lines("heartbeat_log_not_compacted")
+    assert again.lines("heartbeat_log_not_compacted") == []
     # the one that is being written
-    until(lambda: 1 == len(list(root.rglob("*.open"))))
+    until(lambda: len(list(root.rglob("*.open"))) == 1)

@@ -23,11 +23,11 @@ def test_pages(host: str, start: Start) -> None:
     daemon = start("--http-listen", f"{host}:0")
 
     assert [f"{host}:{daemon.http_address[1]}"] == daemon.wait_for("listening")["http"]
-    assert (200, "ok\n") == (ask(daemon.http_address, "/livez").status, ask(daemon.http_address, "/livez").text)
+    assert (ask(daemon.http_address, "/livez").status, ask(daemon.http_address, "/livez").text) == (200, "ok\n")
     ready = ask(daemon.http_address, "/readyz?verbose")
-    assert 200 == ready.status
+    assert ready.status == 200
     assert "[+] brokers: ready: no brokers expected\n" in ready.text
-    assert 1 == scrape(daemon.http_address)("nameserver_ready")
+    assert scrape(daemon.http_address)("nameserver_ready") == 1
     assert daemon.http_address != daemon.address
 
 
@@ -37,14 +37,14 @@ def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
     address = daemon.http_address
     # without a connection there is nothing to drain; two, since the first is closed at once
     for _ in range(2):
-        assert 0 == connect(daemon).ask(106).code
+        assert connect(daemon).ask(106).code == 0
 
     daemon.send_signal(signal.SIGTERM)
     daemon.wait_for("draining")
 
     answer = ask(address, "/readyz")
-    assert (503, "[-] staying: draining\nfailed\n") == (answer.status, answer.text)
-    assert 200 == ask(address, "/livez").status
+    assert (answer.status, answer.text) == (503, "[-] staying: draining\nfailed\n")
+    assert ask(address, "/livez").status == 200
     daemon.kill()
 
 
@@ -53,10 +53,10 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with Daemon(data_dir, "--http-listen", f"127.0.0.1:{port}", loop=loop) as daemon:
-            assert 1 == daemon.wait()
+            assert daemon.wait() == 1
 
     (line,) = daemon.log
-    assert "start_failed" == line["event"]
+    assert line["event"] == "start_failed"
     assert line["error"].startswith(f"cannot listen on 127.0.0.1:{port} for HTTP: ")
     assert "(--http-listen ADDRESS:PORT takes another port, and an empty value none)" in line["error"]
 
@@ -70,10 +70,10 @@ def test_installed_without_the_extra(
     """It serves, and one warning says that it is not to be seen and how that is mended."""
     with Daemon(data_dir, *HTTP, loop=loop, missing_packages=missing) as daemon:
         Broker().register(connect(daemon.listening()))
-        assert 0 == connect(daemon).ask(105, {"topic": "orders"}).code
+        assert connect(daemon).ask(105, {"topic": "orders"}).code == 0
 
         (line,) = daemon.lines("http_is_off")
-        assert "warning" == line["level"]
+        assert line["level"] == "warning"
         assert [name for name in missing if name != "xxhash"] == line["missing"]
-        assert "pip install -r namesrv.txt of make dist" == line["install"]
-        assert [] == daemon.wait_for("listening")["http"]
+        assert line["install"] == "pip install -r namesrv.txt of make dist"
+        assert daemon.wait_for("listening")["http"] == []

@@ -46,7 +46,7 @@ def test_members_are_told_when_their_master_comes_and_goes(start: Start, connect
         MASTER.register(master)
         came = {"minBrokerId": "0", "brokerName": "broker-a", "minBrokerAddr": MASTER.addr}
         for told in (dialled(listener), native.receive()):
-            assert (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY) == (told.code, told.flag)
+            assert (told.code, told.flag) == (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY)
             assert {**came, "haBrokerAddr": "10.0.0.1:109110"} == told.ext_fields
         assert told.is_native
         assert {addr, "10.0.0.2:10911", unreachable, "nowhere"} == set(
@@ -70,5 +70,5 @@ def test_nobody_is_told_by_default(start: Start, connect: Connect) -> None:
     MASTER.register(connect(daemon))
 
     # the next frame is the answer to this, and no notice
-    assert 0 == native.ask(106).code
-    assert [] == daemon.lines("min_broker_id_changed")
+    assert native.ask(106).code == 0
+    assert daemon.lines("min_broker_id_changed") == []

@@ -17,21 +17,21 @@ def test_reload(start: Start, connect: Connect, tmp_path: Path) -> None:
     daemon = start("--config", str(config), "--max-connections", "50")
     peer = connect(daemon)
     Broker().register(peer)
-    assert 0 == peer.ask(206).code
+    assert peer.ask(206).code == 0
 
     config.write_text(
         "enable_all_topic_list = false\nlisten_port = 1\nscan_interval_seconds = 5\nlog_level = 'debug'\n"
     )
     daemon.send_signal(signal.SIGHUP)
 
-    assert (2, 1) == tuple(daemon.wait_for("reloaded")[name] for name in ("changed", "need_restart"))
+    assert tuple(daemon.wait_for("reloaded")[name] for name in ("changed", "need_restart")) == (2, 1)
     changed = daemon.wait_for("setting_changed", setting="enable_all_topic_list")
     assert (True, False, f"file {config}") == (changed["old"], changed["new"], changed["origin"])
     # the port is a flag's, which wins over the file as at the start
     needs = daemon.wait_for("setting_needs_restart")
-    assert ("scan_interval_seconds", 10.0, 5.0) == (needs["setting"], needs["old"], needs["new"])
-    assert 1 == peer.ask(206).code
-    assert 0 == peer.ask(105, {"topic": "orders"}).code
+    assert (needs["setting"], needs["old"], needs["new"]) == ("scan_interval_seconds", 10.0, 5.0)
+    assert peer.ask(206).code == 1
+    assert peer.ask(105, {"topic": "orders"}).code == 0
     # at the level debug a connection is told
     address = connect(daemon).address
     daemon.wait_for("connection_opened", peer=address)
@@ -51,14 +51,14 @@ def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
         f"unknown key foo in {config}",
         f"max-connections: 0 is not between 1 and 1000000 (from file {config})",
     ] == problems
-    assert 0 == connect(daemon).ask(206).code
+    assert connect(daemon).ask(206).code == 0
 
     config.write_text("enable_all_topic_list = false\n")
     properties.write_text("orderMessageEnable=true\n")
     daemon.send_signal(signal.SIGHUP)
     daemon.wait_for("reloaded", changed=2)
     daemon.wait_for("setting_changed", setting="order_message_enable", new=True)
-    assert 1 == connect(daemon).ask(206).code
+    assert connect(daemon).ask(206).code == 1
 
 
 PLACE = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen="]
@@ -76,4 +76,4 @@ def test_terminal(tmp_path: Path) -> None:
         os.kill(terminal.pid, signal.SIGHUP)
         terminal.wait_for("reloaded")
         terminal.hang_up()
-        assert 0 == terminal.wait()
+        assert terminal.wait() == 0

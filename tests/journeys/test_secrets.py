@@ -190,7 +190,7 @@ def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) ->
             "-c", CRASHING_AGENT, searched.server, code=1, env={"PYTHONASYNCIODEBUG": "1", **signing("broker")}
         )
         assert "at the end: " in crash
-        assert (0, 0) == (agent.stop(), broker.stop())
+        assert (agent.stop(), broker.stop()) == (0, 0)
     daemon.stop()
     searched.run("-m", "namesrv", *flags, "--print-config")
     place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
@@ -210,7 +210,7 @@ def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) ->
         for spelt in spellings(secret)
         if spelt in content
     ]
-    assert [] == found
+    assert found == []
 
 
 def _in_order(searched: Searched) -> None:

@@ -29,9 +29,9 @@ def test_idle_server_stops_with_0(number: signal.Signals, start: Start) -> None:
 
     daemon.send_signal(number)
 
-    assert 0 == daemon.wait()
+    assert daemon.wait() == 0
     assert number.name == daemon.wait_for("stopping")["signal"]
-    assert "stopped" == daemon.log[-1]["event"]
+    assert daemon.log[-1]["event"] == "stopped"
 
 
 def test_connections_are_closed_one_after_the_other(start: Start, connect: Connect) -> None:
@@ -45,18 +45,18 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
         Broker(name=f"broker-{number}", addr=f"10.0.0.{number}:10911").register(peer)
     clients = [connect(daemon) for _ in range(2)]
     for peer in clients:
-        assert 0 == peer.ask(105, {"topic": "orders"}).code
+        assert peer.ask(105, {"topic": "orders"}).code == 0
 
     daemon.send_signal(signal.SIGTERM)
     for peer in [*clients, *brokers]:
         peer.wait_until_closed()
 
-    assert 0 == daemon.wait()
+    assert daemon.wait() == 0
     draining = daemon.wait_for("draining")
-    assert (4, 0.8) == (draining["connections"], draining["seconds"])
+    assert (draining["connections"], draining["seconds"]) == (4, 0.8)
     closed = daemon.lines("connection_closed")
     assert [peer.address for peer in [*clients, *brokers]] == [line["peer"] for line in closed]
-    assert [] == daemon.lines("broker_evicted")
+    assert daemon.lines("broker_evicted") == []
     written = snapshot.load(daemon.data_dir / "snapshot.json")
     assert written is not None
     assert daemon.wait_for("listening")["boot_id"] == written.boot_id
@@ -74,12 +74,12 @@ def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
     daemon.send_signal(signal.SIGHUP)
     # opens once its thread has opened the other end; nothing is ever written
     with config.open("w"):
-        assert 0 == daemon.stop()
+        assert daemon.stop() == 0
 
     left, stopped = daemon.log[-2:]
-    assert "threads_left_behind" == left["event"]
+    assert left["event"] == "threads_left_behind"
     assert "pathlib" in left["threads"][0]
-    assert "stopped" == stopped["event"]
+    assert stopped["event"] == "stopped"
 
 
 def test_bug_is_in_the_log(data_dir: Path) -> None:
@@ -100,7 +100,7 @@ def test_bug_is_in_the_log(data_dir: Path) -> None:
     )
 
     *_, last = map(json.loads, done.stderr.splitlines())
-    assert (70, "crashed") == (done.returncode, last["event"])
+    assert (done.returncode, last["event"]) == (70, "crashed")
     assert last["traceback"].endswith("ZeroDivisionError: a bug\n")
 
 
@@ -113,9 +113,9 @@ def test_heartbeat_log_that_hangs(start: Start, data_dir: Path) -> None:
     os.mkfifo(left)
     daemon = start("--nameserver-name", "ns")
 
-    assert 0 == daemon.stop()
+    assert daemon.stop() == 0
 
-    assert ["heartbeat_log_incomplete", "stopped"] == [line["event"] for line in daemon.log[-2:]]
+    assert [line["event"] for line in daemon.log[-2:]] == ["heartbeat_log_incomplete", "stopped"]
 
 
 def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
             systemd.receive_with("READY")
             process.send_signal(signal.SIGTERM)
             systemd.receive_with("STOPPING")
-            assert 0 == process.wait(GUARD_SECONDS)
+            assert process.wait(GUARD_SECONDS) == 0
     os.close(writing)
     os.close(reading)
 
@@ -148,17 +148,17 @@ def test_leaving_server_answers_whom_it_has(start: Start, connect: Connect) -> N
     question = {"topics": ["orders"], "boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 300_000}
     watching.send(PULL_ROUTES, None, NATIVE.encode(question))
     # answered after the watch is known to the server
-    assert 1 == connect(daemon, native=True).call(20002)["watchers"]
+    assert connect(daemon, native=True).call(20002)["watchers"] == 1
 
     daemon.send_signal(signal.SIGTERM)
     daemon.wait_for("draining")
 
     answer = watching.receive()
-    assert (0, {}) == (answer.code, msgspec.msgpack.decode(answer.body)["routes"])
+    assert (answer.code, msgspec.msgpack.decode(answer.body)["routes"]) == (0, {})
     watching.wait_until_closed()
     with pytest.raises(ConnectionError):
         connect(daemon)
-    assert 0 == last.ask(105, {"topic": "orders"}).code
+    assert last.ask(105, {"topic": "orders"}).code == 0
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -167,7 +167,7 @@ def test_second_signal_ends_at_once(number: signal.Signals, code: int, start: St
     daemon = start("--drain-seconds", "600")
     peers = [connect(daemon) for _ in range(2)]
     for peer in peers:
-        assert 0 == peer.ask(106).code
+        assert peer.ask(106).code == 0
 
     daemon.send_signal(signal.SIGTERM)
     daemon.wait_for("draining")

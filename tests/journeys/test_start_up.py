@@ -15,9 +15,9 @@ from tests.support.peer import Broker, Connect
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
     """Why a server did not start: the error of the only line that it wrote."""
     with Daemon(data_dir, *flags, loop=loop) as daemon:
-        assert 1 == daemon.wait()
-    assert ["start_failed"] == [line["event"] for line in daemon.log]
-    assert "error" == daemon.log[0]["level"]
+        assert daemon.wait() == 1
+    assert [line["event"] for line in daemon.log] == ["start_failed"]
+    assert daemon.log[0]["level"] == "error"
     return str(daemon.log[0]["error"])
 
 
@@ -32,8 +32,8 @@ def test_listening_line_says_where_and_what(start: Start, data_dir: Path) -> Non
         pass
     assert (line["data_dir"], line["ready"], len(line["boot_id"])) == (str(data_dir), True, 16)
     assert line["version"]
-    assert "ready: no brokers expected" == daemon.wait_for("ready")["reason"]
-    assert 0o700 == data_dir.stat().st_mode & 0o777
+    assert daemon.wait_for("ready")["reason"] == "ready: no brokers expected"
+    assert data_dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_as_many_files_may_be_open_as_the_system_lets_it(start: Start) -> None:
@@ -57,7 +57,7 @@ def test_ipv6(start: Start, connect: Connect) -> None:
     assert [f"[::1]:{daemon.address[1]}"] == daemon.wait_for("listening")["addresses"]
     daemon.wait_for("connection_opened", peer=peer.address)
     Broker().register(peer)
-    assert 0 == peer.ask(105, {"topic": "orders"}).code
+    assert peer.ask(105, {"topic": "orders"}).code == 0
 
 
 def test_address_that_it_cannot_have(data_dir: Path, loop: LoopName) -> None:
@@ -80,9 +80,9 @@ def test_data_directory_that_it_cannot_have(start: Start, data_dir: Path, loop: 
     """
     first = start()
     assert f"data directory {data_dir} is in use by another namesrv" == refusal(data_dir, loop=loop)
-    assert 0 == connect(first).ask(106).code
+    assert connect(first).ask(106).code == 0
     first.kill()
-    assert 0 == start().stop()
+    assert start().stop() == 0
 
     (data_dir / "file").touch()
     below = data_dir / "file" / "data"

@@ -23,19 +23,19 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotifyS
 def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
     """Ready when it listens, alive every second, reloading and ready again on SIGHUP, stopping at the end."""
     daemon = start("--drain-seconds", "3", "--log-level", "debug")
-    assert {"READY": "1", "STATUS": "ready: no brokers expected"} == systemd.receive_with("READY")
-    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
-    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
+    assert systemd.receive_with("READY") == {"READY": "1", "STATUS": "ready: no brokers expected"}
+    assert systemd.receive_with("WATCHDOG") == {"WATCHDOG": "1"}
+    assert systemd.receive_with("WATCHDOG") == {"WATCHDOG": "1"}
 
     daemon.send_signal(signal.SIGHUP)
     assert int(systemd.receive_with("RELOADING")["MONOTONIC_USEC"]) > 0
-    assert "ready: no brokers expected" == systemd.receive_with("READY")["STATUS"]
+    assert systemd.receive_with("READY")["STATUS"] == "ready: no brokers expected"
 
-    assert 0 == daemon.stop()
+    assert daemon.stop() == 0
     stopping = systemd.receive_with("STOPPING")
-    assert "draining" == stopping["STATUS"]
+    assert stopping["STATUS"] == "draining"
     assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 3e6
-    assert [] == [line for line in daemon.log if "service_manager" in line["event"]]
+    assert [line for line in daemon.log if "service_manager" in line["event"]] == []
 
 
 def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
@@ -49,4 +49,4 @@ def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> 
     with pytest.raises(TimeoutError):
         systemd.receive(2.5)
     daemon.send_signal(signal.SIGCONT)
-    assert {"WATCHDOG": "1"} == systemd.receive_with("WATCHDOG")
+    assert systemd.receive_with("WATCHDOG") == {"WATCHDOG": "1"}

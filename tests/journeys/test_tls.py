@@ -65,8 +65,8 @@ async def test_broker_and_client_meet_over_tls(start: Start, ca: Authority) -> N
         async with client_of(daemon, **ca.client()) as client:
             found = await client.route("orders")
 
-    assert {"broker-a": {0: "10.0.0.1:10911"}} == {
-        it.broker_name: dict(it.broker_addrs) for it in found.data.broker_datas
+    assert {it.broker_name: dict(it.broker_addrs) for it in found.data.broker_datas} == {
+        "broker-a": {0: "10.0.0.1:10911"}
     }
 
 
@@ -93,7 +93,7 @@ def test_http_port_over_tls(start: Start, ca: Authority) -> None:
 
     assert re.search(r"(?m)^nameserver_tls_certificate_expiry_seconds \d", page(daemon, "/metrics", ca)[1])
     assert re.search(r"\[\+\] tls: certificate expires in \d+\.\d days\n", page(daemon, "/readyz?verbose", ca)[1])
-    assert (400, "plain HTTP received, but this port speaks HTTPS only\n") == page(daemon, "/livez")
+    assert page(daemon, "/livez") == (400, "plain HTTP received, but this port speaks HTTPS only\n")
 
 
 def test_http_port_has_its_own_demand_for_certificates(start: Start, ca: Authority, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_http_port_has_its_own_demand_for_certificates(start: Start, ca: Authori
     config.write_text("")
     others = ("--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}", "--http-tls", "--http-listen=127.0.0.1:0")
     daemon = start(*flags(ca, "enforcing", *others), "--config", str(config))
-    assert (200, "ok\n") == page(daemon, "/livez", ca)
+    assert page(daemon, "/livez", ca) == (200, "ok\n")
 
     config.write_text('http_tls_client_auth = "require"\n')
     daemon.send_signal(signal.SIGHUP)
@@ -110,7 +110,7 @@ def test_http_port_has_its_own_demand_for_certificates(start: Start, ca: Authori
     with pytest.raises((ssl.SSLError, ConnectionError)):
         page(daemon, "/livez", ca)
     shown = ca.issue("collector", "collector.example")
-    assert (200, "ok\n") == page(daemon, "/livez", ca, shown)
+    assert page(daemon, "/livez", ca, shown) == (200, "ok\n")
     assert '\nnameserver_http_requests_total{path="other",status="tls"} 1.0\n' in page(daemon, "/metrics", ca, shown)[1]
 
 
@@ -154,7 +154,7 @@ def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> N
         daemon.wait_for("reloaded")
         assert serial_number(daemon, ca) not in {first, second}
         # what was open all the time
-        assert 17 == Peer(kept).ask(105, {"topic": "orders"}).code
+        assert Peer(kept).ask(105, {"topic": "orders"}).code == 17
 
 
 def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Authority, tmp_path: Path) -> None:
@@ -173,17 +173,17 @@ def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Aut
     follow("off")
     daemon = start("--config", str(config))
     first = connect(daemon)
-    assert 17 == first.ask(105, {"topic": "orders"}).code
+    assert first.ask(105, {"topic": "orders"}).code == 17
     follow("permissive")
     assert serial_number(daemon, ca)
     second = connect(daemon)
-    assert 17 == second.ask(105, {"topic": "orders"}).code
+    assert second.ask(105, {"topic": "orders"}).code == 17
     follow("enforcing")
     assert serial_number(daemon, ca)
-    assert (1, True) == ((refused := connect(daemon).ask(105)).code, "requires TLS" in str(refused.remark))
-    assert [17, 17] == [peer.ask(105, {"topic": "orders"}).code for peer in (first, second)]
+    assert ((refused := connect(daemon).ask(105)).code, "requires TLS" in str(refused.remark)) == (1, True)
+    assert [peer.ask(105, {"topic": "orders"}).code for peer in (first, second)] == [17, 17]
     follow("off", "")
-    assert 17 == connect(daemon).ask(105, {"topic": "orders"}).code
+    assert connect(daemon).ask(105, {"topic": "orders"}).code == 17
     with pytest.raises(ssl.SSLError):
         serial_number(daemon, ca)
 
@@ -197,9 +197,9 @@ def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Pa
     config.write_text("")
     daemon.send_signal(signal.SIGHUP)
 
-    assert ["no certificate: set tls-cert-file"] == daemon.wait_for("reload_refused")["problems"]
-    assert (200, "ok\n") == page(daemon, "/livez", ca)
-    assert 400 == page(daemon, "/livez")[0]
+    assert daemon.wait_for("reload_refused")["problems"] == ["no certificate: set tls-cert-file"]
+    assert page(daemon, "/livez", ca) == (200, "ok\n")
+    assert page(daemon, "/livez")[0] == 400
 
 
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
@@ -218,19 +218,19 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
         ):
             # With TLS 1.3 a client receives the alert only when it reads.
-            assert b"" == wrapped.recv(1)
+            assert wrapped.recv(1) == b""
 
     peer = Peer(daemon.address)
-    assert 1 == peer.ask(105, {"topic": "orders"}).code
+    assert peer.ask(105, {"topic": "orders"}).code == 1
     peer.close()
     for shown in (None, foreign, another) * 3:
         refused(shown)
-    assert 0 == daemon.stop()
+    assert daemon.stop() == 0
 
     lines = [line for line in read_log(daemon.data_dir / "audit") if line["event"] == "refusal"]
     causes = ["plain text received", "the peer shows no certificate", "operators.example.com", "brokers.example.com"]
     counts = [sum(line.get("repeated", 1) for line in lines if text in line["remark"]) for text in causes]
-    assert [1, 3, 3, 3] == counts
+    assert counts == [1, 3, 3, 3]
     claimed = "(names in it, not verified: operators.example.com)"
     assert any(line["remark"].endswith(claimed) for line in lines)
 
@@ -241,5 +241,5 @@ def test_start_says_which_file_is_wrong(ca: Authority, data_dir: Path) -> None:
     (ca.ca_file.parent / "server.key").unlink()
     with Daemon(data_dir, *named) as daemon:
         said = daemon.wait_for("printed")["line"]
-        assert 2 == daemon.wait()
+        assert daemon.wait() == 2
     assert f"namesrv: TLS: {ca.ca_file.parent / 'server.key'}: no such file or directory" == said

@@ -89,21 +89,21 @@ async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
     context = ssl.create_default_context(cafile=str(ca.ca_file))
     status = Path(f"/proc/{daemon.pid}/status")
     with over_tls(daemon, context) as connected:
-        assert 17 == connected.ask(105, {"topic": "orders"}).code
+        assert connected.ask(105, {"topic": "orders"}).code == 17
         before = status_bytes(status.read_text())
         stalled = asyncio.create_task(stall(daemon, hello(context)))
         answered = 0
         while not stalled.done():
-            assert 17 == (await asyncio.to_thread(connected.ask, 105, {"topic": "orders"})).code
+            assert (await asyncio.to_thread(connected.ask, 105, {"topic": "orders"})).code == 17
             answered += 1
         peers = await stalled
         with over_tls(daemon, context) as newcomer:
-            assert 17 == newcomer.ask(105, {"topic": "orders"}).code
+            assert newcomer.ask(105, {"topic": "orders"}).code == 17
         # an eighth of max-memory-bytes for one address, and what a process of this size takes to answer thousands
         assert status_bytes(status.read_text()) - before < 160 * 1024 * 1024
         daemon.wait_for("connection_refused", reason="tls", error="timed out waiting for the TLS handshake")
         until(lambda: open_connections(daemon) == 1)
-        assert 17 == connected.ask(105, {"topic": "orders"}).code
+        assert connected.ask(105, {"topic": "orders"}).code == 17
     # while they came
     assert answered
     for peer in peers:

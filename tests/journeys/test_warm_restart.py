@@ -29,7 +29,7 @@ def route_answer(peer: Peer) -> tuple[int, str | None]:
 def perms(peer: Peer) -> Mapping[str, int]:
     """What may be done with the topic `orders` on each broker."""
     answer = peer.ask(105, {"topic": "orders"})
-    assert 0 == answer.code, answer
+    assert answer.code == 0, answer
     return {queues["brokerName"]: queues["perm"] for queues in json.loads(answer.body)["queueDatas"]}
 
 
@@ -50,17 +50,17 @@ def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
     first, second, third = (connect(daemon) for _ in range(3))
     for broker, peer in ((BROKER_A, first), (BROKER_B, second), (BROKER_C, third)):
         broker.register(peer)
-    assert 0 == BROKER_C.unregister(third)
-    assert 0 == daemon.stop()
-    assert ["broker-a", "broker-b"] == expected_brokers(daemon)
+    assert BROKER_C.unregister(third) == 0
+    assert daemon.stop() == 0
+    assert expected_brokers(daemon) == ["broker-a", "broker-b"]
 
     daemon = start("--scan-interval-seconds", "0.1")
     assert daemon.wait_for("listening")["ready"] is False
     assert "2 of 2 expected brokers: cluster-a/broker-a/0 at 10.0.0.1:10911" in daemon.wait_for("waiting")["reason"]
     back, operator = connect(daemon), connect(daemon, native=True)
     Broker(name="broker-a", addr="10.9.9.9:10911").register(back)
-    assert [NOT_READY] * 2 == [route_answer(back) for _ in range(2)]
-    assert 0 == BROKER_A.heartbeat(back)
+    assert [route_answer(back) for _ in range(2)] == [NOT_READY] * 2
+    assert BROKER_A.heartbeat(back) == 0
     for native, code, ext_fields, body in [
         (False, 105, {"topic": "orders"}, b""),
         (True, 105, {"topic": "orders"}, b""),
@@ -68,16 +68,16 @@ def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
     ]:
         client = connect(daemon, native=native)
         answer = client.ask(code, ext_fields, body)
-        assert NOT_READY == (answer.code, answer.remark)
+        assert (answer.code, answer.remark) == NOT_READY
         client.wait_until_closed()
     for code, asked in [(106, None), (206, None), (100, {"namespace": "NS", "key": "k", "value": "v"})]:
-        assert 0 == operator.ask(code, asked).code
+        assert operator.ask(code, asked).code == 0
     assert operator.call(SERVER_INFO)["ready"] is False
 
     BROKER_B.register(connect(daemon))
-    assert {"broker-a": 6, "broker-b": 6} == perms(back)
-    assert "ready: all 2 expected brokers are back" == daemon.wait_for("ready")["reason"]
-    assert {"broker-a": 6, "broker-b": 6} == perms(connect(daemon))
+    assert perms(back) == {"broker-a": 6, "broker-b": 6}
+    assert daemon.wait_for("ready")["reason"] == "ready: all 2 expected brokers are back"
+    assert perms(connect(daemon)) == {"broker-a": 6, "broker-b": 6}
 
 
 def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, connect: Connect) -> None:
@@ -85,18 +85,18 @@ def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, con
     daemon = start("--log-level", "debug")
     peer = connect(daemon)
     BROKER_A.register(peer)
-    assert {"wipeTopicCount": "2"} == peer.ask(205, {"brokerName": "broker-a"}).ext_fields
-    assert 1 == daemon.wait_for("snapshot_written")["brokers"]
+    assert peer.ask(205, {"brokerName": "broker-a"}).ext_fields == {"wipeTopicCount": "2"}
+    assert daemon.wait_for("snapshot_written")["brokers"] == 1
     daemon.kill()
 
     daemon = start()
     assert daemon.wait_for("listening")["ready"] is False
     peer = connect(daemon)
     BROKER_A.register(peer)
-    assert {"broker-a": 4} == perms(peer)
-    assert {"addTopicCount": "2"} == peer.ask(327, {"brokerName": "broker-a"}).ext_fields
-    assert 0 == daemon.stop()
+    assert perms(peer) == {"broker-a": 4}
+    assert peer.ask(327, {"brokerName": "broker-a"}).ext_fields == {"addTopicCount": "2"}
+    assert daemon.stop() == 0
 
     peer = connect(start())
     BROKER_A.register(peer)
-    assert {"broker-a": 6} == perms(peer)
+    assert perms(peer) == {"broker-a": 6}

@@ -44,7 +44,7 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
     """For each setting: flag, consequence, default, environment."""
     monkeypatch.setenv("COLUMNS", "10000")
 
-    assert 0 == main(["--help"])
+    assert main(["--help"]) == 0
 
     text = capsys.readouterr().out
     for setting in SETTINGS.values():
@@ -57,31 +57,31 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever looks for what is wrong can read what would be right."""
-    assert 0 == main(["--help", "--config", "/nowhere", "--what"])
+    assert main(["--help", "--config", "/nowhere", "--what"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_check_config(capsys: pytest.CaptureFixture[str]) -> None:
     """A doubt is told, and changes nothing about the settings being valid."""
-    assert 0 == main(["--check-config", "--listen-port=0"])
-    assert ("configuration is valid\n", "") == capsys.readouterr()
+    assert main(["--check-config", "--listen-port=0"]) == 0
+    assert capsys.readouterr() == ("configuration is valid\n", "")
 
-    assert 0 == main(["--check-config", "--broker-expiry-seconds=5"])
+    assert main(["--check-config", "--broker-expiry-seconds=5"]) == 0
     out, err = capsys.readouterr()
-    assert "configuration is valid\n" == out
+    assert out == "configuration is valid\n"
     assert err.startswith("namesrv: warning: broker-expiry-seconds 5 is less than the 30 s between two heartbeats")
 
 
 @pytest.mark.parametrize("action", [[], ["--check-config"], ["--print-config"]])
 def test_wrong_settings_exit_with_2(capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
     """Whatever was asked for, wrong settings are named, line by line, and nothing else is printed."""
-    assert 2 == main([*action, "--listen-port=70000", "--nonsense"])
+    assert main([*action, "--listen-port=70000", "--nonsense"]) == 2
     out, err = capsys.readouterr()
-    assert "" == out
-    assert [
+    assert out == ""
+    assert err.splitlines() == [
         "namesrv: unknown flag --nonsense",
         "namesrv: listen-port: 70000 is not between 0 and 65535 (from flag --listen-port)",
-    ] == err.splitlines()
+    ]
 
 
 def test_print_config_of_a_process(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_print_config_of_a_process(tmp_path: Path) -> None:
         NAMESRV_LISTEN_PORT="1234",
     )
 
-    assert 0 == done.returncode
+    assert done.returncode == 0
     assert f"namesrv: warning: file {tmp_path}/n.properties has unknown keys: listnPort" in done.stderr
     for line in [
         "drain_seconds = 1 # flag --drain-seconds",
@@ -107,7 +107,7 @@ def test_print_config_of_a_process(tmp_path: Path) -> None:
         'log_level = "info" # default',
     ]:
         assert line in [" ".join(shown.split()) for shown in done.stdout.splitlines()]
-    assert 1234 == tomllib.loads(done.stdout)["listen_port"]
+    assert tomllib.loads(done.stdout)["listen_port"] == 1234
 
 
 def test_undecodable_arguments_of_a_process() -> None:
@@ -120,7 +120,7 @@ def test_undecodable_arguments_of_a_process() -> None:
         check=False,
     )
 
-    assert (2, b'namesrv: unknown flag "--\\\\udcff"\n') == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (2, b'namesrv: unknown flag "--\\\\udcff"\n')
 
 
 def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
@@ -135,5 +135,5 @@ def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
         line = json.loads(daemon.stderr.readline())
         daemon.kill()
 
-    assert ("warning", "settings_warning") == (line["level"], line["event"])
+    assert (line["level"], line["event"]) == ("warning", "settings_warning")
     assert line["warning"].startswith("broker-expiry-seconds 5 is less than the 30 s")

@@ -133,7 +133,7 @@ async def test_requests_of_one_read_are_answered_in_their_order(
     assert [NATIVE if n % 3 == 0 else JSON for n in range(10)] == [answer.serialize_type for answer in answers]
     assert pieces != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
     # numbers below 1 are the dispatcher's
-    assert 7 == server.namesrv.fast_path.pulls
+    assert server.namesrv.fast_path.pulls == 7
 
 
 @pytest.mark.parametrize("header", [AS_JAVA, AS_GO, BEAT % (904, 0), BEAT % (904, 2), BEAT % (322, 0)])
@@ -145,7 +145,7 @@ async def test_request_is_recognised_whatever_its_opaque(server: InProcess, peer
     for opaque in (b"1", b"10", b"999999999", b"2147483647"):
         response = path.answer(connection, cut(JSON, header % opaque))
         assert response is not None
-        assert b"" == response or b'"opaque":%b,' % opaque in response
+        assert response == b"" or b'"opaque":%b,' % opaque in response
 
 
 async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProcess, peer: NamesrvPeer) -> None:
@@ -155,7 +155,7 @@ async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProc
     frames = [cut(JSON, AS_GO.replace(b'"T"', b'"%b"' % topic) % b"11") for topic in (b"T", b"U", b"5")]
     for frame in frames:
         learn(path, frame)
-    assert 3 == len({path.answer(connection, frame) for frame in frames})
+    assert len({path.answer(connection, frame) for frame in frames}) == 3
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ async def test_only_one_whole_frame_is_recognised(server: InProcess, peer: Names
     data = cut(JSON, AS_JAVA % b"5")
     learn(path, data)
     wrong = [data[:-1], data[:9], data + data, data + b"x", data[:3] + b"\0" + data[4:], data[:7] + b"\xff" + data[8:]]
-    assert [None] * 7 == [path.answer(connection, each) for each in (*wrong, data[:4] + b"\x01" + data[5:])]
+    assert [path.answer(connection, each) for each in (*wrong, data[:4] + b"\x01" + data[5:])] == [None] * 7
     assert path.answer(connection, data) is not None
 
 

@@ -95,7 +95,7 @@ async def check_same(server: InProcess, connection: ServerConnection, data: byte
     """Fail unless both say the same; whether the fast path said anything. What it leaves, it has not touched."""
     both = await ask_both(server, connection, data)
     if both.fast is None:
-        assert 0 == both.fast_touched
+        assert both.fast_touched == 0
         return False
     assert both.dispatched is not None
     assert meaning(both.dispatched) == meaning(both.fast)

@@ -75,7 +75,7 @@ async def slow_disk() -> AsyncIterator[Disk]:
     disk = Disk()
     asyncio.get_running_loop().set_default_executor(disk)
     yield disk
-    assert 0 == disk.waiting
+    assert disk.waiting == 0
 
 
 async def begin(*changes: Coroutine[Any, Any, T]) -> list[asyncio.Task[T]]:
@@ -193,7 +193,7 @@ async def test_limits_are_named(path: Path, change: tuple[str, str, str], field:
     assert field == refused.value.field
     assert change[["namespace", "key", "value"].index(field)] == refused.value.value
     assert before == path.read_text()
-    assert {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}} == kv._tables
+    assert kv._tables == {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}}
 
 
 async def test_limits_may_be_reached(path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_limits_may_be_reached(path: Path) -> None:
     await kv.delete("n" * 10, "b")
     await kv.put("n" * 10, "c", "v")
 
-    assert {"n" * 10: {"a": "äöüä", "c": "v"}, "m" * 10: {"a": "1234", "b": "1234"}} == kv._tables
+    assert kv._tables == {"n" * 10: {"a": "äöüä", "c": "v"}, "m" * 10: {"a": "1234", "b": "1234"}}
     await load(path).put("k" * 255, "k" * 255, "v" * 16_384)
 
 
@@ -223,7 +223,7 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     await kv.delete("NS", "b")
     await kv.put("NEW", "k", "v")
 
-    assert {"NS": {"a": "short"}, "NEW": {"k": "v"}} == kv._tables
+    assert kv._tables == {"NS": {"a": "short"}, "NEW": {"k": "v"}}
     assert path.stat().st_size <= 100
 
 
@@ -266,7 +266,7 @@ def test_file_is_apaches(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     write_file(path, {"NS": {"k": "v", "grüße": '"\n'}, "EMPTY": {}}, MOST_BYTES)
 
-    assert '{"configTable":{"NS":{"k":"v","grüße":"\\"\\n"},"EMPTY":{}}}' == path.read_text("utf-8")
+    assert path.read_text("utf-8") == '{"configTable":{"NS":{"k":"v","grüße":"\\"\\n"},"EMPTY":{}}}'
 
 
 @pytest.mark.parametrize(
@@ -326,12 +326,12 @@ def test_damaged_file_is_set_aside(
     path = tmp_path / "kvConfig.json"
     path.write_bytes(content)
 
-    assert {} == read_file(path)
+    assert read_file(path) == {}
 
     assert not path.exists()
     assert [content] == kept_aside(tmp_path)
     (record,) = caplog.records
-    assert "WARNING damaged_file_set_aside" == f"{record.levelname} {record.msg}"
+    assert f"{record.levelname} {record.msg}" == "WARNING damaged_file_set_aside"
     assert reason in vars(record)["fields"]["reason"]
 
 
@@ -350,7 +350,7 @@ def test_damaged_file_that_cannot_be_set_aside_ends_the_start(tmp_path: Path) ->
     with pytest.raises(OSError, match=r"File name too long: '.*damaged-"):
         read_file(path)
 
-    assert b"damaged" == path.read_bytes()
+    assert path.read_bytes() == b"damaged"
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

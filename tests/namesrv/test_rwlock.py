@@ -88,11 +88,11 @@ async def test_queue_is_served_in_order_and_neighbouring_readers_together() -> N
     """A reader does not slip in beside others once a writer waits; it enters with those next to it."""
     guests = Guests()
     await guests.arrive("R1", "R2", "W3", "R4", "R5", "W6", "R7")
-    assert "<ReadWriteLock [2 readers | writer: no | waiting: 3 read, 2 write]>" == repr(guests.house.lock)
+    assert repr(guests.house.lock) == "<ReadWriteLock [2 readers | writer: no | waiting: 3 read, 2 write]>"
 
     assert {"R1"} == await guests.leave("R2")
     assert {"W3"} == await guests.leave("R1")
-    assert "<ReadWriteLock [0 readers | writer: yes | waiting: 3 read, 1 write]>" == repr(guests.house.lock)
+    assert repr(guests.house.lock) == "<ReadWriteLock [0 readers | writer: yes | waiting: 3 read, 1 write]>"
     assert {"R4", "R5"} == await guests.leave("W3")
     # nobody is left but readers once the writer between them has given up
     assert {"R4", "R5", "R7"} == await guests.cancel("W6")
@@ -122,7 +122,7 @@ async def test_waiting_coroutine_that_is_closed_leaves_no_trace() -> None:
     async with lock.read():
         coroutine = wants_to_write()
         coroutine.send(None)
-        assert "<ReadWriteLock [1 readers | writer: no | waiting: 0 read, 1 write]>" == repr(lock)
+        assert repr(lock) == "<ReadWriteLock [1 readers | writer: no | waiting: 0 read, 1 write]>"
         coroutine.close()
     assert repr(lock) == FREE
 
@@ -140,7 +140,7 @@ def test_uncontended_sections_need_no_loop() -> None:
     with pytest.raises(StopIteration) as ended:
         reads_and_writes().send(None)
 
-    assert "<ReadWriteLock [0 readers | writer: yes | waiting: 0 read, 0 write]>" == ended.value.value
+    assert ended.value.value == "<ReadWriteLock [0 readers | writer: yes | waiting: 0 read, 0 write]>"
 
 
 async def test_waits_are_measured() -> None:
@@ -149,11 +149,11 @@ async def test_waits_are_measured() -> None:
     await guests.arrive("R1", "R2", "W3", "W4", "W5", "R6")
     await guests.cancel("W4")
     waits = guests.house.lock.waits
-    assert [0, 0] == [waits[to_write].count for to_write in (False, True)]
+    assert [waits[to_write].count for to_write in (False, True)] == [0, 0]
 
     await guests.leave("R1", "R2", "W3", "W5", "R6")
 
-    assert [1, 2] == [waits[to_write].count for to_write in (False, True)]
+    assert [waits[to_write].count for to_write in (False, True)] == [1, 2]
     assert all(waits[to_write].sum > 0 for to_write in (False, True))
 
 

@@ -24,4 +24,4 @@ def test_version_of_what_is_not_installed() -> None:
         [sys.executable, "-I", "-S", "-c", script, source], capture_output=True, text=True, check=True
     )
 
-    assert "(not installed)\n" == found.stdout
+    assert found.stdout == "(not installed)\n"

@@ -51,7 +51,7 @@ class Application(TalkingProcess):
 
     def end(self) -> dict[str, Any]:
         """Stop it; what it has seen."""
-        assert 0 == self.stop(), self.lines
+        assert self.stop() == 0, self.lines
         seen: dict[str, Any] = json.loads(self.lines[-1])
         return seen
 

@@ -31,7 +31,7 @@ def until_whole(deployment: Deployment) -> None:
 def counted(application: Application) -> dict[str, Any]:
     """What an application has seen: no pull failed, and no route lacked a broker."""
     seen = application.end()
-    assert ([], []) == (seen["failed"], seen["incomplete"])
+    assert (seen["failed"], seen["incomplete"]) == ([], [])
     return seen
 
 
@@ -45,10 +45,10 @@ def test_rolling_upgrade(deploy: Deploy) -> None:
     deployment.run_example("rolling-restart")
 
     for server in SERVERS:
-        assert "namesrv-0.2.0" == (deployment.directory(server) / "namesrv").readlink().name
-        assert 2 == len(deployment.log(server, "listening"))
-        assert 1 == len(deployment.log(server, "stopped"))
-        assert [] == deployment.log(server, "broker_evicted")
+        assert (deployment.directory(server) / "namesrv").readlink().name == "namesrv-0.2.0"
+        assert len(deployment.log(server, "listening")) == 2
+        assert len(deployment.log(server, "stopped")) == 1
+        assert deployment.log(server, "broker_evicted") == []
     for application in applications:
         seen = counted(application)
         # a question that crosses the closing of its connection is lost, one on each server at most
@@ -68,11 +68,10 @@ def test_upgrade_stops_at_a_version_that_does_not_take_the_settings(deploy: Depl
 
     assert "broker-expiry-seconds" in said
     for server in SERVERS:
-        assert "namesrv-1" == (deployment.directory(server) / "namesrv").readlink().name
+        assert (deployment.directory(server) / "namesrv").readlink().name == "namesrv-1"
     assert (
-        "install -r /srv/namesrv-0.2.0/namesrv.txt -r /srv/namesrv-0.2.0/namesrv-ctl.txt\n"
-        == (deployment.directory("ns1") / "namesrv-0.2.0" / "bin" / "pip.said").read_text()
-    )
+        deployment.directory("ns1") / "namesrv-0.2.0" / "bin" / "pip.said"
+    ).read_text() == "install -r /srv/namesrv-0.2.0/namesrv.txt -r /srv/namesrv-0.2.0/namesrv-ctl.txt\n"
 
 
 def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
@@ -89,7 +88,7 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
     lost.mend()
     until_whole(deployment)
 
-    assert [] == deployment.log("ns1", "broker_evicted") + deployment.log("ns3", "broker_evicted")
+    assert deployment.log("ns1", "broker_evicted") + deployment.log("ns3", "broker_evicted") == []
     for application in applications:
         seen = counted(application)
         # one that had asked ns2 waited for it, or saw it close its silent connection when the cable was back

@@ -178,10 +178,10 @@ def test_order_of_accounts_means_nothing(parts: list[str]) -> None:
     access = parse_access_file("\n\n".join(parts))
 
     assert parse_access_file(FILE).accounts == access.accounts
-    assert "desk" == _name(access.of_network(ip_address("10.2.3.4")))
-    assert "office" == _name(access.of_network(ip_address("10.1.1.1")))
-    assert "" == _name(access.of_network(ip_address("11.1.1.1")))
-    assert "" == _name(access.of_network(None))
+    assert _name(access.of_network(ip_address("10.2.3.4"))) == "desk"
+    assert _name(access.of_network(ip_address("10.1.1.1"))) == "office"
+    assert _name(access.of_network(ip_address("11.1.1.1"))) == ""
+    assert _name(access.of_network(None)) == ""
 
 
 def _name(account: Account | None) -> str:
@@ -195,7 +195,7 @@ def test_accounts_are_known_by_what_the_file_says() -> None:
 
     assert {"reader", "orders"} == access.by_key.keys()
     assert (f"new-{SECRET}".encode(), f"old-{SECRET}".encode()) == access.secrets_of("orders")
-    assert () == access.secrets_of("orders-brokers")
+    assert access.secrets_of("orders-brokers") == ()
     assert brokers is access.of_certificate(("x", "broker-1.example.com"))
     assert access.of_certificate(("broker-2.example.com",)) is None
     assert brokers.is_admitted_from(address_of("10.1.2.3"))
@@ -203,8 +203,8 @@ def test_accounts_are_known_by_what_the_file_says() -> None:
     assert not brokers.is_admitted_from(address_of("[::1]"))
     assert not brokers.is_admitted_from(address_of("?"))
     end = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
-    assert (False, True) == (brokers.is_expired(end - 1), brokers.is_expired(end))
-    assert ["route-read", "broker-control"] == brokers.classes
+    assert (brokers.is_expired(end - 1), brokers.is_expired(end)) == (False, True)
+    assert brokers.classes == ["route-read", "broker-control"]
 
 
 def test_certificate_of_two_accounts_is_that_of_none() -> None:
@@ -212,7 +212,7 @@ def test_certificate_of_two_accounts_is_that_of_none() -> None:
     accounts = "".join(f'[accounts.{name}]\ncertificates = ["{name}"]\nmay = ["route-read"]\n' for name in "ab")
     access = parse_access_file(accounts)
 
-    assert "a" == _name(access.of_certificate(("a",)))
+    assert _name(access.of_certificate(("a",))) == "a"
     assert access.of_certificate(("a", "b")) is None
 
 

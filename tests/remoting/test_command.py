@@ -36,20 +36,22 @@ def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: 
 
 def test_what_we_send_unless_told_otherwise() -> None:
     """A request in JSON, language PYTHON (3), version 479; bodies are not shown, which may have sixteen mebibytes."""
-    assert (106, 0, 0, 479, 3, None, None, b"", 0) == dataclasses.astuple(RemotingCommand(code=106))
+    assert dataclasses.astuple(RemotingCommand(code=106)) == (106, 0, 0, 479, 3, None, None, b"", 0)
     assert "secret" not in repr(RemotingCommand(code=106, body=b"secret"))
 
 
 def test_numbers() -> None:
     """RequestCode.java's for a NameServer; ResponseCode.java's that a NameServer uses."""
     known = [code for code in codes.RequestCode if code < codes.FIRST_EXTENSION]
-    assert [100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
-            901, 904, 905] == known  # fmt: skip
-    assert [0, 1, 2, 3, 16, 17, 22, 1500] == list(codes.ResponseCode)
-    assert [0, 1, 77] == list(codes.SerializeType)
+    assert known == [
+        100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322,
+        327, 901, 904, 905,
+    ]  # fmt: skip
+    assert list(codes.ResponseCode) == [0, 1, 2, 3, 16, 17, 22, 1500]
+    assert list(codes.SerializeType) == [0, 1, 77]
     # V5_3_3 is 413 + 3 * 20 + 2 * 3; V3_0_11 is 37, V5_0_0 is 413
-    assert (479, 37, 413) == (codes.CURRENT_VERSION, codes.VERSION_REGISTER_BODY, codes.VERSION_MAPPING_TAIL)
-    assert [
+    assert (codes.CURRENT_VERSION, codes.VERSION_REGISTER_BODY, codes.VERSION_MAPPING_TAIL) == (479, 37, 413)
+    assert [codes.LanguageCode(code).name for code in range(14)] == [
         "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST",
         "NODE_JS",
-    ] == [codes.LanguageCode(code).name for code in range(14)]  # fmt: skip
+    ]  # fmt: skip

@@ -42,9 +42,9 @@ def test_code_becomes_its_class(code: int, remark: str, error: type[ResponseErro
 
 def test_errors_say_what_they_are() -> None:
     """A bad request is code 1 to the peer; no remark is told from an empty one; a word is for counters."""
-    assert (1, "field topic is missing") == (BadRequestError("").code, BadRequestError("field topic is missing").remark)
-    assert (1, "name server not ready") == (NotReadyError().code, NotReadyError().remark)
-    assert (None, "", None) == (SystemError_(None).remark, str(SystemError_(None)), SystemError_(None).ext_fields)
+    assert (BadRequestError("").code, BadRequestError("field topic is missing").remark) == (1, "field topic is missing")
+    assert (NotReadyError().code, NotReadyError().remark) == (1, "name server not ready")
+    assert (SystemError_(None).remark, str(SystemError_(None)), SystemError_(None).ext_fields) == (None, "", None)
     assert RemoteProtocolError("x").reason == "malformed"
     assert RemoteProtocolError("x", reason="header").reason == "header"
 

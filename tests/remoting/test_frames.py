@@ -72,8 +72,8 @@ def test_refusal_needs_no_byte_more_than_it_has_to(needed: bytes, reason: str) -
     """A length is refused with its fourth byte, type and header length with their last: nothing is kept till then."""
     reader = FrameReader()
 
-    assert ([], None) == (reader.receive_data(needed[:-1]), reader.error)
-    assert [] == reader.receive_data(needed[-1:])
+    assert (reader.receive_data(needed[:-1]), reader.error) == ([], None)
+    assert reader.receive_data(needed[-1:]) == []
     assert reader.error is not None
     assert reason == reader.error.reason
 
@@ -82,10 +82,10 @@ def test_length_of_the_largest_frame_is_taken() -> None:
     """16,777,212 and the four bytes that say so are 16 MiB to the byte: Java takes that much, and no more."""
     reader = FrameReader()
 
-    assert [] == reader.receive_data(b"\x00\xff\xff\xfc\x00\x00\x00\x02{}")
-    assert (None, True) == (reader.error, reader.is_inside_frame)
+    assert reader.receive_data(b"\x00\xff\xff\xfc\x00\x00\x00\x02{}") == []
+    assert (reader.error, reader.is_inside_frame) == (None, True)
     frames = reader.receive_data(bytes(16_777_206))
-    assert [(0, b"{}", 16_777_206)] == [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames]
+    assert [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames] == [(0, b"{}", 16_777_206)]
 
 
 def test_limits_are_settings() -> None:
@@ -104,7 +104,7 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     reader = FrameReader()
     assert not reader.is_inside_frame
     for at in range(len(JSON_FRAME) - 1):
-        assert [] == reader.receive_data(JSON_FRAME[at : at + 1])
+        assert reader.receive_data(JSON_FRAME[at : at + 1]) == []
         assert reader.is_inside_frame
 
     assert len(reader.receive_data(JSON_FRAME[-1:])) == 1
@@ -162,4 +162,4 @@ def test_chopping_does_not_matter(frames: list[tuple[int, bytes, bytes]], cuts: 
     out = [frame for start, end in pairwise(edges) for frame in reader.receive_data(stream[start:end])]
 
     assert [Frame(*frame) for frame in frames] == out
-    assert (None, False) == (reader.error, reader.is_inside_frame)
+    assert (reader.error, reader.is_inside_frame) == (None, False)

@@ -63,7 +63,7 @@ def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
     async def where() -> str:
         return threading.current_thread().name
 
-    assert "test-loop" == background._wait_for(where(), SECONDS)
+    assert background._wait_for(where(), SECONDS) == "test-loop"
     with ThreadPoolExecutor(8) as pool:
         assert list(range(100)) == list(
             pool.map(lambda value: background._wait_for(answer(value), SECONDS), range(100))
@@ -73,7 +73,7 @@ def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
         with pytest.raises(error, match="of its own"):
             background._wait_for(fail(error), SECONDS)
     background.start()
-    assert 1 == [thread.name for thread in threading.enumerate()].count("test-loop")
+    assert [thread.name for thread in threading.enumerate()].count("test-loop") == 1
 
 
 def test_work_that_takes_too_long_is_cancelled(background: Background) -> None:
@@ -99,7 +99,7 @@ def test_telling_waits_for_nobody(background: Background) -> None:
 
     background._wait_for(answer(0), SECONDS)
 
-    assert [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")] == told
+    assert told == [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")]
 
 
 def test_stopped_and_started_again() -> None:
@@ -110,7 +110,7 @@ def test_stopped_and_started_again() -> None:
         for use in (lambda: background._wait_for(answer(1), SECONDS), lambda: background._tell(print)):
             with pytest.raises(StoppedError, match="the client is not started"):
                 use()
-        assert "<Background [not started]>" == repr(background)
+        assert repr(background) == "<Background [not started]>"
         background.start()
         assert number == background._wait_for(answer(number), SECONDS)
         background.stop()
@@ -128,10 +128,11 @@ def test_its_own_thread_does_not_wait_for_itself(background: Background) -> None
                 errors.append(str(error))
         return errors
 
-    assert ["cannot be called from the client's own callbacks: it would deadlock"] * 2 == background._wait_for(
-        call_and_stop(), SECONDS
+    assert (
+        background._wait_for(call_and_stop(), SECONDS)
+        == ["cannot be called from the client's own callbacks: it would deadlock"] * 2
     )
-    assert 1 == background._wait_for(answer(1), SECONDS)
+    assert background._wait_for(answer(1), SECONDS) == 1
 
 
 def test_stopping_ends_what_others_wait_for() -> None:

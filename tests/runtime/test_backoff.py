@@ -7,8 +7,8 @@ def test_pause_is_a_random_part_of_a_bound_that_doubles() -> None:
     """The bound is 0.5 s after the first failure, 1, 2, 4 s after the next ones, and never more than 6 s."""
     backoff = Backoff(base_seconds=0.5, max_seconds=6.0)
 
-    assert [0.5, 1.0, 2.0, 4.0, 6.0, 6.0] == [backoff.pause_seconds(count, 1.0) for count in (1, 2, 3, 4, 5, 10_000)]
-    assert [0.5, 0.0] == [backoff.pause_seconds(3, random_unit) for random_unit in (0.25, 0.0)]
+    assert [backoff.pause_seconds(count, 1.0) for count in (1, 2, 3, 4, 5, 10_000)] == [0.5, 1.0, 2.0, 4.0, 6.0, 6.0]
+    assert [backoff.pause_seconds(3, random_unit) for random_unit in (0.25, 0.0)] == [0.5, 0.0]
 
 
 def test_failure_tells_how_long_ago_and_when_again() -> None:

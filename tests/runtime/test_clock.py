@@ -19,7 +19,7 @@ async def test_system_clock_is_the_machines() -> None:
 
     assert before[0] <= now[0] <= time.monotonic() - 0.009
     assert before[1] <= now[1] <= time.time()
-    assert "SystemClock()" == repr(clock)
+    assert repr(clock) == "SystemClock()"
 
 
 async def wait_on(clock: FakeClock, seconds: float, event: asyncio.Event | None = None) -> str:
@@ -71,4 +71,4 @@ async def test_every_other_end_is_left_alone() -> None:
     cancelled.cancel()
     await settle()
 
-    assert ("came", True, 0) == (came.result(), cancelled.cancelled(), clock.sleepers)
+    assert (came.result(), cancelled.cancelled(), clock.sleepers) == ("came", True, 0)

@@ -28,7 +28,7 @@ def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
     """Who has the old file open, or a link to it, still sees the old content; the mode is the caller's."""
     path = tmp_path / "snapshot.json"
     write_atomically(path, b"old")
-    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     (tmp_path / "link").hardlink_to(path)
     (tmp_path / "symbolic").symlink_to(tmp_path / "link")
 
@@ -36,10 +36,10 @@ def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
     write_atomically(tmp_path / "symbolic", b"not followed")
 
     assert (data, b"old") == (path.read_bytes(), (tmp_path / "link").read_bytes())
-    assert 0o640 == stat.S_IMODE(path.stat().st_mode)
-    assert b"not followed" == (tmp_path / "symbolic").read_bytes()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert (tmp_path / "symbolic").read_bytes() == b"not followed"
     assert not (tmp_path / "symbolic").is_symlink()
-    assert ["link", "snapshot.json", "symbolic"] == names_in(tmp_path)
+    assert names_in(tmp_path) == ["link", "snapshot.json", "symbolic"]
 
 
 def test_what_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_what_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path) -> Non
     with pytest.raises(IsADirectoryError):
         write_atomically(tmp_path / "snapshot.json", b"new")
 
-    assert ["snapshot.json"] == names_in(tmp_path)
+    assert names_in(tmp_path) == ["snapshot.json"]
     assert (tmp_path / "snapshot.json").is_dir()
 
 
@@ -98,7 +98,7 @@ def test_system_call_that_fails(
             write_atomically(path, b"new")
 
     assert content == path.read_bytes()
-    assert ["snapshot.json"] == names_in(tmp_path)
+    assert names_in(tmp_path) == ["snapshot.json"]
 
 
 def test_every_file_is_synced_before_its_rename_and_the_directory_after(
@@ -122,8 +122,8 @@ def test_every_file_is_synced_before_its_rename_and_the_directory_after(
         patch.setattr(os, "replace", noting_replace)
         write_atomically(tmp_path / "snapshot.json", b"0123456789")
 
-    assert ["sync file", "rename", "sync directory"] == steps
-    assert b"0123456789" == (tmp_path / "snapshot.json").read_bytes()
+    assert steps == ["sync file", "rename", "sync directory"]
+    assert (tmp_path / "snapshot.json").read_bytes() == b"0123456789"
 
 
 def test_writers_at_the_same_time(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
             written.result()
 
     content = path.read_bytes()
-    assert 50_000 == len(content)
-    assert 1 == len(set(content))
-    assert ["snapshot.json"] == names_in(tmp_path)
+    assert len(content) == 50_000
+    assert len(set(content)) == 1
+    assert names_in(tmp_path) == ["snapshot.json"]
 
 
 WRITES_FOREVER = """
@@ -172,7 +172,7 @@ def test_kill_in_the_middle_of_writes(tmp_path: Path) -> None:
         confirmed = number
 
     remove_leftovers(path)
-    assert ["snapshot.json"] == names_in(tmp_path)
+    assert names_in(tmp_path) == ["snapshot.json"]
 
 
 def test_only_the_files_own_leftovers_are_removed(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_damaged_files_are_kept_under_other_names(tmp_path: Path, caplog: pytest
     assert {each.name for each in kept} == set(names_in(tmp_path))
     assert all(re.fullmatch(r"snapshot\.json\.damaged-2\d{7}T\d{6}Z(-\d+)?", each.name) for each in kept)
     assert any(each.name.endswith("Z-2") for each in kept)
-    assert "WARNING damaged_file_set_aside" == f"{caplog.records[0].levelname} {caplog.records[0].msg}"
+    assert f"{caplog.records[0].levelname} {caplog.records[0].msg}" == "WARNING damaged_file_set_aside"
     assert {"path": path, "kept_as": kept[0], "reason": "torn"} == vars(caplog.records[0])["fields"]
 
 
@@ -215,4 +215,4 @@ def test_file_that_cannot_be_set_aside_stays(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         set_aside(tmp_path / "snapshot.json", "torn")
 
-    assert [] == names_in(tmp_path)
+    assert names_in(tmp_path) == []

@@ -46,7 +46,7 @@ def test_files_are_named_by_hour_writer_run_and_number(files: LineFiles, tmp_pat
     files.begin(WALL)
 
     assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"] == names(tmp_path)
-    assert b"a\n" == (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes()
+    assert (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes() == b"a\n"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_a_failing_disk_kept_of_a_line_is_cut_off_later(
     files.end()
 
     (path,) = tmp_path.rglob("*.open")
-    assert b"one\ntwo\n" == path.read_bytes()
+    assert path.read_bytes() == b"one\ntwo\n"
 
 
 def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> None:
@@ -114,12 +114,12 @@ def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> No
     with pytest.raises(OSError, match="directory"):
         compress(path)
     assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open"] == names(tmp_path)
-    assert b"one\ntwo\n" == path.read_bytes()
+    assert path.read_bytes() == b"one\ntwo\n"
 
     packed.rmdir()
     assert packed == compress(path)
     assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.gz"] == names(tmp_path)
-    assert b"one\ntwo\n" == gzip.decompress(packed.read_bytes())
+    assert gzip.decompress(packed.read_bytes()) == b"one\ntwo\n"
     assert packed.stat().st_mtime == WALL
 
 
@@ -170,11 +170,11 @@ def test_step_of_the_wall_clock_makes_no_file_old(
     for number, days in enumerate((0.0, 0.5, 6.5), start=1):
         closed(tmp_path, HOUR_7, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL - days * DAY)
     if not is_at_start:
-        assert ([], False) == files.remove_old(WALL, 0.0, week)
+        assert files.remove_old(WALL, 0.0, week) == ([], False)
 
     for steady in (1.0, 3.0 * DAY, 7.0 * DAY):
-        assert ([], True) == files.remove_old(WALL + ahead + steady, steady, week)
-    assert 3 == len(names(tmp_path))
+        assert files.remove_old(WALL + ahead + steady, steady, week) == ([], True)
+    assert len(names(tmp_path)) == 3
     removed, is_doubted = files.remove_old(WALL + ahead + 7.0 * DAY + 2, 7.0 * DAY + 2, week)
     assert not is_doubted
     assert old == len(removed)

@@ -88,7 +88,7 @@ async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
 
     assert await written.log.close(GUARD_SECONDS)
     assert written.text() == "1 a\n2 b\n"
-    assert [] == list(written.root.rglob("*.open"))
+    assert list(written.root.rglob("*.open")) == []
 
 
 async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> None:
@@ -100,7 +100,7 @@ async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> 
     await written.log.close(GUARD_SECONDS)
 
     hours = sorted(path.parent.name for path in written.root.rglob("*.gz"))
-    assert ["hour=07", "hour=07", "hour=08"] == hours
+    assert hours == ["hour=07", "hour=07", "hour=08"]
     assert written.text() == f"1 {'a' * 20}\n2 opened\n3 b\n4 opened\n5 c\n"
 
 
@@ -111,8 +111,10 @@ async def test_a_file_gets_little_more_than_it_has_room_for(tmp_path: Path) -> N
     written.log.start()
     await written.log.close(GUARD_SECONDS)
 
-    assert [4, 4, 2] == [
-        gzip.decompress(path.read_bytes()).count(b"a\n") for path in sorted(written.root.rglob("*.gz"))
+    assert [gzip.decompress(path.read_bytes()).count(b"a\n") for path in sorted(written.root.rglob("*.gz"))] == [
+        4,
+        4,
+        2,
     ]
 
 
@@ -123,14 +125,14 @@ async def test_a_full_queue_drops_and_counts(written: Written) -> None:
     await until(written.encoder.has_begun.is_set)
     written.put(*range(9), "lost")
     written.put("too heavy", weight=11)
-    assert 2 == written.log.dropped
+    assert written.log.dropped == 2
     written.encoder.gate.set()
     await written.until_written()
     written.put("after")
     await written.log.close(GUARD_SECONDS)
 
     lines = written.text().splitlines()
-    assert ["dropped 2", "after"] == [line.partition(" ")[2] for line in lines if "opened" not in line][-2:]
+    assert [line.partition(" ")[2] for line in lines if "opened" not in line][-2:] == ["dropped 2", "after"]
     assert {"lost", "too heavy"} & {line.partition(" ")[2] for line in lines} == set()
 
 
@@ -144,9 +146,9 @@ async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
     await until(lambda: len(written.reports) == 2)
     await written.log.close(GUARD_SECONDS)
 
-    assert ["heartbeat_log_not_written", "heartbeat_log_write_recovered"] == [name for name, _ in written.reports]
+    assert [name for name, _ in written.reports] == ["heartbeat_log_not_written", "heartbeat_log_write_recovered"]
     assert written.text() == "1 a\n2 b\n"
-    assert 0 == written.log.dropped
+    assert written.log.dropped == 0
 
 
 async def test_closing_does_not_wait_for_a_disk_that_fails(written: Written) -> None:
@@ -177,5 +179,5 @@ async def test_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
     written.log.start()
     await written.log.close(GUARD_SECONDS)
 
-    assert b'whole\n{"to' == gzip.decompress((root / FOLDER / "ns-99-1.jsonl.gz").read_bytes())
-    assert [] == list(root.rglob("*.open"))
+    assert gzip.decompress((root / FOLDER / "ns-99-1.jsonl.gz").read_bytes()) == b'whole\n{"to'
+    assert list(root.rglob("*.open")) == []

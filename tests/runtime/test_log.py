@@ -114,10 +114,10 @@ def test_long_values_are_cut_and_fixed_names_kept() -> None:
     """A value keeps 256 characters, a list 32 items, and both say how much is missing; a field may have any name."""
     assert f"INFO happened value={'x' * 256}\n" == text_of("happened", value="x" * 256)
     assert f"INFO happened value={'x' * 256}...[+744]\n" == text_of("happened", value="x" * 1000)
-    assert "x" * 256 + "...[+744]" == json_of("happened", value="x" * 1000)["value"]
+    assert json_of("happened", value="x" * 1000)["value"] == "x" * 256 + "...[+744]"
     assert [*range(32), "...[+8]"] == json_of("happened", value=list(range(40)))["value"]
     fields = {"name": 1, "level": 2, "event": 3, "ts": 4}
-    assert {"level": "info", "event": "e", "name": 1, "level_": 2, "event_": 3, "ts_": 4} == json_of("e", **fields)
+    assert json_of("e", **fields) == {"level": "info", "event": "e", "name": 1, "level_": 2, "event_": 3, "ts_": 4}
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4))
@@ -186,12 +186,12 @@ def test_where_and_how_it_is_written() -> None:
         log.configure("info", "auto", descriptor)
         log.event(logger, logging.INFO, "started")
         log.flush(GUARD_SECONDS)
-    assert " INFO started\r\n" == os.read(controller, 1024).decode()[-15:]
-    assert ["started"] == events_of(written.text().splitlines())
+    assert os.read(controller, 1024).decode()[-15:] == " INFO started\r\n"
+    assert events_of(written.text().splitlines()) == ["started"]
     for descriptor in (controller, terminal, writing):
         os.close(descriptor)
     with os.fdopen(reading) as nobody:
-        assert "" == nobody.read()
+        assert nobody.read() == ""
 
 
 def events_of(lines: Iterable[str]) -> list[object]:
@@ -234,8 +234,8 @@ def test_stream_that_fails(tmp_path: Path) -> None:
     log.event(logger, logging.INFO, "written")
     log.flush(GUARD_SECONDS)
 
-    assert [2, "written"] == events_of((tmp_path / "log").read_text().splitlines())
-    assert 2 == log.lines_lost()
+    assert events_of((tmp_path / "log").read_text().splitlines()) == [2, "written"]
+    assert log.lines_lost() == 2
     for descriptor in (file, writing):
         os.close(descriptor)
 
@@ -258,7 +258,7 @@ def test_line_that_a_full_disk_cut(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], check=True, timeout=120)
 
     first, torn, *rest = (tmp_path / "log").read_text().splitlines()
-    assert ["first", 1, "third"] == events_of([first, *rest])
+    assert events_of([first, *rest]) == ["first", 1, "third"]
     assert torn.startswith('{"ts":')
 
 
@@ -272,12 +272,12 @@ def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
             log.event(logging.getLogger(), logging.INFO, "more", number=number, text="x" * 200)
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert ["more"] * 2000 == events_of(done.stdout.splitlines())
+    assert events_of(done.stdout.splitlines()) == ["more"] * 2000
 
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as unread:
-        assert 0 == unread.wait(120)
+        assert unread.wait(120) == 0
 
 
 def test_printable_escapes_only_what_is_not() -> None:
     """For texts that stand alone: no quotes, no cut, no control characters."""
-    assert 'plain a"b\\c\\nb\\x1b' == log.printable('plain a"b\\c\nb\x1b')
+    assert log.printable('plain a"b\\c\nb\x1b') == 'plain a"b\\c\\nb\\x1b'

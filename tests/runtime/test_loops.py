@@ -19,7 +19,7 @@ def test_runs_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -
     # what get_event_loop_policy() gives, which is deprecated
     before = asyncio.events._event_loop_policy  # type: ignore[attr-defined]  # private
 
-    assert "uvloop" == run(loop_module)
+    assert run(loop_module) == "uvloop"
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    assert "asyncio" == run(loop_module)
+    assert run(loop_module) == "asyncio"
     assert before is asyncio.events._event_loop_policy  # type: ignore[attr-defined]

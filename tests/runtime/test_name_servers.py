@@ -103,17 +103,17 @@ async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVERS", "c:3")
     monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
 
-    assert ("10.0.0.1:9876", "[::1]:1") == await resolve("10.0.0.1:9876;[::1]:1")
+    assert await resolve("10.0.0.1:9876;[::1]:1") == ("10.0.0.1:9876", "[::1]:1")
     for source in ("", "env:NAMESRV_ADDR"):
-        assert ("a:1", "b:2") == await resolve(source)
-    assert ("c:3",) == await resolve("env:SERVERS")
+        assert await resolve(source) == ("a:1", "b:2")
+    assert await resolve("env:SERVERS") == ("c:3",)
 
 
 async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
     """A file may be kept by people."""
     (tmp_path / "servers").write_text("# ours\na:1\nb:2;c:3 # two more\n")
 
-    assert ("a:1", "b:2", "c:3") == await resolve(f"file:{tmp_path / 'servers'}")
+    assert await resolve(f"file:{tmp_path / 'servers'}") == ("a:1", "b:2", "c:3")
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ async def test_source_that_fails(tmp_path: Path, source: str, content: bytes, re
 
 async def test_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPv4 and IPv6, in the resolver's order, each once; the latter in brackets. The real one knows localhost."""
-    assert ("127.0.0.1:9876",) == await resolve("dns:127.0.0.1:9876")
-    assert ("[::1]:9876",) == await resolve("dns:[::1]:9876")
+    assert await resolve("dns:127.0.0.1:9876") == ("127.0.0.1:9876",)
+    assert await resolve("dns:[::1]:9876") == ("[::1]:9876",)
     assert {"127.0.0.1:9876", "[::1]:9876"} >= set(await resolve("dns:localhost:9876"))
 
     hosts = [("127.0.0.2", 9876), ("::1", 9876, 0, 0), ("127.0.0.1", 9876)] * 2
@@ -155,7 +155,7 @@ async def test_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", found) for found in hosts]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-    assert ("127.0.0.2:9876", "[::1]:9876", "127.0.0.1:9876") == await resolve("dns:localhost:9876")
+    assert await resolve("dns:localhost:9876") == ("127.0.0.2:9876", "[::1]:9876", "127.0.0.1:9876")
     with pytest.raises(NameServerSourceError, match=r"^name servers from dns:gone.example:9876: .*Name or service"):
         await resolve("dns:gone.example:9876")
 
@@ -198,10 +198,10 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_body_of_an_answer_is_the_list() -> None:
     """One GET to the URL, and what comes back is a list like any other; HTTP/1.0 ends it with the connection."""
     async with address_server(ok(b"10.0.0.1:9876;10.0.0.2:9876\n")) as served:
-        assert ("10.0.0.1:9876", "10.0.0.2:9876") == await resolve(served.url)
-        assert ["GET /rocketmq/nsaddr HTTP/1.1"] == served.asked
+        assert await resolve(served.url) == ("10.0.0.1:9876", "10.0.0.2:9876")
+        assert served.asked == ["GET /rocketmq/nsaddr HTTP/1.1"]
         served.answer = b"HTTP/1.0 200 OK\r\n\r\na:1"
-        assert ("a:1",) == await resolve(served.url)
+        assert await resolve(served.url) == ("a:1",)
     with pytest.raises(NameServerSourceError, match=f"^name servers from {served.url}: .*refused"):
         await resolve(served.url)
 
@@ -279,11 +279,11 @@ async def test_only_another_set_is_told(watched: Watched) -> None:
     await watched.look("a:1;b:2")
     await watched.look("a:1;b:2")
     await watched.look("b:2;a:1")
-    assert ("b:2", "a:1") == watched.list.addresses
+    assert watched.list.addresses == ("b:2", "a:1")
     await watched.look("b:2")
     await watched.look("b:2;c:3")
 
-    assert [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")] == watched.told
+    assert watched.told == [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")]
 
 
 async def test_last_known_list_is_never_lost(watched: Watched) -> None:
@@ -292,12 +292,12 @@ async def test_last_known_list_is_never_lost(watched: Watched) -> None:
     for servers in ("a:1;b:2", "", "c:3;b", "a:1;b:2"):
         await watched.look(servers)
         said.append(repr(watched.list))
-        assert ("a:1", "b:2") == watched.list.addresses
+        assert watched.list.addresses == ("a:1", "b:2")
 
     errors = ("ok", "no addresses", "address 'b' is not host:port or [ipv6]:port", "ok")
     words = [error if error == "ok" else f"name servers from env:SERVERS: {error}" for error in errors]
     assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == said
-    assert [("a:1", "b:2")] == watched.told
+    assert watched.told == [("a:1", "b:2")]
 
 
 async def test_list_is_read_every_two_minutes(watched: Watched) -> None:
@@ -306,22 +306,22 @@ async def test_list_is_read_every_two_minutes(watched: Watched) -> None:
     os.environ["SERVERS"] = "b:2"
     async with watched.running():
         await watched.clock.advance(119.9)
-        assert [("a:1",)] == watched.told
+        assert watched.told == [("a:1",)]
         await watched.clock.advance(0.1)
-        assert [("a:1",), ("b:2",)] == watched.told
+        assert watched.told == [("a:1",), ("b:2",)]
         os.environ["SERVERS"] = ""
         await watched.clock.advance(120.0)
         os.environ["SERVERS"] = "c:3"
         await watched.clock.advance(120.0)
-        assert [("a:1",), ("b:2",), ("c:3",)] == watched.told
+        assert watched.told == [("a:1",), ("b:2",), ("c:3",)]
 
 
 async def test_list_that_was_never_there_is_asked_for_every_second(watched: Watched) -> None:
     """A broker that starts before its list is written must not wait two minutes."""
     async with watched.running():
-        assert "name servers from env:SERVERS: no addresses" == watched.list.last_error
+        assert watched.list.last_error == "name servers from env:SERVERS: no addresses"
         os.environ["SERVERS"] = "a:1"
         await watched.clock.advance(0.9)
-        assert [] == watched.told
+        assert watched.told == []
         await watched.clock.advance(0.1)
-        assert [("a:1",)] == watched.told
+        assert watched.told == [("a:1",)]

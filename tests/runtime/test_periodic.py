@@ -42,8 +42,8 @@ async def ticks_of(
     await settle()
     assert task.cancelled()
     # also in the middle of an action
-    assert 0 == clock.sleepers
-    assert "<Periodic [every 10.0 s]>" == repr(job)
+    assert clock.sleepers == 0
+    assert repr(job) == "<Periodic [every 10.0 s]>"
     return seen
 
 
@@ -69,7 +69,7 @@ async def test_ticks_come_on_a_fixed_schedule(
 
 async def test_timer_that_fires_early_is_on_time_and_ticks_once() -> None:
     """A tick at 9.999 s is the tick of 10 s: not late by less than nothing, and not repeated at 10 s."""
-    assert [(9.999, 0.0), (19.999, 0.0)] == await ticks_of(EarlyClock(monotonic=0.0), 25.0)
+    assert await ticks_of(EarlyClock(monotonic=0.0), 25.0) == [(9.999, 0.0), (19.999, 0.0)]
 
 
 async def test_exception_of_the_action_ends_the_job() -> None:
@@ -82,7 +82,7 @@ async def test_exception_of_the_action_ends_the_job() -> None:
     task = asyncio.create_task(Periodic(clock, 10.0, fails).run())
     await clock.advance(25)
 
-    assert (True, 0) == (task.done(), clock.sleepers)
+    assert (task.done(), clock.sleepers) == (True, 0)
     with pytest.raises(LookupError, match="broker-a"):
         await task
     for interval in (0.0, -1.0, float("nan")):

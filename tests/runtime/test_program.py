@@ -55,8 +55,8 @@ def test_reader_that_has_seen_enough(command: list[str]) -> None:
     os.close(reading)
     with subprocess.Popen(python(command), stdout=writing, stderr=subprocess.PIPE, text=True) as process:
         os.close(writing)
-        assert "" == process.communicate(timeout=GUARD_SECONDS)[1]
-    assert 141 == process.returncode
+        assert process.communicate(timeout=GUARD_SECONDS)[1] == ""
+    assert process.returncode == 141
 
 
 @each_command
@@ -65,7 +65,7 @@ def test_other_streams_may_be_closed(command: list[str]) -> None:
     _, answer, _ = shell(command, "")
 
     assert (0, answer, "") == shell(command, "<&- 2>&-")
-    assert (2, "", "") == shell([command[0], "--nonsense"], "2>/dev/full")
+    assert shell([command[0], "--nonsense"], "2>/dev/full") == (2, "", "")
 
 
 def test_daemon_without_standard_streams(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_daemon_without_standard_streams(tmp_path: Path) -> None:
         with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words], env=environment) as process:
             systemd.receive_with("READY")
             process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(120)
+            assert process.wait(120) == 0
 
 
 # begins a command that, when it imports a module, says so and waits
@@ -111,7 +111,7 @@ def test_interrupt_while_it_imports(command: list[str], tmp_path: Path) -> None:
         env=environment,
     ) as process:
         assert process.stdout is not None
-        assert "importing\n" == process.stdout.readline()
+        assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=GUARD_SECONDS)
-    assert (130, "") == (process.returncode, complaints)
+    assert (process.returncode, complaints) == (130, "")

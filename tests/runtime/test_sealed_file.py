@@ -22,7 +22,7 @@ def test_file_is_json_with_a_checksum_of_its_content() -> None:
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
 
     assert b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n" == seal(DOCUMENT)
-    assert DOCUMENT == unseal(seal(DOCUMENT), 1)
+    assert unseal(seal(DOCUMENT), 1) == DOCUMENT
 
 
 json_values = st.recursive(

@@ -215,7 +215,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
         source = Path(path).read_text(encoding="utf-8")
-        assert 1 == source.count(self._mutation.old), f"{self._mutation.old!r} is not once in {path}"
+        assert source.count(self._mutation.old) == 1, f"{self._mutation.old!r} is not once in {path}"
         code: CodeType = compile(source.replace(self._mutation.old, self._mutation.new), path, "exec")
         return code
 

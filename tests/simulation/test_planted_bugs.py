@@ -22,7 +22,7 @@ def test_every_planted_bug_has_its_place(mutation: Mutation) -> None:
     """In the code as it is: what stands there is there once."""
     spec = importlib.util.find_spec(mutation.module)
     assert spec is not None
-    assert 1 == Path(str(spec.origin)).read_text(encoding="utf-8").count(mutation.old)
+    assert Path(str(spec.origin)).read_text(encoding="utf-8").count(mutation.old) == 1
 
 
 @pytest.mark.slow
@@ -31,4 +31,4 @@ def test_planted_bugs_are_found() -> None:
     command = [sys.executable, "-m", "tests.simulation.mutations", "--replay", str(PAGE)]
     done = subprocess.run(command, cwd=PAGE.parents[1], check=False, capture_output=True, text=True)
 
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr

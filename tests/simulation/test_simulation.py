@@ -25,27 +25,27 @@ def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, cwd=ROOT, env=environ, check=False, capture_output=True, text=True)
 
-    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return summary
 
 
 def test_invariants_hold() -> None:
     """Servers, agents and clients under faults keep every promise."""
-    assert 5 == simulated("--count", "5")["seeds"]
+    assert simulated("--count", "5")["seeds"] == 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
     """The same a thousand times."""
-    assert 100 == simulated("--first", str(first), "--count", "100")["seeds"]
+    assert simulated("--first", str(first), "--count", "100")["seeds"] == 100
 
 
 @pytest.mark.slow
 def test_a_scan_that_is_logged_late_is_no_missing_line() -> None:
     """The log of this run has one between lines with lower numbers and later times."""
-    assert 1 == simulated("--first", "1323", "--count", "1")["seeds"]
+    assert simulated("--first", "1323", "--count", "1")["seeds"] == 1
 
 
 def test_a_slow_reader_is_waited_for_and_given_up() -> None:
@@ -53,7 +53,7 @@ def test_a_slow_reader_is_waited_for_and_given_up() -> None:
     readers = [slow_reader(5.0, "ns-1", 6.0, 1_000.0), slow_reader(6.0, "ns-2", 6.0, 40_000.0)]
     outcome = simulate(3, readers, keeps_lines=True)
 
-    assert "" == outcome.message
+    assert outcome.message == ""
     happened = [line.split(maxsplit=1)[1] for line in outcome.lines]
     for server, what in (("ns-1", "gives up operator"), ("ns-2", "writes again to operator")):
         begins = happened.index(f"{server:10} writes no more to operator")

@@ -49,7 +49,7 @@ def test_help_names_every_option_and_code() -> None:
     # half a gigabyte is not imported to say what the options are
     shown = _run("--help", command=(sys.executable, "-c", _WITHOUT.format(package="pyspark")))
 
-    assert (0, "") == (shown.returncode, shown.stderr)
+    assert (shown.returncode, shown.stderr) == (0, "")
     options = "since until cluster topic nameserver what-if redact poll fail-if max-bad-ratio output quiet follow debug"
     for said in (
         *(f"--{name}" for name in f"{options} engine master deploy-mode conf print-submit".split()),
@@ -81,10 +81,10 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
     """With exit code 2, without a traceback, and without a directory."""
     ended = _run(log, "--out", str(tmp_path / "report"), *options)
 
-    assert 2 == ended.returncode
+    assert ended.returncode == 2
     assert said in ended.stderr
     assert "Traceback" not in ended.stderr
-    assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_what_is_missing_is_one_line(tmp_path: Path, given: str, command: tuple[
         *given.format(tmp=tmp_path).split(), "--out", out, "--quiet", command=command, PATH="/nowhere", JAVA_HOME=""
     )
 
-    assert (2, "") == (ended.returncode, ended.stdout)
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert f"namesrv-staleness: {said.format(tmp=tmp_path)}\n" == ended.stderr
-    assert ["a.jsonl"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
 
     shown = _run(log, "--out", odd, *options, "--conf", "spark.y=1", "--print-submit", PATH="/nowhere")
 
-    assert (0, "") == (shown.returncode, shown.stderr)
+    assert (shown.returncode, shown.stderr) == (0, "")
     assert [
         *("spark-submit", "--master", "spark://h:7077", "--conf", "spark.x=a b", "--conf", "spark.y=1"),
         *("--py-files", str(ROOT / "dist/namesrv_spark_jobs.zip"), str(ROOT / "spark_jobs/stale_routes.py")),
@@ -143,7 +143,7 @@ def test_submit_line_does_the_same(log: str, tmp_path: Path) -> None:
     ] == shlex.split(shown.stdout)
     # without a master it is local[*], as here; a cluster's mode is named
     shown = _run(log, "--out", odd, "--deploy-mode", "cluster", "--print-submit")
-    assert ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"] == shlex.split(shown.stdout)[:5]
+    assert shlex.split(shown.stdout)[:5] == ["spark-submit", "--master", "local[*]", "--deploy-mode", "cluster"]
     assert not Path(odd).exists()
 
 

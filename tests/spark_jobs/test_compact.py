@@ -44,7 +44,7 @@ def logs(tmp_path: Path) -> Path:
 def summary(logs: Path, out: Path, engine: str, *options: str) -> dict[str, Any]:
     """What a report says of them; files by their names without endings."""
     chosen = options or ("--what-if", SMALL_GRID)
-    assert 0 == main([str(logs), "--out", str(out), "--engine", engine, "--quiet", *chosen])
+    assert main([str(logs), "--out", str(out), "--engine", engine, "--quiet", *chosen]) == 0
     found: dict[str, Any] = json.loads((out / "summary.json").read_text())
     for file in found["input"]["per_file"]:
         file["file"] = file["file"].partition(".")[0]
@@ -62,7 +62,7 @@ def test_report_says_the_same(logs: Path, tmp_path: Path, flags: list[str], engi
     before = summary(logs, tmp_path / "before", engine_name)
     lines = {"ns-1-00aa-1.jsonl.gz", "ns-1-00aa-2.jsonl.gz", REGULAR}
 
-    assert 0 == main(["compact", str(logs), *flags])
+    assert main(["compact", str(logs), *flags]) == 0
 
     made = {"ns-1-00aa-1.parquet", "ns-1-00aa-2.parquet", "ns-6-00dd-1.parquet", TORN, "ns-2-00bb-1.jsonl.open"}
     assert made | (set() if flags else lines) == names(logs)
@@ -91,7 +91,7 @@ def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
 
     code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", engine_name, "--quiet"])
 
-    assert 2 == code
+    assert code == 2
     assert "compacted before 0.1.0" in capsys.readouterr().err
 
 
@@ -120,7 +120,7 @@ def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) 
     """As in the manual's example."""
     monkeypatch.chdir(logs.parent)
 
-    assert 0 == main(["compact", logs.name, "--quiet"])
+    assert main(["compact", logs.name, "--quiet"]) == 0
 
     assert {"ns-1-00aa-1", "ns-1-00aa-2", "ns-6-00dd-1"} == {path.stem for path in logs.rglob("*.parquet")}
 
@@ -137,10 +137,10 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
     (logs / "dt=2026-03-01" / "hour=00" / ".ns-1-00aa-1.parquet.1.tmp").touch()
     capsys.readouterr()
 
-    assert 0 == main(["compact", str(logs), "--drop-lines"])
+    assert main(["compact", str(logs), "--drop-lines"]) == 0
 
     assert first.keys() == set(logs.rglob("*.parquet"))
-    assert [TORN] == [path.name for path in logs.rglob("*.gz")]
+    assert [path.name for path in logs.rglob("*.gz")] == [TORN]
     said = capsys.readouterr().err
     assert "3 files: " in said
     assert f"{TORN}: it ends too early" in said
@@ -148,5 +148,5 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
 
 def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is named."""
-    assert 2 == main(["compact", str(tmp_path / "nowhere")])
+    assert main(["compact", str(tmp_path / "nowhere")]) == 2
     assert f"{tmp_path}/nowhere: no such file or directory" in capsys.readouterr().err

@@ -84,12 +84,17 @@ def test_comparison_says_what_else_changed() -> None:
 
     made = comparison(before, after)
 
-    assert {"scope": "cluster", "key": "c1", "a": 128_000, "b": 168_000, "a_count": 42, "b_count": 42} == made[
-        "groups"
-    ][0]
-    assert ("c1/new/0", None, 5_000) == tuple(made["groups"][-1][name] for name in ("key", "a", "b"))
-    assert [{"setting": "scan_interval_ms", "a": [10_000], "b": [5_000]}] == made["settings"]
-    assert ["odd"] == [finding["code"] for finding in made["findings"]["new"]]
+    assert made["groups"][0] == {
+        "scope": "cluster",
+        "key": "c1",
+        "a": 128_000,
+        "b": 168_000,
+        "a_count": 42,
+        "b_count": 42,
+    }
+    assert tuple(made["groups"][-1][name] for name in ("key", "a", "b")) == ("c1/new/0", None, 5_000)
+    assert made["settings"] == [{"setting": "scan_interval_ms", "a": [10_000], "b": [5_000]}]
+    assert [finding["code"] for finding in made["findings"]["new"]] == ["odd"]
     assert [before["findings"][0]["code"]] == [finding["code"] for finding in made["findings"]["gone"]]
     assert made == json.loads(as_json(made))
 
@@ -112,28 +117,31 @@ def test_command_compares_two_summaries(
     out = tmp_path / "out"
     gates = ["--fail-if", "p99>+10%", "--fail-if", "p99>+30s", "--fail-if", "client.p99>60s", "--fail-if-worse"]
 
-    assert 1 == main(["compare", *summaries, "--out", str(out), *gates])
+    assert main(["compare", *summaries, "--out", str(out), *gates]) == 1
 
     said = capsys.readouterr()
-    assert [
+    assert said.err.splitlines() == [
         "FAILED p99>+10%: registry.p99 went from 128 s (128 s) to 150 s (150 s)",
         "FAILED client.p99>60s: client.p99 is 157 s (157 s)",
         "FAILED worse: Worse: registry.p99.",
-    ] == said.err.splitlines()
+    ]
     assert "registry.p99     128 s    150 s  WORSE\n" in said.out
     assert said.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
     assert {"comparison.html", "comparison.json", "run.json", "_SUCCESS"} == {path.name for path in out.iterdir()}
     page = (out / "comparison.html").read_text()
     assert "+22.0 s (+17 %)" in page
     assert "From A to B: p50 110 s to 110 s;" in page
-    assert [True, False, True, True] == [
-        gate["failed"] for gate in json.loads((out / "comparison.json").read_text())["gates"]
+    assert [gate["failed"] for gate in json.loads((out / "comparison.json").read_text())["gates"]] == [
+        True,
+        False,
+        True,
+        True,
     ]
     # it is a report of ours, and may be replaced
-    assert 0 == main(
-        ["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0", "--fail-if-worse"]
+    assert (
+        main(["compare", *summaries[::-1], "--out", str(out), "--quiet", "--fail-if", "p99>+0", "--fail-if-worse"]) == 0
     )
-    assert "better" == json.loads((out / "comparison.json").read_text())["verdict"]
+    assert json.loads((out / "comparison.json").read_text())["verdict"] == "better"
 
 
 @pytest.mark.slow
@@ -143,17 +151,17 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
     times = ["--before", "2026-03-01T00:00/2026-03-01T00:03", "--after", "2026-03-01T00:00/2026-03-01T00:05"]
     options = ["--engine", "embedded", "--what-if", SMALL_GRID]
 
-    assert 0 == main(["compare", str(logs), *times, "--out", str(out), *options])
+    assert main(["compare", str(logs), *times, "--out", str(out), *options]) == 0
 
     said = capsys.readouterr()
     assert "Too little went away" in said.out
     page = (out / "comparison.html").read_text()
     assert 'href="a/report.html"' in page
-    assert [1, 2] == [
+    assert [
         json.loads((out / side / "summary.json").read_text())["registry"]["all"]["count"] for side in ("a", "b")
-    ]
+    ] == [1, 2]
     other = tmp_path / "other"
-    assert 0 == main(["compare", str(out / "b"), str(logs), "--out", str(other), "--quiet", *options])
+    assert main(["compare", str(out / "b"), str(logs), "--out", str(other), "--quiet", *options]) == 0
     assert {"b", "comparison.html"} < {path.name for path in other.iterdir()} | {"b"}
     measures = json.loads((other / "comparison.json").read_text())["measures"]
     assert all(row["a"] == row["b"] for row in measures)
@@ -222,7 +230,7 @@ def test_what_cannot_be_compared_is_named(
         (tmp_path / f"{name}.json").write_text(text)
     places = {"a": summaries[0], "b": summaries[1], "tmp": tmp_path}
 
-    assert 2 == main(["compare", *(one.format(**places) for one in arguments), "--out", str(tmp_path / "out")])
+    assert main(["compare", *(one.format(**places) for one in arguments), "--out", str(tmp_path / "out")]) == 2
 
     assert capsys.readouterr().err.startswith(f"namesrv-staleness: {said.format(**places)}")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

@@ -107,7 +107,7 @@ def test_every_value_is_of_the_type_that_is_read(lines: list[Line]) -> None:
     """A whole number where the reader expects one; null where there is nothing; what is required is there."""
     for line in lines:
         assert {*schemas.REQUIRED, "nameserver"} <= line.keys()
-        assert schemas.VERSION == line["v"]
+        assert line["v"] == schemas.VERSION
         # the reader counts in microseconds
         assert round(line["mono_ms"], 3) == line["mono_ms"]
         for name, value in line.items():

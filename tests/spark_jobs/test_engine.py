@@ -55,7 +55,7 @@ def test_a_log_that_does_not_fit_is_for_spark(tmp_path: Path) -> None:
 
     chosen = choose(settings, [str(log)], tmp_path / "report", {})
 
-    assert "spark" == chosen.name
+    assert chosen.name == "spark"
     assert chosen.why.startswith("16,493 GB of logs, and ")
 
 
@@ -73,7 +73,7 @@ sys.exit(code or ", ".join(sorted(found)) or 0)
 
     ended = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
 
-    assert (0, "", "") == (ended.returncode, ended.stdout, ended.stderr)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert (tmp_path / "report" / "report.html").exists()
 
 
@@ -89,17 +89,17 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         _, said = running.communicate()
 
-    assert 130 == running.returncode, said
+    assert running.returncode == 130, said
     assert said.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
     assert "Traceback" not in said
-    assert ["logs"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
 def test_paths_are_no_patterns(tmp_path: Path) -> None:
     """Not even where another path would match them: text, compressed text, tables, and what is worked in."""
     plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"
     write_log(plain)
-    assert 0 == main(["compact", str(plain), "--quiet"])
+    assert main(["compact", str(plain), "--quiet"]) == 0
     still_open = plain / "dt=2026-03-01" / "hour=00" / "ns-2-boot-2-1.jsonl.open"
     still_open.with_suffix(".gz").write_bytes(gzip.compress(still_open.read_bytes()))
     still_open.unlink()
@@ -112,6 +112,6 @@ def test_paths_are_no_patterns(tmp_path: Path) -> None:
             files = log_files([str(folder)])
             found.append(analyse(engine, files, Options(), lambda _: None).summary)
             # only the one with a torn line is gone through line by line
-            assert 1 == len(list((folder / ".staging").rglob("*.clean.jsonl")))
+            assert len(list((folder / ".staging").rglob("*.clean.jsonl"))) == 1
 
     assert found[0] == found[1]

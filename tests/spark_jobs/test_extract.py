@@ -54,15 +54,15 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
 
     names = ("file", "bad", "duplicates", "newer_version", "unknown_events", "truncated")
     a, b, c, empty = [[row[name] for name in names] for row in found.summary["input"]["per_file"]]
-    assert ["dt=2026-03-01/hour=00 [x]/a.jsonl.open", 10, 0, 1, 1, False] == a
-    assert ["dt=2026-03-01/hour=00 [x]/b.jsonl", 0, 4, 0, 0, False] == b
-    assert ["dt=2026-03-01/hour=00 [x]/empty.jsonl", 0, 0, 0, 0, False] == empty
+    assert a == ["dt=2026-03-01/hour=00 [x]/a.jsonl.open", 10, 0, 1, 1, False]
+    assert b == ["dt=2026-03-01/hour=00 [x]/b.jsonl", 0, 4, 0, 0, False]
+    assert empty == ["dt=2026-03-01/hour=00 [x]/empty.jsonl", 0, 0, 0, 0, False]
     assert c[-1] is True
-    assert 1 == found.summary["input"]["truncated_files"]
-    assert 1 == found.summary["registry"]["all"]["count"]
+    assert found.summary["input"]["truncated_files"] == 1
+    assert found.summary["registry"]["all"]["count"] == 1
     bad = {row["line"]: row["reason"] for row in found.bad.collect()}
-    assert "no ts_ms" == bad['{"v":1,"seq":1,"event":"heartbeat"}']
-    assert "torn, not JSON, or a field of the wrong type" == bad[torn.decode()]
+    assert bad['{"v":1,"seq":1,"event":"heartbeat"}'] == "no ts_ms"
+    assert bad[torn.decode()] == "torn, not JSON, or a field of the wrong type"
     assert {"ts_ms is not a time", "mono_ms is not a time", "count is out of range"} <= set(bad.values())
 
 
@@ -80,7 +80,7 @@ def test_nothing_to_read_is_no_report(
     """That is not a report without findings: exit code 2, and nothing is written."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
-    assert 2 == main([str(file), "--out", str(tmp_path / "report"), "--engine", engine_name, "--quiet"])
+    assert main([str(file), "--out", str(tmp_path / "report"), "--engine", engine_name, "--quiet"]) == 2
 
     assert f"namesrv-staleness: {file}: {said}\n" == capsys.readouterr().err
     assert not (tmp_path / "report").exists()
@@ -102,11 +102,11 @@ def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(engine: En
     sources, found = analysed(engine, Sources([str(file)]), settings, closed)
 
     assert [str(file.with_suffix(".gz"))] == sources.files
-    assert (8, 1) == (found.summary["input"]["lines"], found.summary["client"]["seen"])
+    assert (found.summary["input"]["lines"], found.summary["client"]["seen"]) == (8, 1)
     # addresses, agents and clients; bad lines are counted, and not shown
     tables = [table.collect() for table in (found.intervals, found.clients, found.replayed, found.bad)]
     everything = f"{found.summary} {found.metrics} {found.charts} {tables}"
-    assert [] == [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything]
+    assert [hidden for hidden in ("192.0.2.7", "10.0.0.1", "agent-of") if hidden in everything] == []
 
 
 @pytest.mark.slow
@@ -117,14 +117,14 @@ def test_what_spark_cannot_open_is_one_line(
     """Nobody asked for forty lines of Java; --debug does."""
     words = ["nowhere://bucket/a.jsonl", "--out", str(tmp_path / "report")]
 
-    assert 70 == main(words)
+    assert main(words) == 70
     short = capsys.readouterr().err
-    assert 70 == main([*words, "--debug"])
+    assert main([*words, "--debug"]) == 70
 
     said, short = short.split("\n", maxsplit=1)
-    assert "spark engine: an input is a URL" == said
+    assert said == "spark engine: an input is a URL"
     assert short.startswith("namesrv-staleness: Spark failed: ")
     assert short.endswith("; --debug shows the whole trace\n")
-    assert 1 == short.count("\n")
+    assert short.count("\n") == 1
     assert "Traceback" in capsys.readouterr().err
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []

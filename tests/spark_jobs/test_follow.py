@@ -17,7 +17,7 @@ def _tables(out: Path) -> set[str]:
 
 
 def _report(logs: Path, out: Path, *options: str) -> bytes:
-    assert 0 == main([str(logs), "--out", str(out), "--what-if", SMALL_GRID, "--quiet", *options])
+    assert main([str(logs), "--out", str(out), "--what-if", SMALL_GRID, "--quiet", *options]) == 0
     return (out / "summary.json").read_bytes()
 
 
@@ -31,7 +31,7 @@ def test_following_gives_the_numbers_of_one_batch(engine_name: str, tmp_path: Pa
 
     _report(logs, out, *engine, "--follow")
 
-    assert ["ns-1"] == json.loads((out / "summary.json").read_text())["input"]["nameservers"]
+    assert json.loads((out / "summary.json").read_text())["input"]["nameservers"] == ["ns-1"]
     taken_in = _tables(out)
     still_open.unlink()
     write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second, torn_by=9)
@@ -42,11 +42,11 @@ def test_following_gives_the_numbers_of_one_batch(engine_name: str, tmp_path: Pa
     assert at_once == _report(logs, out, *engine, "--follow")
 
     read = json.loads(at_once)["input"]
-    assert (["ns-1", "ns-2"], 1, 4) == (read["nameservers"], read["truncated_files"], read["files"])
+    assert (read["nameservers"], read["truncated_files"], read["files"]) == (["ns-1", "ns-2"], 1, 4)
     assert taken_in < _tables(out)
     files = json.loads((out / ".follow" / "source.json").read_text())["files"]
-    assert [True, True, False, True] == [files[name] for name in sorted(files)]
-    assert ["at-once", "logs", "report"] == sorted(path.name for path in tmp_path.iterdir())
+    assert [files[name] for name in sorted(files)] == [True, True, False, True]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["at-once", "logs", "report"]
 
 
 def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
@@ -81,5 +81,5 @@ def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: 
         tables, _ = take_in(engine, logs, aside)
     late = write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second_server().lines)
 
-    assert 1 == len(tables)
+    assert len(tables) == 1
     assert [str(late), *tables] == to_read(logs, aside)

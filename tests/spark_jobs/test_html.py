@@ -101,18 +101,18 @@ def test_page_shows_its_pictures(
     """
     for name in FIGURES:
         count, width, height, scale = opened.execute_script(measure, f"#{name} :is(.live, .drawing) svg")
-        assert 1 == count, name
+        assert count == 1, name
         assert width > 0.7 * min(size[0], 1016), name
         assert height > 200, name
         assert scale > 0.95, name
-    assert [] == opened.execute_script(OVERPRINTS)
+    assert opened.execute_script(OVERPRINTS) == []
     assert size[0] >= opened.execute_script("return document.documentElement.scrollWidth")
     colours = """
         const [page, text] = ["body", ".live svg text"].map(x => getComputedStyle(document.querySelector(x)));
         return [page.backgroundColor, text.fill];
     """
     assert COLOURS[scheme] == opened.execute_script(colours)
-    assert [] == console(opened)
+    assert console(opened) == []
     assert [shown.as_uri()] == requested(opened, shown)
     take_picture(opened, tmp_path / f"{size[0]}-{scheme}.png")
     assert (tmp_path / f"{size[0]}-{scheme}.png").stat().st_size > 50_000
@@ -140,12 +140,13 @@ def test_page_reads_without_scripts_and_on_paper(
             const found = [...document.querySelectorAll(arguments[0])];
             return found.filter(x => x.getBoundingClientRect().height > 20).length;
         """
-        assert 4 == opened.execute_script(shown, "figure .drawing svg") - opened.execute_script(
-            shown, "details .drawing svg"
+        assert (
+            opened.execute_script(shown, "figure .drawing svg") - opened.execute_script(shown, "details .drawing svg")
+            == 4
         )
-        assert 0 == opened.execute_script(shown, ".live, .controls, .scripted")
-        assert [] == opened.execute_script(OVERPRINTS)
-        assert [] == console(opened)
+        assert opened.execute_script(shown, ".live, .controls, .scripted") == 0
+        assert opened.execute_script(OVERPRINTS) == []
+        assert console(opened) == []
     finally:
         opened.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
@@ -171,18 +172,18 @@ def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, s
     opened.find_element(By.CSS_SELECTOR, "#input input[type=search]").send_keys("bad lines")
 
     assert 0 < end - start < 240 * MINUTE_MS
-    assert "2026-03-01 00:35:00" == opened.execute_script(first)
+    assert opened.execute_script(first) == "2026-03-01 00:35:00"
     address = _await(opened, "return location.hash.includes('bad+lines') && location.href")
     opened.get("about:blank")
     opened.get(address)
     assert [start, end] == _await(opened, zoom)
-    assert "2026-03-01 00:35:00" == opened.execute_script(first)
-    assert "1 of 13" == opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text
+    assert opened.execute_script(first) == "2026-03-01 00:35:00"
+    assert opened.find_element(By.CSS_SELECTOR, "#input .controls .count").text == "1 of 13"
     # the address of a chapter is left alone
     opened.get(f"{shown.as_uri()}#worst")
     _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
-    assert "#worst" == opened.execute_script("return location.hash")
-    assert [] == console(opened)
+    assert opened.execute_script("return location.hash") == "#worst"
+    assert console(opened) == []
 
 
 @pytest.mark.slow
@@ -205,7 +206,7 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
     shown = _await(opened, "return JSON.parse(document.getElementById('timeline-more').dataset.shown ?? 'null')")
     assert [life["last_ok_ms"] - 236_000, life["to_ms"] + 236_000] == shown
     marked = "return document.querySelectorAll('#timeline-more .live path[stroke=\"var(--ink)\"]').length"
-    assert 1 == _await(opened, marked)
+    assert _await(opened, marked) == 1
     assert "mark=" in _await(opened, "return location.hash.length > 1 && location.hash")
 
 
@@ -230,12 +231,12 @@ def test_names_are_only_text(opened: webdriver.Chrome, tmp_path: Path, evil: str
     _await(opened, "return document.querySelectorAll('figure.drawn').length >= 4")
     elements = "return [...document.querySelectorAll('*')].map(x => [x.localName, ...x.getAttributeNames()]).flat()"
     found = opened.execute_script(elements)
-    assert 3 == found.count("script")
+    assert found.count("script") == 3
     assert "img" not in found
     assert not [name for name in found if name.startswith("on")]
     assert {"\n"} == {one for one in CODE.sub("", text) if not one.isprintable()}
-    assert "How long stale routes lasted" == opened.title
-    assert [] == console(opened)
+    assert opened.title == "How long stale routes lasted"
+    assert console(opened) == []
     for place in ("#groups", "#worst", "#timeline", "#input", ".findings", ".lead"):
         shown = opened.execute_script("return document.querySelector(arguments[0]).textContent", place)
         assert printable(evil) in shown, place
@@ -248,9 +249,9 @@ def test_script_of_somebody_else_would_not_run(opened: webdriver.Chrome, tmp_pat
 
     show(opened, _page(tmp_path, sample.removesuffix("</body></html>") + injected))
 
-    assert "How long stale routes lasted" == opened.title
+    assert opened.title == "How long stale routes lasted"
     complaints = console(opened)
-    assert 2 == len(complaints)
+    assert len(complaints) == 2
     assert all("Content Security Policy" in complaint for complaint in complaints)
 
 
@@ -258,9 +259,9 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
     """No eviction, no client, no beat: no error either."""
     text = page(empty_summary(), empty_charts())
 
-    assert 6 == text.count('class="empty"')
+    assert text.count('class="empty"') == 6
     assert "<svg" not in text
-    assert 2 == text.count("<script")
+    assert text.count("<script") == 2
     finding = (
         '<span class="severity">Good</span><span class="says">No broker went away, and none was removed by mistake.'
     )
@@ -287,7 +288,7 @@ def test_page_is_complete(sample: str) -> None:
 
     assert not {"script", "link", "img", "iframe", "object", "form", "base"} & names
     assert not {"style", "src"} & attributes
-    assert [] == re.findall(r"https?://[^\s\"'<]+", text)
+    assert re.findall(r"https?://[^\s\"'<]+", text) == []
     policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', text.replace("&#39;", "'"))[0]
     digest = "'sha256-[A-Za-z0-9+/=]+'"
     expected = (
@@ -305,7 +306,7 @@ def test_page_is_complete(sample: str) -> None:
     assert page(sample_summary(), sample_charts()) == sample
     # each drawing is an image with a description; legends are left out
     described = re.findall(r'role="img" aria-label="([^"]+)"', text)
-    assert 5 == len(described)
+    assert len(described) == 5
     told = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
     assert f"How long stale routes lasted. {told}" in described
 
@@ -327,11 +328,11 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
 
     text = page(sample_summary(), charts)
 
-    assert ["down", "alive"] == [bar["kind"] for bar in _bars(text)]
-    assert [
+    assert [bar["kind"] for bar in _bars(text)] == ["down", "alive"]
+    assert [bar["says"] for bar in _bars(text)] == [
         "ns-1 was not running, or its log is missing, for 10 min",
         "alive from 2026-03-01 00:00:00 to 2026-03-01 01:01:58 (unregistered)",
-    ] == [bar["says"] for bar in _bars(text)]
+    ]
     assert "the NameServer was not running, or its log is missing</span>" in text
 
 
@@ -398,9 +399,9 @@ def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: P
     opened.find_element(By.CSS_SELECTOR, "#groups th:nth-child(2) button").click()
     rows = "return [...document.querySelectorAll('#groups tbody th')].map(x => x.textContent)"
     assert printable(HOSTILE[1]) in opened.execute_script(rows)
-    assert "Staleness compared" == opened.title
-    assert [] == opened.execute_script(OVERPRINTS)
-    assert [] == console(opened)
+    assert opened.title == "Staleness compared"
+    assert opened.execute_script(OVERPRINTS) == []
+    assert console(opened) == []
     assert [shown.as_uri()] == requested(opened, shown)
 
 

@@ -62,8 +62,9 @@ def test_odd_names(tmp_path: Path) -> None:
 
     assert [f"{tmp_path}/x[1].jsonl"] == log_files([f"{tmp_path}/x[1].jsonl"])
     assert [f"{tmp_path}/day.parquet", f"{tmp_path}/x[1].jsonl"] == log_files([str(tmp_path)])
-    assert [r"/logs\[1\]/a\*b.jsonl", "s3a://bucket/dt=*/"] == [
-        literal(path) for path in ("/logs[1]/a*b.jsonl", "s3a://bucket/dt=*/")
+    assert [literal(path) for path in ("/logs[1]/a*b.jsonl", "s3a://bucket/dt=*/")] == [
+        r"/logs\[1\]/a\*b.jsonl",
+        "s3a://bucket/dt=*/",
     ]
 
 

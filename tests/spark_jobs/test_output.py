@@ -41,9 +41,9 @@ def test_report_appears_whole_and_replaces_the_older_one(tmp_path: Path) -> None
     with pytest.raises(KeyboardInterrupt):
         _write(out, 3, _interrupt)
 
-    assert 2 == json.loads((out / "run.json").read_text())["number"]
-    assert ["_SUCCESS", "run.json"] == _names(out)
-    assert ["report"] == _names(tmp_path)
+    assert json.loads((out / "run.json").read_text())["number"] == 2
+    assert _names(out) == ["_SUCCESS", "run.json"]
+    assert _names(tmp_path) == ["report"]
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
 
     left, report = _names(tmp_path)
     assert left.endswith(f"-{os.getppid()}")
-    assert "report" == report
+    assert report == "report"
 
 
 def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="neither empty nor a report of namesrv-staleness; left alone"):
         out_directory(str(out))
 
-    assert "years of work" == (out / "thesis.txt").read_text()
-    assert ["home"] == _names(tmp_path)
+    assert (out / "thesis.txt").read_text() == "years of work"
+    assert _names(tmp_path) == ["home"]
 
 
 @pytest.mark.parametrize(

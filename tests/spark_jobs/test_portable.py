@@ -49,7 +49,7 @@ def test_only_dataframe_functions(file: Path) -> None:
     assert file.name in ENTRIES or set() == {name for _, name in methods} & DRIVER
     if "F" in used:
         joins = [node for node, name in methods if name == "join"]
-        assert [] == [ast.unparse(join) for join in joins if "how" not in {keyword.arg for keyword in join.keywords}]
+        assert [ast.unparse(join) for join in joins if "how" not in {keyword.arg for keyword in join.keywords}] == []
 
 
 def test_functions_are_those_that_both_engines_have() -> None:

@@ -44,9 +44,9 @@ def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
     lines.wall_ms -= 3_600_000
     boot = boot_of(lines.scan(20_000, 4))
 
-    assert MIDNIGHT_MS == boot.offset_ms
-    assert 2 == len(boot.clock_steps)
-    assert (MIDNIGHT_MS + 11_000) * 1000 == boot.wall(11_000_000)
+    assert boot.offset_ms == MIDNIGHT_MS
+    assert len(boot.clock_steps) == 2
+    assert boot.wall(11_000_000) == (MIDNIGHT_MS + 11_000) * 1000
 
 
 @pytest.mark.parametrize(("step_ms", "steps"), [(500, 0), (501, 1), (-501, 1)])
@@ -65,8 +65,8 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
     second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).beat(11_000))
 
     assert 10_300_000 == first.live[2] == second.live[4]
-    assert (5_000_000, 60_000_000) == (first.scan_interval, first.expiry)
-    assert (5_000_000, 120_000_000) == (second.scan_interval, second.expiry)
+    assert (first.scan_interval, first.expiry) == (5_000_000, 60_000_000)
+    assert (second.scan_interval, second.expiry) == (5_000_000, 120_000_000)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_near_misses() -> None:
     lines = HeartbeatLines().start().beats(0, 80_000, 160_001).evict(300_000).beat(400_000)
     lines.late(430_000, 30_000).beat(490_000)
 
-    assert [(80 * S, 80_001_000)] == [(beat.at, silence) for beat, silence in of(lines).near_misses]
+    assert [(beat.at, silence) for beat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
 
 
 def test_exposed_pulls() -> None:

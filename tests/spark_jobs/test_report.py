@@ -39,7 +39,7 @@ def test_report_has_all_its_parts(
     (logs / "gone.jsonl.gz").symlink_to(tmp_path / "nowhere")
     gates = ["--fail-if", "p99>2m", "--fail-if", "client.p99>10m", "--max-bad-ratio", "0.001"]
 
-    assert 1 == main([str(logs), "--out", str(out), "--engine", engine, "--what-if", SMALL_GRID, *gates])
+    assert main([str(logs), "--out", str(out), "--engine", engine, "--what-if", SMALL_GRID, *gates]) == 1
 
     said = capsys.readouterr()
     assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in said.err
@@ -49,7 +49,7 @@ def test_report_has_all_its_parts(
     assert "lines, 2 bad, " in said.err
     assert "at NameServers      3" in said.out
     assert said.out.endswith(f"{out}/report.html\n")
-    assert ["report"] == [path.name for path in out.parent.iterdir()]
+    assert [path.name for path in out.parent.iterdir()] == ["report"]
     names = {"report.html", "summary.json", "metrics.csv", "run.json", "intervals", "bad_records", "_SUCCESS"}
     assert names == {path.name for path in out.iterdir()}
     _check_numbers(out, logs)
@@ -63,23 +63,25 @@ def _check_numbers(out: Path, logs: Path) -> None:
     for part in ("input", "registry", "client", "false_evictions", "exposed_pulls", "near_misses", "divergence"):
         assert expected[part] == comparable(summary)[part], part
     # a goodbye leaves no stale route, and is none of the worst
-    assert [125_000, 124_500] == [row["upper_ms"] for row in summary["worst"]]
+    assert [row["upper_ms"] for row in summary["worst"]] == [125_000, 124_500]
     run = json.loads((out / "run.json").read_text())
-    assert 4 == len(run["files"])
-    assert [True, False, True] == [gate["failed"] for gate in run["gates"]]
+    assert len(run["files"]) == 4
+    assert [gate["failed"] for gate in run["gates"]] == [True, False, True]
 
 
 def _check_tables(out: Path) -> None:
     """Two evictions for silence, one of them false, and a goodbye."""
     table = duckdb.read_parquet(f"{out}/intervals/**/*.parquet", hive_partitioning=True)
     intervals = table.select("nameserver", "reason", "upper_ms").fetchall()
-    assert [("ns-1", "silent", 125_000.0), ("ns-2", "silent", 124_500.0), ("ns-2", "unregistered", 0.0)] == sorted(
-        intervals
-    )
-    assert ["date=2026-03-01"] == [path.name for path in (out / "intervals").glob("date=*")]
+    assert sorted(intervals) == [
+        ("ns-1", "silent", 125_000.0),
+        ("ns-2", "silent", 124_500.0),
+        ("ns-2", "unregistered", 0.0),
+    ]
+    assert [path.name for path in (out / "intervals").glob("date=*")] == ["date=2026-03-01"]
     bad = [json.loads(line) for file in (out / "bad_records").glob("*.json") for line in file.read_text().splitlines()]
     reasons = {row["reason"]: row["line"] for row in bad}
-    assert BAD_LINE == reasons["torn, not JSON, or a field of the wrong type"]
+    assert reasons["torn, not JSON, or a field of the wrong type"] == BAD_LINE
     assert {"seq": 1, "ts_ms": (1 << 63) - 1}.items() <= json.loads(reasons["ts_ms is not a time"]).items()
     with (out / "metrics.csv").open(newline="") as file:
         assert {"registry", "registry_lower", "client"} == {row["measure"] for row in csv.DictReader(file)}
@@ -99,10 +101,10 @@ def _check_page(page: str, logs: str) -> None:
 @pytest.mark.usefixtures("spark")
 def test_connector_that_spark_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One line names it, and says what to do; nothing is written."""
-    assert 2 == main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")])
+    assert main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2
 
     said = capsys.readouterr().err
     missing = "org.apache.hadoop.fs.s3a.S3AFileSystem"
     assert f"namesrv-staleness: Spark lacks {missing}: add its jars with --conf spark.jars.packages=" in said
     assert "\tat " not in said
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []

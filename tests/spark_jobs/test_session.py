@@ -66,7 +66,7 @@ def test_user_has_the_last_word() -> None:
     quiet = {"spark.driver.memory": "3g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
     assert quiet.items() <= usual.items()
     assert "-Dlog4j2.configurationFile=file:///" in usual["spark.driver.extraJavaOptions"]
-    assert "8g" == told["spark.driver.memory"]
+    assert told["spark.driver.memory"] == "8g"
     assert told["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
     # memory, web page and logging of a cluster are whoever runs it to choose
     cluster = session_conf("spark://host:7077", {})
@@ -77,7 +77,7 @@ def test_user_has_the_last_word() -> None:
 def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> None:
     """A notebook's, say: it is not ours to stop, whatever master is asked for; nor is spark-submit's to choose."""
     with spark_session("spark://nowhere:1", {}) as session:
-        assert "local[2]" == session.conf.get("spark.master")
+        assert session.conf.get("spark.master") == "local[2]"
 
-    assert 3 == spark.range(3).count()
-    assert [False, True] == [is_submitted(environ) for environ in ({}, {"PYSPARK_GATEWAY_PORT": "4711"})]
+    assert spark.range(3).count() == 3
+    assert [is_submitted(environ) for environ in ({}, {"PYSPARK_GATEWAY_PORT": "4711"})] == [False, True]

@@ -58,14 +58,14 @@ def test_cluster_gives_the_bytes_of_one_machine(
 ) -> None:
     """Wherever the log lies; by our own command with --master, and by the spark-submit line that it prints."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
-    assert 0 == main([str(logs), "--out", str(here), "--engine", "spark", "--what-if", SMALL_GRID, "-o", "json"])
+    assert main([str(logs), "--out", str(here), "--engine", "spark", "--what-if", SMALL_GRID, "-o", "json"]) == 0
     assert (here / "summary.json").read_text() == capsys.readouterr().out
     moved = shutil.copytree(logs, tmp_path / "elsewhere" / "logs")
     logs_there, options = f"{moved}/dt=*/**/*.jsonl*", ("--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK)
 
     ended = _run(*_COMMAND, logs_there, "--out", str(there), *options)
 
-    assert 0 == ended.returncode, ended.stderr
+    assert ended.returncode == 0, ended.stderr
     for name in ("summary.json", "report.html"):
         assert (here / name).read_bytes() == (there / name).read_bytes()
     assert _last(ended.stderr).startswith("read ")
@@ -78,7 +78,7 @@ def test_cluster_gives_the_bytes_of_one_machine(
 
     ended = _run(str(SPARK_HOME / "bin" / "spark-submit"), *line[1:], PYTHONPATH="")
 
-    assert 1 == ended.returncode, ended.stderr
+    assert ended.returncode == 1, ended.stderr
     assert (here / "summary.json").read_bytes() == (submitted / "summary.json").read_bytes()
 
 
@@ -113,11 +113,11 @@ def test_interrupted_run_leaves_nothing(until: str, tmp_path: Path) -> None:
         finally:
             running.kill()
 
-    assert 130 == running.returncode, said
+    assert running.returncode == 130, said
     assert java
     _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
     # Java may have a line to add, before it or after it
-    assert 1 == said.splitlines().count("namesrv-staleness: interrupted; nothing was written"), said
+    assert said.splitlines().count("namesrv-staleness: interrupted; nothing was written") == 1, said
     assert "Traceback" not in said
     assert "\tat " not in said
-    assert ["logs"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]

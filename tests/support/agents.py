@@ -86,7 +86,7 @@ async def real(data_dir: Path, topics: Iterable[TopicConfig] = TOPICS, **how: An
         TcpProxy(server.address) as proxy,
         running(clock, proxy.address, topics, **how) as agent,
     ):
-        assert 1 == await agent.registered()
+        assert await agent.registered() == 1
         yield Real(clock, server, proxy, agent)
 
 
@@ -115,7 +115,7 @@ class Played(NamedTuple):
     async def registered_over(self, peer: Peer, **answer: Any) -> Question:
         """Its next question, a registration, which is taken; natively under the boot id b1."""
         question = await peer.receive()
-        assert 103 == question.code
+        assert question.code == 103
         before = self.state.registrations
         if isinstance(question.header, dict):
             peer.answer(question.opaque, extFields={}, **answer)
@@ -227,7 +227,7 @@ async def accepted(server: ScriptedServer) -> Peer:
     """The agent's next connection, over which it has registered fully."""
     peer = await server.accept()
     question = await peer.receive()
-    assert (103, "full") == (question.code, ext_of(question)["kind"])
+    assert (question.code, ext_of(question)["kind"]) == (103, "full")
     peer.send(native_answer(question))
     return peer
 

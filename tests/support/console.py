@@ -79,7 +79,7 @@ class Shown(NamedTuple):
 
     async def text(self, path: str, **headers: str) -> str:
         answer = await self.http.get(path, headers=headers)
-        assert 200 == answer.status_code, answer.text
+        assert answer.status_code == 200, answer.text
         return answer.text
 
     def tab(self, of: str, **seen: Any) -> Tab:

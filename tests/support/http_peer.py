@@ -64,7 +64,7 @@ def ask(address: tuple[str, int], target: str, method: str = "GET") -> HttpAnswe
 def scrape(address: tuple[str, int]) -> Scrape:
     """The metrics now."""
     answer = ask(address, "/metrics")
-    assert 200 == answer.status, answer
+    assert answer.status == 200, answer
     return Scrape(answer.text)
 
 

@@ -64,8 +64,10 @@ class Provider:
     async def _authorize(self, request: Request) -> Response:
         """Whoever comes is signed in here already."""
         asked = request.query_params
-        assert ("code", CLIENT_ID, "S256") == tuple(
-            asked[name] for name in ("response_type", "client_id", "code_challenge_method")
+        assert tuple(asked[name] for name in ("response_type", "client_id", "code_challenge_method")) == (
+            "code",
+            CLIENT_ID,
+            "S256",
         )
         code = secrets.token_urlsafe(16)
         self._codes[code] = dict(asked)

@@ -106,7 +106,7 @@ class Peer:
     def call(self, code: int, /, **members: Any) -> Any:
         """Ask an extension code natively; the members of a successful answer."""
         answer = self.ask(code, None, NATIVE.encode(members))
-        assert 0 == answer.code, answer
+        assert answer.code == 0, answer
         return msgspec.msgpack.decode(answer.body)
 
     def is_closed_within(self, seconds: float) -> bool:

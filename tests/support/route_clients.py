@@ -48,13 +48,13 @@ async def register(
     """Register brokers with these topics over a connection that there is."""
     for broker in brokers:
         answer = await peer.register(broker, registration(*topics, counter=counter))
-        assert 0 == answer.code, answer
+        assert answer.code == 0, answer
 
 
 async def unregister(peer: NamesrvPeer, broker: Broker) -> None:
     """Let a broker say goodbye."""
     answer = await peer.call(104, broker.ext)
-    assert 0 == answer.code, answer
+    assert answer.code == 0, answer
 
 
 def asked(server: InProcess, code: int) -> int:

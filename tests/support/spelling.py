@@ -116,7 +116,7 @@ def read_answer(serialize_type: int, header: bytes, body: bytes) -> Answer:
     if serialize_type == NATIVE:
         names = ("code", "opaque", "flag", "version", "remark", "extFields")
         return Answer(NATIVE, dict(zip(names, msgpack.unpackb(header), strict=True)), body)
-    assert JSON == serialize_type, f"answered with serialize type {serialize_type}"
+    assert serialize_type == JSON, f"answered with serialize type {serialize_type}"
     return Answer(JSON, json.loads(header), body)
 
 

@@ -89,7 +89,7 @@ class BrokerProcess:
         """Return once all of its brokers are registered everywhere."""
         specs = [(self._settings(name, number), [self.topic, *topics]) for number, name in enumerate(self.names)]
         self._process = run_script(_BROKERS, json.dumps(specs))
-        assert "registered" == await self._said()
+        assert await self._said() == "registered"
 
     def _settings(self, name: str, number: int) -> dict[str, object]:
         return {

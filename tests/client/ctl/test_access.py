@@ -55,7 +55,7 @@ def test_check_lists_the_accounts_and_no_secret(file: str) -> None:
     """How many secrets, but not which."""
     done = run("access", "check", file)
 
-    assert (0, "") == (done.code, done.err)
+    assert (done.code, done.err) == (0, "")
     assert done.cells[0] == ["ACCOUNT", "ACCESS KEY", "SECRETS", "CERTIFICATES", "NETWORKS", "EXPIRES", "MAY"]
     may = "route-read | broker-control; clusters c1; topics a*"
     assert done.cells[2] == ["broker", "broker", "2", "-", "10.0.0.0/8", "2099-01-01 00:00:00+00:00", may]
@@ -169,7 +169,7 @@ def test_wrong_usage_is_two(file: str, words: str) -> None:
     """What is not in the file or no code is not denied: it is a mistake."""
     done = run("access", "explain", *words.split(), "--file", file)
 
-    assert (2, "") == (done.code, done.out)
+    assert (done.code, done.out) == (2, "")
 
 
 @pytest.mark.parametrize("account", [None, "a.b", "O'Neill's \"x\" = y"])

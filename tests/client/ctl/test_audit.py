@@ -87,18 +87,18 @@ def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
     """Of all runs and files by time; the last ones; nothing in a name acts on the terminal."""
     done = run("audit", str(data_dir))
 
-    assert (0, "") == (done.code, done.err)
-    assert ["TIME", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"] == done.cells[0]
+    assert (done.code, done.err) == (0, "")
+    assert done.cells[0] == ["TIME", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"]
     told = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
     assert told == [cells[1:2] for cells in done.cells[1:]]
-    assert [
+    assert [cells[-1] for cells in done.cells[1:] if cells[1] != "start"] == [
         "routes of orders and 21 more; registered c/broker-a/0 at m:1",
         'kv NS/k: none -> "\\u001b[2J"',
         "not_granted: may not [topic=bills] (7 more)",
         "write permission broker-b: true -> false",
-    ] == [cells[-1] for cells in done.cells[1:] if cells[1] != "start"]
-    assert ["-", "[fd00::7]:5001", "REGISTER_BROKER"] == done.cells[2][2:5]
-    assert [WIPED] == run("audit", str(data_dir / "audit"), "--limit=1", "-o", "json").json["lines"]
+    ]
+    assert done.cells[2][2:5] == ["-", "[fd00::7]:5001", "REGISTER_BROKER"]
+    assert run("audit", str(data_dir / "audit"), "--limit=1", "-o", "json").json["lines"] == [WIPED]
 
 
 def test_summaries_say_how_many_and_how_long(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_counted_refusals_name_addresses(tmp_path: Path) -> None:
 
     (row,) = run("audit", str(tmp_path), "--peer=10.0.0.7").cells[1:]
 
-    assert "6 more refused: 10.0.0.7 (3), 2001:db8::/64 (2)" == row[-1]
-    assert [] == run("audit", str(tmp_path), "--peer=10.0.0.8", "-o", "json").json["lines"]
+    assert row[-1] == "6 more refused: 10.0.0.7 (3), 2001:db8::/64 (2)"
+    assert run("audit", str(tmp_path), "--peer=10.0.0.8", "-o", "json").json["lines"] == []
 
 
 def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
@@ -161,11 +161,12 @@ def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
 
     done = run("audit", str(data_dir), "--event=change", "-o", "json")
 
-    assert 1 == done.code
-    assert [REGISTERED, KV] == done.json["lines"][:2]
-    assert WIPED == done.json["lines"][-1]
-    assert ["ns-09-1: not a line", "ns-0a-3: Compressed"] == [
-        problem.rpartition("/")[2][: len("ns-09-1: not a line")] for problem in done.problems
+    assert done.code == 1
+    assert done.json["lines"][:2] == [REGISTERED, KV]
+    assert done.json["lines"][-1] == WIPED
+    assert [problem.rpartition("/")[2][: len("ns-09-1: not a line")] for problem in done.problems] == [
+        "ns-09-1: not a line",
+        "ns-0a-3: Compressed",
     ]
 
 
@@ -177,17 +178,17 @@ def test_wrong_use(arguments: list[str], message: str) -> None:
     """Is a 2, with the value."""
     done = run("audit", *arguments)
 
-    assert (2, "") == (done.code, done.out)
+    assert (done.code, done.out) == (2, "")
     assert message in done.err
 
 
 def test_a_trail_may_begin_after_it_is_looked_for(tmp_path: Path) -> None:
     """A server that has just started makes the directory with its first line."""
     trail = Trail(tmp_path)
-    assert [] == [*trail.news()]
+    assert [*trail.news()] == []
     write(tmp_path / "audit", "08", "ns-0a-1.jsonl.open", KV)
 
-    assert [KV] == [*trail.news()]
+    assert [*trail.news()] == [KV]
 
 
 def test_a_running_server_is_followed(tmp_path: Path) -> None:
@@ -205,13 +206,13 @@ def test_a_running_server_is_followed(tmp_path: Path) -> None:
                 seen[:] = [json.loads(each) for each in following.lines]
                 return [each["request"] for each in seen]
 
-            assert ["REGISTER_BROKER"] == requests(1)
-            assert 0 == peer.ask(216, {"topic": "bills"}).code
-            assert ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"] == requests(2)
+            assert requests(1) == ["REGISTER_BROKER"]
+            assert peer.ask(216, {"topic": "bills"}).code == 0
+            assert requests(2) == ["REGISTER_BROKER", "DELETE_TOPIC_IN_NAMESRV"]
             daemon.stop()
             with Daemon(data_dir) as second, Peer(second.listening().address) as again:
                 Broker().register(again)
-                assert "REGISTER_BROKER" == requests(3)[-1]
+                assert requests(3)[-1] == "REGISTER_BROKER"
             assert seen[0]["boot_id"] != seen[-1]["boot_id"]
             following.kill()
 
@@ -234,7 +235,7 @@ def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Pa
         env = {"NAMESRV_DATA_DIR": str(place), "COLUMNS": "500"}
         done.append(subprocess.run([*COMMAND, "audit"], env=env, capture_output=True, text=True, check=False))
 
-    assert [2, 1] == [each.returncode for each in done]
+    assert [each.returncode for each in done] == [2, 1]
     for problem, each in zip((f"no such directory: {absent}; ", f"no audit trail in {tmp_path}; "), done, strict=True):
         assert problem + hint in each.stderr
 

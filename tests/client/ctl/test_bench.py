@@ -29,7 +29,7 @@ async def test_bench_says_what_it_does_and_measures_it(tmp_path: Path) -> None:
         assert said == {name: found[name] for name in said}
         figures = {"seconds", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms"}
         assert {*said, *figures} == set(found)
-        assert 0.1 <= found["seconds"]
+        assert found["seconds"] >= 0.1
         assert found["requests"] / found["seconds"] == pytest.approx(found["requests_per_second"], rel=0.01)
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
         # and two to see that connections are there, the first of which the dispatcher answered
@@ -47,11 +47,18 @@ async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:
         where = address_of(apache)
         known = "for the route of namesrvctl-bench, which it does not know, over 2 connections for 0.1 s"
         assert (0, [f"asking {where} {known}"]) == (empty.code, empty.problems)
-        assert (False, True) == (empty.json["servers"][0]["topic_known"], empty.json["servers"][0]["requests"] > 0)
-        assert 0 == measured.code
-        assert ["SERVER", "PROTOCOL", "REQUESTS", "REQUESTS/S", "P50 MS", "P99 MS", "MAX MS", "ERRORS"] == (
-            measured.cells[0]
-        )
+        assert (empty.json["servers"][0]["topic_known"], empty.json["servers"][0]["requests"] > 0) == (False, True)
+        assert measured.code == 0
+        assert (measured.cells[0]) == [
+            "SERVER",
+            "PROTOCOL",
+            "REQUESTS",
+            "REQUESTS/S",
+            "P50 MS",
+            "P99 MS",
+            "MAX MS",
+            "ERRORS",
+        ]
         assert [where, "rocketmq"] == measured.cells[1][:2]
         assert {(0, 105)} == set(apache.asked[-10:])
 
@@ -61,27 +68,27 @@ async def test_errors_are_counted_and_are_a_no(tmp_path: Path) -> None:
     async with asked(tmp_path / "1", max_connections=2, share_per_ip_percent=100) as (_, where):
         measured = await ctl(*at(where), "bench", "--seconds", "0.1", "--connections", "8", "-o", "json")
         (found,) = measured.json["servers"]
-        assert (1, True, 0, None) == (measured.code, found["errors"] > 0, found["requests"], found["p50_ms"])
+        assert (measured.code, found["errors"] > 0, found["requests"], found["p50_ms"]) == (1, True, 0, None)
         assert f"{where}: {found['errors']} errors, the last: connection" in measured.problems[-1]
     async with asked(tmp_path / "2") as (_, where):
         with nobody() as absent:
             one = await ctl(*at(absent, where), "bench", *QUICK, "-o", "json")
             none = await ctl(*at(absent), "bench", *QUICK, "-o", "json")
-    assert (0, [False, None]) == (one.code, [found.get("answered") for found in one.json["servers"]])
-    assert (2, [False]) == (none.code, [found.get("answered") for found in none.json["servers"]])
+    assert (one.code, [found.get("answered") for found in one.json["servers"]]) == (0, [False, None])
+    assert (none.code, [found.get("answered") for found in none.json["servers"]]) == (2, [False])
 
 
 @pytest.mark.parametrize("option", [("--seconds", "61"), ("--seconds", "0"), ("--connections", "257")])
 async def test_bench_is_bounded(option: tuple[str, str]) -> None:
     """It is a load."""
-    assert 2 == (await ctl("bench", *option)).code
+    assert (await ctl("bench", *option)).code == 2
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
     """In milliseconds; the median of four is the second, the 99th of a hundred the 99th."""
     hundred = [number / 1000 for number in range(1, 101)]
 
-    assert (50.0, 99.0, 100.0) == (percentile(hundred, 0.5), percentile(hundred, 0.99), percentile(hundred, 1.0))
-    assert 2.0 == percentile([0.001, 0.002, 0.003, 0.004], 0.5)
-    assert (7.0, 7.0) == (percentile([0.007], 0.5), percentile([0.007], 0.99))
+    assert (percentile(hundred, 0.5), percentile(hundred, 0.99), percentile(hundred, 1.0)) == (50.0, 99.0, 100.0)
+    assert percentile([0.001, 0.002, 0.003, 0.004], 0.5) == 2.0
+    assert (percentile([0.007], 0.5), percentile([0.007], 0.99)) == (7.0, 7.0)
     assert percentile([], 0.5) is None

@@ -30,11 +30,11 @@ async def test_write_permission_is_wiped_and_added(tmp_path: Path, spoken: str) 
 
         wiped = await ctl(*at(where), "wipe-write-perm", "broker-a", "--yes")
         assert (0, [["SERVER", "RESULT", "TOPICS"], [where, "done", "2"]]) == (wiped.code, wiped.cells)
-        assert {"broker-a": 4, "broker-c": 6} == perms(server, "T")
+        assert perms(server, "T") == {"broker-a": 4, "broker-c": 6}
 
         added = await ctl(*at(where), "add-write-perm", "broker-a", "--yes", "-o", "json")
         assert {"broker": "broker-a", "servers": [{"server": where, "topics": 2}]} == added.json
-        assert [{"broker-a": 6, "broker-c": 6}] * 2 == [perms(server, "T"), perms(server, "U")]
+        assert [perms(server, "T"), perms(server, "U")] == [{"broker-a": 6, "broker-c": 6}] * 2
 
         for command in ("wipe-write-perm", "add-write-perm"):
             unknown = await ctl(*at(where), command, "broker-x", "-y")
@@ -51,14 +51,14 @@ async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
 
         one = await ctl(*at(where), "delete-topic", "T", "--cluster", "cluster-2", "--yes")
         assert (0, [["SERVER", "RESULT", "EXISTED"], [where, "done", "yes"]]) == (one.code, one.cells)
-        assert {"broker-a": 6} == perms(server, "T")
+        assert perms(server, "T") == {"broker-a": 6}
 
         everywhere = await ctl(*at(where), "delete-topic", "T", "--yes", "-o", "json")
         done = {"topic": "T", "cluster": None, "servers": [{"server": where, "existed": True}]}
         assert (0, done, {}) == (everywhere.code, everywhere.json, perms(server, "T"))
 
         again = await ctl(*at(where), "delete-topic", "T", "--yes")
-        assert (1, "namesrvctl: no topic T\n") == (again.code, again.err)
+        assert (again.code, again.err) == (1, "namesrvctl: no topic T\n")
 
 
 async def test_topic_that_one_server_had_was_deleted(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_topic_is_deleted_where_it_cannot_be_asked_for(tmp_path: Path) -> 
             done = await ctl(*at(where), "delete-topic", "T", "-y", "-o", "json")
 
             assert (0, True if listed else None) == (done.code, done.json["servers"][0]["existed"])
-            assert ["U"] == list(server.namesrv.manager.tables.topic_queue_table)
+            assert list(server.namesrv.manager.tables.topic_queue_table) == ["U"]
 
 
 @BOTH
@@ -92,14 +92,14 @@ async def test_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> No
         where = at(name)
         put = await ctl(*where, "kv", "put", "ns", "k", "v=1; ü")
         assert (0, [["SERVER", "RESULT"], [name, "done"]]) == (put.code, put.cells)
-        assert "v=1; ü" == server.namesrv.kv.get("ns", "k")
+        assert server.namesrv.kv.get("ns", "k") == "v=1; ü"
         again = await ctl(*where, "kv", "put", "ns", "a", "2", "-o", "json")
         assert {"namespace": "ns", "key": "a", "value": "2", "servers": [{"server": name}]} == again.json
 
         got = await ctl(*where, "kv", "get", "ns", "k")
-        assert (0, ["VALUE", "v=1; ü"]) == (got.code, got.lines)
+        assert (got.code, got.lines) == (0, ["VALUE", "v=1; ü"])
         listed = await ctl(*where, "kv", "list", "ns")
-        assert (0, [["KEY", "VALUE"], ["a", "2"], ["k", "v=1; ü"]]) == (listed.code, listed.cells)
+        assert (listed.code, listed.cells) == (0, [["KEY", "VALUE"], ["a", "2"], ["k", "v=1; ü"]])
         found = await ctl(*where, "kv", "list", "ns", "-o", "json")
         assert {"servers": [{"server": name, "values": {"a": "2", "k": "v=1; ü"}}]} == found.json
 
@@ -119,8 +119,8 @@ async def test_value_reaches_every_server_or_it_is_a_no(tmp_path: Path) -> None:
             put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
 
         assert (1, [[where, "done"]]) == (put.code, put.cells[1:])
-        assert [True] == [problem.startswith(f"no connection to {absent}") for problem in put.problems]
-        assert "v" == server.namesrv.kv.get("ns", "k")
+        assert [problem.startswith(f"no connection to {absent}") for problem in put.problems] == [True]
+        assert server.namesrv.kv.get("ns", "k") == "v"
 
 
 @BOTH
@@ -132,7 +132,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
         assert (0, rows) == (shown.code, shown.cells)
         everything = (await ctl(*at(where), "config", "show", "-o", "json")).json["servers"][0]["config"]
         # paths are nobody's business unless administration is enabled
-        assert ("127.0.0.1", True) == (everything["bindAddress"], "dataDir" not in everything)
+        assert (everything["bindAddress"], "dataDir" not in everything) == ("127.0.0.1", True)
         absent = await ctl(*at(where), "config", "show", "noSuch")
         assert (1, "", f"namesrvctl: {where}: no setting noSuch\n") == absent
         refused = await ctl(*at(where), "config", "set", "orderMessageEnable=true", "--yes")
@@ -142,8 +142,8 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
         settings = ("orderMessageEnable=true", "enableTopicList=false")
         done = await ctl(*at(where), "config", "set", *settings, "-y", "-o", "json")
 
-        assert (0, {"orderMessageEnable": "true", "enableTopicList": "false"}) == (done.code, done.json["config"])
-        assert (True, False) == (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list)
+        assert (done.code, done.json["config"]) == (0, {"orderMessageEnable": "true", "enableTopicList": "false"})
+        assert (server.namesrv.live.order_message_enable, server.namesrv.live.enable_topic_list) == (True, False)
 
 
 async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_settings_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
 
     rows = {row[0]: row[1:] for row in shown.cells[1:]}
     assert ["KEY", one, two] == shown.cells[0]
-    assert (["5000", "10000"], ["ns", "ns"]) == (rows["maxConnections"], rows["nameserverName"])
-    assert (["KEY", "VALUE", "FROM"], True) == (single.cells[0], ["maxConnections", "5000", "flag"] in single.cells)
+    assert (rows["maxConnections"], rows["nameserverName"]) == (["5000", "10000"], ["ns", "ns"])
+    assert (single.cells[0], ["maxConnections", "5000", "flag"] in single.cells) == (["KEY", "VALUE", "FROM"], True)
     assert "needWaitForService" not in rows
     left_out = len(everything.lines) - len(shown.lines)
     assert left_out > 30
@@ -220,7 +220,7 @@ def test_wrong_usage(command: Sequence[str], message: str) -> None:
     """Nobody hears of it."""
     refused = run(*command, env={"COLUMNS": "200"})
 
-    assert (2, "") == (refused.code, refused.out)
+    assert (refused.code, refused.out) == (2, "")
     assert message in refused.err
 
 
@@ -287,8 +287,8 @@ async def test_mqadmins_own(tmp_path: Path) -> None:
 
         shown = await ctl("topicClusterList", "-n", where, "-t", "T")
         absent = await ctl("topicClusterList", "-n", where, "-t", "X", "-o", "json")
-        assert (0, ["CLUSTER", "cluster-1", "cluster-2"]) == (shown.code, shown.lines)
+        assert (shown.code, shown.lines) == (0, ["CLUSTER", "cluster-1", "cluster-2"])
         assert (1, {"servers": [{"server": where, "clusters": []}]}) == (absent.code, absent.json)
 
-        assert 0 == (await ctl("deleteTopic", "-n", where, "-c", "cluster-1", "-t", "T", "--yes")).code
-        assert {"broker-c": 6} == perms(server, "T")
+        assert (await ctl("deleteTopic", "-n", where, "-c", "cluster-1", "-t", "T", "--yes")).code == 0
+        assert perms(server, "T") == {"broker-c": 6}

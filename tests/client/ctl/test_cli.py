@@ -46,14 +46,14 @@ def test_only_what_is_needed_is_imported(args: list[str], spared: set[str]) -> N
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
 def test_wrong_usage_is_two(args: tuple[str, ...]) -> None:
     """And nothing is asked of anybody."""
-    assert 2 == run(*args).code
+    assert run(*args).code == 2
 
 
 def test_bytes_that_are_no_text_are_wrong_usage() -> None:
     """No server could be sent them."""
     refused = run("route", "a\udcff")
 
-    assert (2, "") == (refused.code, refused.out)
+    assert (refused.code, refused.out) == (2, "")
     assert r"'a\udcff' is not valid UTF-8" in refused.err
 
 
@@ -62,7 +62,7 @@ def test_process_ends_with_the_same_codes() -> None:
     with nobody() as absent:
         unreachable = process("kv", "get", "ü", "k", NAMESRV_ADDR=absent, PYTHONIOENCODING="ascii")
 
-    assert (2, "") == (unreachable.returncode, unreachable.stdout)
+    assert (unreachable.returncode, unreachable.stdout) == (2, "")
     assert unreachable.stderr.startswith(f"namesrvctl: no connection to {absent}: ")
     assert "Traceback" not in unreachable.stderr
     assert unreachable.stderr.isascii()
@@ -74,20 +74,20 @@ def test_without_its_packages_it_says_what_to_install(missing: str, args: list[s
     script = f"import sys; sys.modules[{missing!r}] = None; from namesrv_client.ctl.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=False)
 
-    assert (2, "") == (done.returncode, done.stdout)
+    assert (done.returncode, done.stdout) == (2, "")
     remedy = "in a clone make setup brings it, elsewhere pip install -r namesrv-ctl.txt of make dist"
     assert f"namesrvctl: {missing} is not installed; {remedy}\n" == done.stderr
 
 
 def test_bug_is_seventy_with_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """1 would say that the answer is no. Arguments may be given, as a script does that has them already."""
-    assert (0, 2) == (cli.main(["--help"]), cli.main(["nope"]))
+    assert (cli.main(["--help"]), cli.main(["nope"])) == (0, 2)
 
     def bug(**_: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(app, "app", bug)
-    assert 70 == cli.main(["status"])
+    assert cli.main(["status"]) == 70
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_completion_script_is_printed(shell: str, begin: str) -> None:
     assert (0, "", begin) == (named.code, named.err, named.out[: len(begin)])
     assert named == run("completion", env={"SHELL": f"/usr/bin/{shell}"})
     for refused in (run("completion", "tcsh"), run("completion", env={"SHELL": "/bin/tcsh"})):
-        assert (2, "") == (refused.code, refused.out)
+        assert (refused.code, refused.out) == (2, "")
     assert "unknown shell 'tcsh' (one of bash, zsh, fish," in " ".join(refused.err.split())
 
 
@@ -125,5 +125,5 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
         line = f'{script}\n{asked}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=env).stdout.split()
 
-    assert ["clusters", "connections", "completion", "context", "config"] == completed("namesrvctl", "c")
-    assert ["--namesrvAddr"] == completed("namesrvctl", "topicList", "--na")
+    assert completed("namesrvctl", "c") == ["clusters", "connections", "completion", "context", "config"]
+    assert completed("namesrvctl", "topicList", "--na") == ["--namesrvAddr"]

@@ -76,7 +76,7 @@ def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
     queues = QueueData("b", 8, 8, 6)
 
     assert verdict == Instance("c", "b", 0, "a:1", queues, live, knows_liveness=True).verdict
-    assert "gone" == Instance("c", "b", 0, "a:1", queues, None, knows_liveness=True).verdict
+    assert Instance("c", "b", 0, "a:1", queues, None, knows_liveness=True).verdict == "gone"
 
 
 async def test_servers_that_say_the_same(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_servers_that_say_the_same(tmp_path: Path) -> None:
         same = await ctl(*at(one, two), "diff")
         found = await ctl(*at(one, two), "diff", "-o", "json")
 
-        assert (0, "the same on 2 servers: 2 brokers, 2 topics\n", "") == same
+        assert same == (0, "the same on 2 servers: 2 brokers, 2 topics\n", "")
         servers = [{"server": where, "brokers": 2, "topics": 2} for where in (one, two)]
         assert {"same": True, "servers": servers, "differences": []} == found.json
         assert {(0, 105), (0, 106), (0, 206), (77, 0)} == set(apache.asked)
@@ -121,11 +121,11 @@ async def test_servers_that_differ(tmp_path: Path) -> None:
         ["topic", "U", "queues on broker-a", RW, "8 read, 16 write, RW-"],
         ["topic", "V, W, X and 2 more", "present", "yes", "no"],
     ] == shown.cells
-    assert (1, 1, False) == (shown.code, found.code, found.json["same"])
+    assert (shown.code, found.code, found.json["same"]) == (1, 1, False)
     assert [(one, 2, 7), (two, 2, 2)] == [tuple(server.values()) for server in found.json["servers"]]
     third = {"kind": "topic", "name": "T", "fact": "queues on broker-b", "values": {one: RW, two: None}}
     assert third == found.json["differences"][3]
-    assert ["V", "W", "X", "Y", "Z"] == [difference["name"] for difference in found.json["differences"][5:]]
+    assert [difference["name"] for difference in found.json["differences"][5:]] == ["V", "W", "X", "Y", "Z"]
 
 
 async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
@@ -141,13 +141,13 @@ async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
         await (await third.connect()).register(OTHER)
         refused = await ctl(*at(not_ready, two), "diff")
 
-    assert (1, "the same on 2 servers: 0 brokers, 0 topics\n") == rest[:2]
-    assert (1, "") == one[:2]
-    assert [True] == [problem.startswith(f"no connection to {absent}") for problem in one.problems]
-    assert (2, False, []) == (none.code, none.json["same"], none.json["differences"])
+    assert rest[:2] == (1, "the same on 2 servers: 0 brokers, 0 topics\n")
+    assert one[:2] == (1, "")
+    assert [problem.startswith(f"no connection to {absent}") for problem in one.problems] == [True]
+    assert (none.code, none.json["same"], none.json["differences"]) == (2, False, [])
     assert (1, "", [f"{not_ready}: refused with code 1: name server not ready"]) == (*refused[:2], refused.problems)
     alone = await ctl("diff")
-    assert (2, True) == (alone.code, "at least two servers" in alone.err)
+    assert (alone.code, "at least two servers" in alone.err) == (2, True)
 
 
 async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
@@ -167,24 +167,27 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     silent = "no heartbeat of the master for 1 m 15 s, while a slave sends them"
     line = f"{where}: critical: cluster-1/broker-a: {silent}; producers may fail to write to 8 of 16 write queues of T"
     assert (1, [f"{line}; see `namesrvctl brokers --name broker-a`"]) == (shown.code, shown.problems)
-    assert [
+    assert shown.cells == [
         ["BROKER", "ID", "ADDRESS", "VERDICT", "LAST SEEN", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
         ["broker-a", "1", "10.0.0.2:10911", "fine", "5.0 s ago", "1 m 55 s", "R--", "yes", "8/8", "1"],
         ["broker-b", "0", "10.0.0.3:10911", "fine", "5.0 s ago", "5.0 s", "RW-", "no", "8/8", "1"],
-    ] == shown.cells
+    ]
     document = found.json
     last = document["servers"][0].pop("brokers")[-1]
     (problem,) = document["servers"][0].pop("problems")
-    assert ("critical", "silent_master", "cluster-1/broker-a", 75.0) == (
-        *(problem[name] for name in ("severity", "kind", "subject", "since_seconds")),
+    assert (*(problem[name] for name in ("severity", "kind", "subject", "since_seconds")),) == (
+        "critical",
+        "silent_master",
+        "cluster-1/broker-a",
+        75.0,
     )
-    assert {
+    assert last == {
         "cluster": "cluster-1", "broker_name": "broker-b", "broker_id": 0, "broker_addr": "10.0.0.3:10911",
         "verdict": "fine", "age_seconds": 5.0, "expires_in_seconds": 5.0, "expiry_seconds": 10.0,
         "perm": 6, "read_queue_nums": 8, "write_queue_nums": 8, "write_wiped": False,
         "data_version": {"counter": 1, "state_version": 0, "timestamp": TIMESTAMP},
-    } == last  # fmt: skip
+    }  # fmt: skip
     rest = {"topic": "T", "agree": True, "servers": [{"server": where, "present": True}], "differences": []}
     assert rest == document
 
@@ -206,15 +209,15 @@ async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Liter
 
     missing = f"{where}: critical: cluster-1/broker-a: no master is registered; producers cannot write to"
     look = "see `namesrvctl brokers --name broker-a`"
-    assert (0, "") == (healthy.code, healthy.err)
+    assert (healthy.code, healthy.err) == (0, "")
     assert (1, [f"{missing} 8 of 16 write queues of T; {look}"]) == (explained.code, explained.problems)
-    assert ["broker-a", "0", "no master"] == [cell for cell in explained.cells[1] if cell != "-"][:3]
+    assert [cell for cell in explained.cells[1] if cell != "-"][:3] == ["broker-a", "0", "no master"]
     topics = "its topics (2)" if dialect == "native" else "its topics"
     assert (1, [f"{missing} {topics}; {look}"]) == (status.code, status.problems)
-    assert (False, ["without_master"]) == (
+    assert (
         document["healthy"],
         [problem["kind"] for problem in document["servers"][0]["problems"]],
-    )
+    ) == (False, ["without_master"])
 
 
 def test_a_problem_of_several_servers_is_one_line() -> None:
@@ -241,12 +244,12 @@ async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
         shown = await ctl(*at(one, two), "explain", "T")
         found = await ctl(*at(one, two), "explain", "T", "-o", "json")
 
-    assert (0, "", ["fine", "7.0 s ago"], ["fine", "0.0 s ago"]) == (
+    assert (
         agreed.code,
         agreed.err,
         *(row[4:6] for row in agreed.cells[1:]),
-    )
-    assert (1, ["the servers disagree about T"]) == (shown.code, shown.problems)
+    ) == (0, "", ["fine", "7.0 s ago"], ["fine", "0.0 s ago"])
+    assert (shown.code, shown.problems) == (1, ["the servers disagree about T"])
     assert [
         [two, "broker-b", "0", "10.0.0.3:10911", "missing", *["-"] * 6],
         [],
@@ -256,9 +259,10 @@ async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
         ["topic", "T", "address of broker-b/0", "10.0.0.3:10911", "-"],
         ["topic", "T", "wiped on broker-a", "-", "yes"],
     ] == shown.cells[4:]
-    assert (1, False) == (found.code, found.json["agree"])
-    assert [["fine", "fine"], ["fine", "missing"]] == [
-        [broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]
+    assert (found.code, found.json["agree"]) == (1, False)
+    assert [[broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]] == [
+        ["fine", "fine"],
+        ["fine", "missing"],
     ]
     assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_wiped")}
 
@@ -274,12 +278,12 @@ async def test_absent_topic_and_absent_server_are_a_no(tmp_path: Path) -> None:
             down = await ctl(*at(one, absent), "explain", "T", "-o", "json")
 
     assert (1, [f"{two}: no topic T", "the servers disagree about T"]) == (some.code, some.problems)
-    assert (1, True, [False, False]) == (
+    assert (
         none.code,
         none.json["agree"],
         [server["present"] for server in none.json["servers"]],
-    )
-    assert (1, False) == (down.code, down.json["agree"])
+    ) == (1, True, [False, False])
+    assert (down.code, down.json["agree"]) == (1, False)
 
 
 async def test_apaches_server_does_not_tell_ages(tmp_path: Path) -> None:
@@ -300,10 +304,10 @@ async def test_apaches_server_does_not_tell_ages(tmp_path: Path) -> None:
         )
         ghost = await ctl(*at(apache), "explain", "T", "-o", "json")
 
-    assert (0, ["fine", "unknown"]) == (shown.code, [row[4] for row in shown.cells[1:]])
-    assert [
+    assert (shown.code, [row[4] for row in shown.cells[1:]]) == (0, ["fine", "unknown"])
+    assert alone.cells == [
         ["BROKER", "ID", "ADDRESS", "VERDICT", "PERM", "QUEUES"],
         ["broker-a", "0", "10.0.0.1:10911", "unknown", "RW-", "8/8"],
-    ] == alone.cells
+    ]
     (broker,) = ghost.json["servers"][0]["brokers"]
-    assert ("gone", None, "unknown") == (broker["broker_name"], broker["broker_addr"], broker["verdict"])
+    assert (broker["broker_name"], broker["broker_addr"], broker["verdict"]) == ("gone", None, "unknown")

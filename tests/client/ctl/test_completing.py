@@ -15,7 +15,7 @@ async def offered(line: str, **env: str) -> list[str]:
     """What stands below a line, as fish asks for it; nothing else is said."""
     shell = {"_NAMESRVCTL_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = await ctl(env={**shell, "_TYPER_COMPLETE_ARGS": f"namesrvctl {line}", **env})
-    assert (0, "") == (done.code, done.err)
+    assert (done.code, done.err) == (0, "")
     return done.out.split()
 
 
@@ -50,7 +50,7 @@ async def test_names_that_a_shell_would_run_are_not_offered(tmp_path: Path) -> N
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, native_registration(*HOSTILE, "%RETRY%x"), spelling="native")
 
-        assert ["%RETRY%x", "x" * 127] == await offered(f"-s {where} route ")
+        assert await offered(f"-s {where} route ") == ["%RETRY%x", "x" * 127]
 
 
 async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
     async with asked(tmp_path) as (server, where), ScriptedServer() as hanging:
         await (await server.connect()).register(MASTER, native_registration("orders"), spelling="native")
         with nobody() as absent:
-            assert ["orders"] == await offered(f"-s {absent} -s {where} -s {hanging.address} route ")
-            assert [] == await offered(f"-s {absent} route ")
-        assert [] == await offered("-s a:b:c route ")
-        assert [] == await offered("--context nope route ")
-        assert [] == await offered(f"-s {where} --tls-ca-file nope route ")
-        assert ["orders"] == await offered("route ", NAMESRV_ADDR=where)
+            assert await offered(f"-s {absent} -s {where} -s {hanging.address} route ") == ["orders"]
+            assert await offered(f"-s {absent} route ") == []
+        assert await offered("-s a:b:c route ") == []
+        assert await offered("--context nope route ") == []
+        assert await offered(f"-s {where} --tls-ca-file nope route ") == []
+        assert await offered("route ", NAMESRV_ADDR=where) == ["orders"]
 
 
 async def test_saved_contexts_are_offered(tmp_path: Path) -> None:
@@ -72,5 +72,5 @@ async def test_saved_contexts_are_offered(tmp_path: Path) -> None:
     for name in ("prod", "perf", "test"):
         await ctl("context", "add", name, "-s", "ns1", env=env)
 
-    assert ["perf", "prod"] == await offered("--context p", **env)
-    assert ["test"] == await offered("context use t", **env)
+    assert await offered("--context p", **env) == ["perf", "prod"]
+    assert await offered("context use t", **env) == ["test"]

@@ -34,10 +34,10 @@ def test_context_is_added_used_shown_and_removed(home: Path) -> None:
     added = saved(home, "context", "add", "prod", *given, "--secret-key-file", str(home / "secret"))
     saved(home, "context", "add", "test", "-s", "ns3")
 
-    assert (0, "") == (added.code, added.err)
-    assert 0 == saved(home, "context", "use", "prod").code
+    assert (added.code, added.err) == (0, "")
+    assert saved(home, "context", "use", "prod").code == 0
     file = home / "namesrvctl" / "contexts.json"
-    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert SECRET not in file.read_text()
     members = {
         "servers": ["ns1:9876", "ns2:1"],
@@ -48,11 +48,11 @@ def test_context_is_added_used_shown_and_removed(home: Path) -> None:
     }
     assert {"name": "prod", "in_use": True, **members} == saved(home, "context", "show", "-o", "json").json
     listed = saved(home, "context", "list")
-    assert [["prod", "yes"], ["test", "no"]] == [row[:2] for row in listed.cells[1:]]
+    assert [row[:2] for row in listed.cells[1:]] == [["prod", "yes"], ["test", "no"]]
 
-    assert 0 == saved(home, "context", "remove", "prod").code
-    assert (2, "") == saved(home, "context", "show")[:2]
-    assert ["test"] == [one["name"] for one in saved(home, "context", "list", "-o", "json").json["contexts"]]
+    assert saved(home, "context", "remove", "prod").code == 0
+    assert saved(home, "context", "show")[:2] == (2, "")
+    assert [one["name"] for one in saved(home, "context", "list", "-o", "json").json["contexts"]] == ["test"]
 
 
 def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
@@ -64,7 +64,7 @@ def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
 
     found = json.loads((home / "namesrvctl" / "contexts.json").read_text())["contexts"]
     assert {"servers": ["ns1:9876"], "access_key": "ops", "secret_key_file": str(home / "secret")} == found["a"]
-    assert {"servers": ["ns1:9876"]} == found["b"]
+    assert found["b"] == {"servers": ["ns1:9876"]}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], said: st
 
     refused = saved(home, "context", *args, COLUMNS="200")
 
-    assert (2, "") == (refused.code, refused.out)
+    assert (refused.code, refused.out) == (2, "")
     assert said in refused.err
     assert before == (home / "namesrvctl" / "contexts.json").read_bytes()
 
@@ -100,7 +100,7 @@ def test_damaged_file_is_named(home: Path, text: str) -> None:
 
     refused = saved(home, "status", COLUMNS="300")
 
-    assert (2, "") == (refused.code, refused.out)
+    assert (refused.code, refused.out) == (2, "")
     assert "contexts.json: not a file of contexts" in refused.err
 
 
@@ -112,12 +112,12 @@ def test_context_counts_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest
     def meant(options: Options) -> tuple[tuple[str, ...], bool, str | None]:
         return options.addresses, options.tls.tls, options.signing_given.get("access_key")  # type: ignore[return-value]
 
-    assert (("ns1:9876",), True, "ops") == meant(options_of())
-    assert (("x:9876",), False, None) == meant(options_of(server=["x"]))
-    assert (("x:9876",), True, "ops") == meant(options_of(server=["x"], context="prod"))
+    assert meant(options_of()) == (("ns1:9876",), True, "ops")
+    assert meant(options_of(server=["x"])) == (("x:9876",), False, None)
+    assert meant(options_of(server=["x"], context="prod")) == (("x:9876",), True, "ops")
     monkeypatch.setenv("NAMESRV_ADDR", "y")
-    assert (("y:9876",), False, None) == meant(options_of())
-    assert (("ns1:9876",), True, "ops") == meant(options_of(context="prod"))
+    assert meant(options_of()) == (("y:9876",), False, None)
+    assert meant(options_of(context="prod")) == (("ns1:9876",), True, "ops")
     with pytest.raises(typer.BadParameter, match="unknown context 'nope'"):
         options_of(context="nope")
 
@@ -131,7 +131,7 @@ async def test_servers_of_the_context_in_use_are_asked(tmp_path: Path) -> None:
             await ctl("context", "add", "gone", *at(absent), env=env)
             await ctl("context", "use", "here", env=env)
 
-            assert 0 == (await ctl("status", env=env)).code
-            assert 2 == (await ctl("--context", "gone", "status", env=env)).code
+            assert (await ctl("status", env=env)).code == 0
+            assert (await ctl("--context", "gone", "status", env=env)).code == 2
             await ctl("context", "use", "gone", env=env)
             assert f"no connection to {absent}" in (await ctl("status", env=env)).err

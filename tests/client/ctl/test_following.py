@@ -36,7 +36,7 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
 
     at_first, later = "2023-11-14 22:13:20.000", "2023-11-14 22:13:22.250"
     who = "cluster-1/broker-a/0 10.0.0.1:10911"
-    assert (0, "") == (shown.code, shown.err)
+    assert (shown.code, shown.err) == (0, "")
     assert [
         ["TIME", "NUMBER", "EVENT", "WHAT"],
         [at_first, "1", "route", "revision=1 topics=T count=1 broker_name=broker-a"],
@@ -65,10 +65,10 @@ async def test_events_for_programs_are_the_servers_own(tmp_path: Path) -> None:
         assert [event] == await chosen("--since", "1")
         for _ in range(100):
             server.namesrv.events.append({"event": "more"})
-        assert [1, 2] == await numbers("--type", "route", "--type", "register")
-        assert [2] == await numbers("--type", "route", "--type", "register", "--limit", "1")
-        assert [101, 102] == await numbers("--limit", "2")
-        assert 50 == len(await numbers())
+        assert await numbers("--type", "route", "--type", "register") == [1, 2]
+        assert await numbers("--type", "route", "--type", "register", "--limit", "1") == [2]
+        assert await numbers("--limit", "2") == [101, 102]
+        assert len(await numbers()) == 50
 
 
 async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
             assert (1, "", f"namesrvctl: {where}: {reason}\n") == refused
     with nobody() as absent:
         for command in (("events", "--follow"), ("watch", "T")):
-            assert (2, "") == (await ctl(*at(absent), *command))[:2]
+            assert (await ctl(*at(absent), *command))[:2] == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
                     SECOND.register(peer)
                     shown.wait_for('"register"', count=2)
             shown.interrupt()
-            assert 0 == shown.wait()
+            assert shown.wait() == 0
 
     told = [json.loads(line) for line in shown.shown.splitlines() if line.startswith("{")]
     assert [where, other] == list(dict.fromkeys(event["server"] for event in told))
-    assert ["evict", "route", "register"] == [event["event"] for event in told if event["server"] == where][:3]
-    assert ["route", "register"] == [event["event"] for event in told if event["server"] == other][:2]
+    assert [event["event"] for event in told if event["server"] == where][:3] == ["evict", "route", "register"]
+    assert [event["event"] for event in told if event["server"] == other][:2] == ["route", "register"]
 
 
 def questions(server: InProcess) -> int:
@@ -147,16 +147,21 @@ async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
 
     told = [json.loads(line) for line in done.lines]
     assert (0, "", {where}) == (done.code, done.err, {one["server"] for one in told})
-    assert ["T first", "X first", "T changed", "T changed", "T vanished", "T appeared"] == [
-        f"{one['topic']} {one['change']}" for one in told
+    assert [f"{one['topic']} {one['change']}" for one in told] == [
+        "T first",
+        "X first",
+        "T changed",
+        "T changed",
+        "T vanished",
+        "T appeared",
     ]
-    assert ({}, None, None) == (told[1]["facts"], told[1]["route"], told[4]["route"])
-    assert {
+    assert (told[1]["facts"], told[1]["route"], told[4]["route"]) == ({}, None, None)
+    assert told[2]["facts"] == {
         "address of broker-b/0": {"old": None, "new": "10.0.0.3:10911"},
         "queues on broker-b": {"old": None, "new": RW},
-    } == told[2]["facts"]
-    assert ["broker-a", "broker-b"] == [queues["broker_name"] for queues in told[2]["route"]["queues"]]
-    assert {"queues on broker-a": {"old": RW, "new": RO}} == told[3]["facts"]
+    }
+    assert [queues["broker_name"] for queues in told[2]["route"]["queues"]] == ["broker-a", "broker-b"]
+    assert told[3]["facts"] == {"queues on broker-a": {"old": RW, "new": RO}}
 
 
 async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
 
         shown = [line.split("  ", 2)[1:] for line in done.lines]
         for one in (server, apache):
-            assert ["T  absent", "T  appeared on broker-a"] == [text for name, text in shown if name == address_of(one)]
+            assert [text for name, text in shown if name == address_of(one)] == ["T  absent", "T  appeared on broker-a"]
 
 
 def test_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
@@ -192,5 +197,5 @@ def test_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
                     shown.wait_for(f"queues on {FIRST.name}: - -> ")
                     assert f"namesrvctl: {where}: answers again" in shown.shown
                     shown.interrupt()
-                    assert 0 == shown.wait()
+                    assert shown.wait() == 0
                     assert "Traceback" not in shown.shown

@@ -41,7 +41,7 @@ async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> Non
     assert [first] == at_first.cells[1:]
     absent = "no change of T among the last 1000 events; older ones are in the heartbeat logs: --logs DIR"
     assert (before.code, before.problems[0].partition(": ")[2]) == (1, absent)
-    assert (1, []) == (other.code, other.json["servers"][0]["changes"])
+    assert (other.code, other.json["servers"][0]["changes"]) == (1, [])
 
 
 def test_logs_tell_the_routes(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_logs_tell_the_routes(tmp_path: Path) -> None:
 
     first = ["2026-03-01 00:00:00.100", "ns-1", "1", "+broker-a:0 +broker-b:0", "broker-a:0 broker-b:0"]
     assert [["TIME", "SERVER", "REVISION", "CHANGE", "ROUTE"], first, REMOVED] == shown.cells
-    assert (1, [], 1) == (absent.code, absent.lines, len(absent.problems))
+    assert (absent.code, absent.lines, len(absent.problems)) == (1, [], 1)
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 
 
@@ -65,15 +65,15 @@ def test_logs_tell_what_each_client_had_been_told(tmp_path: Path) -> None:
     shown = run(*options)
     document = run(*options, "-o", "json").json
 
-    assert [
+    assert shown.cells == [
         ["SERVER", "ROUTE", "SINCE"],
         ["ns-1", "broker-b:0", "2026-03-01 00:03:05.001"],
         ["ns-2", "not in the logs", "-"],
         [],
         ["CLIENT", "SERVER", "RECEIVED AT", "ROUTE", "STATE"],
         ["k#1", "ns-1", "2026-03-01 00:00:00.200", "broker-a:0 broker-b:0", "old"],
-    ] == shown.cells
-    assert [("k#1", True)] == [(one["client"], one["is_old"]) for one in document["clients"]]
+    ]
+    assert [(one["client"], one["is_old"]) for one in document["clients"]] == [("k#1", True)]
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_what_cannot_be_told_is_said(tmp_path: Path, options: tuple[str, ...], p
 
     refused = run("history", "t", *(logs if word == "DIR" else word for word in options))
 
-    assert 2 == refused.code
+    assert refused.code == 2
     assert problem in " ".join(refused.err.replace("│", " ").split())

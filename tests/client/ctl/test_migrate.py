@@ -48,7 +48,7 @@ async def test_servers_that_answer_alike(tmp_path: Path) -> None:
         same = await ctl(*args)
         told = await ctl(*args, "-o", "json")
 
-        assert (0, "3 servers agree: 2 brokers, 2 topics\n", "") == same
+        assert same == (0, "3 servers agree: 2 brokers, 2 topics\n", "")
         counts = {"brokers": 2, "topics": 2}
         servers = [
             {"side": side, "server": where, **counts}
@@ -57,7 +57,7 @@ async def test_servers_that_answer_alike(tmp_path: Path) -> None:
         assert {"agree": True, "servers": servers, "differences": []} == told.json
         once = [101, *[105] * 5, 106, 206, 219, 319, 9999]
         assert sorted(2 * once) == sorted(code for code, _ in apache.questions)
-        assert 0 == apache.refused
+        assert apache.refused == 0
 
 
 async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
         result, found = await checked(one, two)
         shown = await ctl("migrate", "check", "--from", one, "--to", two, "--within", "1ms")
 
-        assert (1, False) == (result.code, result.json["agree"])
+        assert (result.code, result.json["agree"]) == (1, False)
         expected = [
             ("broker", "cluster-1/broker-a/0", "address", "10.0.0.1:10911", "10.0.99.99:10911"),
             ("broker", "cluster-1/broker-a/0", "zone", None, "z"),
@@ -98,7 +98,7 @@ async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
         harmless = {fact for flag, _, _, fact, *_ in found if not flag}
         assert {"member brokerDatas.zoneName", "member orderTopicConf"} == harmless
         assert [True] * len(expected) == [flag for flag, *_ in found][: len(expected)]
-        assert 1 == shown.code
+        assert shown.code == 1
         assert f"{len(expected)} differences matter" == shown.lines[-1]
 
 
@@ -165,15 +165,15 @@ async def test_a_server_that_does_not_answer_cannot_be_compared(tmp_path: Path) 
         broken.remarks |= dict.fromkeys((101, 105, 206, 219, 319, 9999, 106), "name server not ready")
         with nobody() as absent:
             result, _ = await checked(one, absent)
-            assert (1, False) == (result.code, result.json["agree"])
+            assert (result.code, result.json["agree"]) == (1, False)
             assert result.problems[0].startswith(f"no connection to {absent}")
             elsewhere = absent.replace("127.0.0.1", "localhost")
-            assert 2 == (await ctl("migrate", "check", "--from", absent, "--to", elsewhere)).code
+            assert (await ctl("migrate", "check", "--from", absent, "--to", elsewhere)).code == 2
         result, _ = await checked(one, address_of(broken))
         why = "refused with code 1: name server not ready"
         assert (1, [f"{address_of(broken)}: {why}"]) == (result.code, result.problems)
     for args in (["--from", "a"], ["--to", "a"], ["--from", "a", "--to", "a"], ["--from", "a:x", "--to", "b"]):
-        assert 2 == run("migrate", "check", *args).code
+        assert run("migrate", "check", *args).code == 2
 
 
 @pytest.mark.slow
@@ -191,5 +191,5 @@ async def test_it_is_repeated_until_they_agree(tmp_path: Path) -> None:
         gave_up = await ctl("migrate", "check", "--from", one, "--to", "127.0.0.1:1", "--within", "1ms")
 
     agreed = [json.loads(line)["agree"] for line in result.lines]
-    assert (0, [False, True]) == (result.code, [agreed[0], agreed[-1]])
-    assert 1 == gave_up.code
+    assert (result.code, [agreed[0], agreed[-1]]) == (0, [False, True])
+    assert gave_up.code == 1

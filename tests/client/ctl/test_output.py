@@ -35,7 +35,7 @@ def test_table_is_columns_without_lines() -> None:
     """Numbers to the right; a column that is empty in all rows is left out, and so is a table without rows."""
     lines = ["NAME      ID  WIPED  ADDRESS", "broker-a   0  yes    10.0.0.1:10911", "b         10  no     [::1]:1"]
     assert lines == rendered(100, *ROWS) == rendered(35, *ROWS)
-    assert [] == rendered(100)
+    assert rendered(100) == []
 
 
 def test_rows_that_are_too_long_become_blocks() -> None:
@@ -47,8 +47,8 @@ def test_rows_that_are_too_long_become_blocks() -> None:
 
 def test_wide_characters_are_counted_as_they_are_shown() -> None:
     """Two columns each."""
-    assert ["NAME      ID", "主题主题   1"] == rendered(12, ("主题主题", 1), heads=("name", "id"))
-    assert ["NAME  主题主题", "ID    1"] == rendered(11, ("主题主题", 1), heads=("name", "id"))
+    assert rendered(12, ("主题主题", 1), heads=("name", "id")) == ["NAME      ID", "主题主题   1"]
+    assert rendered(11, ("主题主题", 1), heads=("name", "id")) == ["NAME  主题主题", "ID    1"]
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 brokers"), (1, "1 broker"), (1_000, "1,000 brokers")])
@@ -153,8 +153,8 @@ async def test_state_of_a_broker_and_refusals_are_shown_literally(tmp_path: Path
         refused = await ctl(*at(apache), "topics")
         error = await ctl(*at(apache), "topics", "-o", "json")
 
-    assert r"\x1b[2J=[red]\x07 n=nan" == broker.cells[1][-1]
-    assert {"\x1b[2J": "[red]\x07", "n": None} == found.json["servers"][0]["brokers"][0]["state"]
+    assert broker.cells[1][-1] == r"\x1b[2J=[red]\x07 n=nan"
+    assert found.json["servers"][0]["brokers"][0]["state"] == {"\x1b[2J": "[red]\x07", "n": None}
     said = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
     assert (1, "", f"namesrvctl: {address_of(apache)}: {said}\n") == refused
-    assert "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well" == error.json["servers"][0]["error"]
+    assert error.json["servers"][0]["error"] == "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"

@@ -40,7 +40,7 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
         shown = await ctl(*at(where), "status")
         found = await ctl(*at(where), "status", "-o", "json")
 
-        assert (0, "") == (shown.code, shown.err)
+        assert (shown.code, shown.err) == (0, "")
         assert [
             heads("SERVER | STATE | PROTOCOL | NAME | VERSION | UP | BROKERS | TOPICS | CONNECTIONS | REVISION"),
             [where, "ready", "native", "ns-1", version(), "2 m 5 s", "1", "3", "2", "1"],
@@ -58,7 +58,7 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
         draining = await ctl(*at(where), "status")
         server.namesrv.is_draining = False
 
-    assert (1, "draining") == (draining.code, draining.cells[1][1])
+    assert (draining.code, draining.cells[1][1]) == (1, "draining")
 
 
 async def test_server_that_waits_for_its_brokers_is_not_healthy(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ async def test_unreachable_server_does_not_hide_the_others(tmp_path: Path) -> No
             none = await ctl(*at(absent), "status", "-o", "json")
 
     assert (1, [[absent, "unreachable"], [where, "ready"]]) == (shown.code, [row[:2] for row in shown.cells[1:]])
-    assert [True] == [problem.startswith(f"no connection to {absent}: ") for problem in shown.problems]
-    assert (1, False) == (found.code, found.json["healthy"])
+    assert [problem.startswith(f"no connection to {absent}: ") for problem in shown.problems] == [True]
+    assert (found.code, found.json["healthy"]) == (1, False)
     assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]
     # the answer does not depend on it; standard error names it
     assert (0, [where], shown.problems) == (route.code, [row[0] for row in route.cells[1:]], route.problems)
-    assert (2, ["server", "error", "answered"]) == (none.code, list(none.json["servers"][0]))
+    assert (none.code, list(none.json["servers"][0])) == (2, ["server", "error", "answered"])
 
 
 @pytest.mark.parametrize("topics", [2, None], ids=["listed", "not listed"])
@@ -134,7 +134,7 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
         found = await ctl(*at(where), "brokers", "-o", "json", "-c", "cluster-2")
         connection = server.connection_of(peer).id
 
-    assert (0, "") == (shown.code, shown.err)
+    assert (shown.code, shown.err) == (0, "")
     said = "disk=0.5 full=no note=- zone=a"
     assert [
         heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
@@ -170,7 +170,7 @@ async def test_brokers_of_several_servers_are_side_by_side(tmp_path: Path) -> No
 async def test_brokers_can_be_chosen(tmp_path: Path, spoken: str) -> None:
     """By cluster, by name, by both; nobody is a no, unless nobody in particular was asked for."""
     async with asked(tmp_path, spoken) as (server, where):
-        assert (0, "", "namesrvctl: no brokers\n") == await ctl(*at(where), "brokers")
+        assert await ctl(*at(where), "brokers") == (0, "", "namesrvctl: no brokers\n")
         peer = await server.connect()
         for broker in (ELSEWHERE, SLAVE, MASTER):
             await peer.register(broker)
@@ -179,9 +179,9 @@ async def test_brokers_can_be_chosen(tmp_path: Path, spoken: str) -> None:
             found = await ctl(*at(where), "brokers", "-o", "yaml", *options)
             return found.code, [one["broker_addr"] for one in found.yaml["servers"][0]["brokers"]], found.problems
 
-        assert (0, ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.1.1:10911"], []) == await chosen()
-        assert (0, ["10.0.0.1:10911", "10.0.0.2:10911"], []) == await chosen("--cluster", "cluster-1")
-        assert (0, ["10.0.1.1:10911"], []) == await chosen("--name", "broker-c")
+        assert await chosen() == (0, ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.1.1:10911"], [])
+        assert await chosen("--cluster", "cluster-1") == (0, ["10.0.0.1:10911", "10.0.0.2:10911"], [])
+        assert await chosen("--name", "broker-c") == (0, ["10.0.1.1:10911"], [])
         no_such = f"{where}: no broker broker-c in cluster cluster-1"
         assert (1, [], [no_such]) == await chosen("-c", "cluster-1", "-b", "broker-c")
         assert (1, [], [f"{where}: no broker broker-x"]) == await chosen("-b", "broker-x")
@@ -235,14 +235,14 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
 
     columns = heads("ID | PEER | ROLE | PROTOCOL | CONNECTED | LAST REQUEST | REQUESTS | IN FLIGHT | UNSENT")
     assert [columns, [str(number), peer.address, "broker", "json"]] == [shown.cells[0], shown.cells[1][:4]]
-    assert ["1 m 30 s ago", "1", "0", "0"] == shown.cells[1][5:]
+    assert shown.cells[1][5:] == ["1 m 30 s ago", "1", "0", "0"]
     broker, admin = found.json["servers"][0]["connections"]
     assert {
         "id": number, "peer": peer.address, "proxied": None, "role": "broker", "protocol": "json",
         "since_ms": 1_700_000_000_000, "last_request_seconds": 90.0, "requests": 1, "in_flight": 0, "unsent_bytes": 0,
         "account": None,
     } == broker  # fmt: skip
-    assert ("admin", "msgpack") == (admin["role"], admin["protocol"])
+    assert (admin["role"], admin["protocol"]) == ("admin", "msgpack")
     where = address_of(apache)
     assert (1, [f"{where}: {NOT_SUPPORTED}"]) == (refused.code, refused.problems)
     assert {"servers": [{"server": where, "error": NOT_SUPPORTED, "answered": True}]} == refused.json
@@ -255,8 +255,8 @@ async def test_topics_are_listed(tmp_path: Path) -> None:
         await peer.register(MASTER, registration("U", "T"))
         await peer.register(ELSEWHERE, registration("T", "V"))
 
-        assert ["TOPIC", "T", "U", "V"] == (await ctl(*at(where), "topics")).lines
-        assert ["TOPIC", "T", "V"] == (await ctl(*at(where), "topics", "--cluster", "cluster-2")).lines
+        assert (await ctl(*at(where), "topics")).lines == ["TOPIC", "T", "U", "V"]
+        assert (await ctl(*at(where), "topics", "--cluster", "cluster-2")).lines == ["TOPIC", "T", "V"]
         found = await ctl(*at(where), "topics", "-o", "json")
         assert {"servers": [{"server": where, "topics": ["T", "U", "V"]}]} == found.json
         nothing = await ctl(*at(where), "topics", "-c", "cluster-x")
@@ -299,7 +299,7 @@ async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
         ["T", "cluster-1", "broker-b", "R--", "4", "2", "10.0.0.3:10911", "-"],
         ["X", "cluster-1", "broker-b", "RW-", "8", "8", "10.0.0.3:10911", "-"],
     ] == shown.cells
-    assert (1, {"absent": None}) == (absent.code, absent.json["servers"][0]["routes"])
+    assert (absent.code, absent.json["servers"][0]["routes"]) == (1, {"absent": None})
 
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])
@@ -350,11 +350,11 @@ async def test_what_apaches_server_knows_in_part_is_shown_all_the_same(tmp_path:
         route = await ctl(*at(apache), "route", "T")
         clusters = await ctl(*at(apache), "clusters")
 
-    assert [
+    assert route.cells[1:] == [
         ["T", "cluster-1", "broker-a", "RWX", "4", "4", "10.0.0.1:10911", "1=10.0.0.2:10911"],
         ["T", "-", "broker-z", "RW-", "4", "4", "-", "-"],
-    ] == route.cells[1:]
-    assert [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]] == clusters.cells[1:]
+    ]
+    assert clusters.cells[1:] == [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]]
 
 
 async def test_thousands_of_topics_are_asked_for_in_parts(tmp_path: Path) -> None:

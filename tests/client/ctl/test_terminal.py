@@ -37,11 +37,11 @@ def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
         code = shown.wait()
 
     pages = shown.shown.split("\x1b[H")
-    assert (0, "") == (code, pages[0])
+    assert (code, pages[0]) == (0, "")
     assert pages[1].startswith("\x1b[2J")
     assert "\x1b[2J" not in pages[2] + pages[3]
     assert "every 0.1 s, at" in pages[2]
-    assert ["TOPIC", "bills", "orders"] == plain(pages[2])[1:4]
+    assert plain(pages[2])[1:4] == ["TOPIC", "bills", "orders"]
     assert pages[2].rstrip().endswith("\x1b[J")
     assert all(line.endswith("\x1b[K") for line in pages[2].splitlines()[:-1])
     assert "Traceback" not in shown.shown
@@ -54,12 +54,12 @@ def test_page_is_cut_to_the_terminal(server: str) -> None:
         with Terminal(command, lines=10, columns=300) as shown:
             shown.wait_for("more lines", count=2)
             shown.interrupt()
-            assert 0 == shown.wait()
+            assert shown.wait() == 0
 
     lines = plain(shown.shown.split("\x1b[H")[1])
     assert lines[1].startswith(f"no connection to {absent}")
     assert re.fullmatch(r"\.\.\. \d+ more lines", lines[8])
-    assert [""] == lines[9:]
+    assert lines[9:] == [""]
 
 
 def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
@@ -70,7 +70,7 @@ def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
         lines = [running.stdout.readline() for _ in range(3)]
         running.terminate()
 
-    assert [["bills", "orders"]] * 3 == [json.loads(line)["servers"][0]["topics"] for line in lines]
+    assert [json.loads(line)["servers"][0]["topics"] for line in lines] == [["bills", "orders"]] * 3
 
 
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), (None, 1)])
@@ -91,7 +91,7 @@ def test_colours_can_be_switched_off(
 ) -> None:
     """By option, or for all programs by NO_COLOR."""
     with Terminal([*COMMAND, "-s", server, "status", *option], env=env, columns=200) as shown:
-        assert 0 == shown.wait()
+        assert shown.wait() == 0
 
     assert is_coloured == ("\x1b[32mready" in shown.shown)
     assert "ready" in shown.shown
@@ -102,7 +102,7 @@ def test_into_a_pipe_lines_are_as_long_as_they_are(server: str) -> None:
     command, env = [*COMMAND, "-s", server, "brokers"], {**os.environ, "COLUMNS": "20"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
 
-    assert (2, True, False) == (len(done.stdout.splitlines()), BROKER.name in done.stdout, "\x1b" in done.stdout)
+    assert (len(done.stdout.splitlines()), BROKER.name in done.stdout, "\x1b" in done.stdout) == (2, True, False)
 
 
 def test_reader_that_has_seen_enough_is_no_failure(server: str) -> None:
@@ -111,5 +111,5 @@ def test_reader_that_has_seen_enough_is_no_failure(server: str) -> None:
     script = f"{line} -s {server} topics --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
 
-    assert "141" == done.stdout.splitlines()[-1]
-    assert "" == done.stderr
+    assert done.stdout.splitlines()[-1] == "141"
+    assert done.stderr == ""

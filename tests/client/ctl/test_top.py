@@ -45,12 +45,12 @@ def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
 
     heads, *rows = lines(one, two)[4:]
 
-    assert ["CLUSTER", "BROKER", "ID", "ADDRESS", "S1", "S2"] == heads.split()
-    assert [
+    assert heads.split() == ["CLUSTER", "BROKER", "ID", "ADDRESS", "S1", "S2"]
+    assert [rows[0], rows[1].removesuffix(", expires in 1 m 54 s")] == [
         "c        c        0  c:1      ███████▏ seen 14.9 s ago, expires in 1 m 45 s  missing",
         "c        d        0  d:1      ········ seen 2 m 1 s ago, overdue             ███████▋ seen 6.0 s ago",
-    ] == [rows[0], rows[1].removesuffix(", expires in 1 m 54 s")]
-    assert ["b", "a"] == [row.split()[1] for row in rows[2:]]
+    ]
+    assert [row.split()[1] for row in rows[2:]] == ["b", "a"]
     assert rows[3].endswith("seen 3.0 s ago, expires in 1 m 57 s")
 
 
@@ -88,10 +88,10 @@ async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
 
     found = alone.json["servers"][0]["brokers"][0]
     told = (found["broker_name"], found["verdict"], found["expiry_seconds"])
-    assert (0, ("broker-a", "fine", 120.0)) == (alone.code, told)
-    assert (1, "") == (both.code, both.err)
+    assert (alone.code, told) == (0, ("broker-a", "fine", 120.0))
+    assert (both.code, both.err) == (1, "")
     assert "missing" in both.lines[-1]
-    assert (1, "unreachable") == (without.code, without.cells[2][1])
+    assert (without.code, without.cells[2][1]) == (1, "unreachable")
 
 
 async def test_apaches_server_tells_who_is_there(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_apaches_server_tells_who_is_there(tmp_path: Path) -> None:
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
         shown = await ctl(*at(where), "top", "--once")
 
-    assert 0 == shown.code
+    assert shown.code == 0
     assert shown.lines[-1].endswith("present")
 
 
@@ -108,7 +108,7 @@ def test_without_a_terminal_it_is_once_only() -> None:
     """Nothing is asked of anybody."""
     refused = run("top")
 
-    assert (2, "") == (refused.code, refused.out)
+    assert (refused.code, refused.out) == (2, "")
     assert "--once" in refused.err
 
 
@@ -133,6 +133,6 @@ def test_a_frozen_server_is_told_and_delays_nobody(tmp_path: Path) -> None:
                 two.send_signal(signal.SIGCONT)
             shown.wait_for("missing")
             shown.interrupt()
-            assert 0 == shown.wait()
+            assert shown.wait() == 0
 
     assert shown.shown.endswith("\x1b[?25h\x1b[?1049l")

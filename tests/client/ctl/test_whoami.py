@@ -91,8 +91,8 @@ async def test_stranger_is_told_why_it_is_one(tmp_path: Path, env: dict[str, str
         observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
     identity = observed.json["servers"][0]["identity"]
-    assert (None, None, "observe") == (identity["account"], identity["by"], identity["access"])
-    assert "nobody" == shown.cells[1][0]
+    assert (identity["account"], identity["by"], identity["access"]) == (None, None, "observe")
+    assert shown.cells[1][0] == "nobody"
 
 
 async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
         for env in ({}, signing("reader", "new-secret")):
             done = await ctl(*at(where), "whoami", "-o", "json", env=env)
             identity = done.json["servers"][0]["identity"]
-            assert ("open", None) == (identity["access"], identity["account"])
+            assert (identity["access"], identity["account"]) == ("open", None)
         other = await ctl(*at(apache), "whoami")
     assert (1, f"namesrvctl: {apache}: refused with code 3: not supported by Apache's NameServer\n") == (
         other.code,
@@ -114,7 +114,7 @@ async def test_half_of_the_credentials_is_wrong_usage() -> None:
     with nobody() as where:
         done = await ctl(*at(where), "whoami", env={"NAMESRV_SECRET_KEY": "new-secret", "COLUMNS": "200"})
 
-    assert (2, "") == (done.code, done.out)
+    assert (done.code, done.out) == (2, "")
     assert "secret_key is set, but access_key (NAMESRV_ACCESS_KEY) is not" in done.err
     assert "new-secret" not in done.err
 

@@ -119,7 +119,7 @@ def test_nearby_refuses_what_is_in_no_room() -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_arguments(strategy: Strategy) -> None:
     """A stranger gets nothing: Java logs and returns an empty list, as Go. Empty ones are IllegalArgumentExceptions."""
-    assert [] == strategy("stranger", ROOM_QUEUES, clients(2))
+    assert strategy("stranger", ROOM_QUEUES, clients(2)) == []
     for client, all_queues, members, message in (
         ("", ROOM_QUEUES, clients(1), "client id is empty"),
         ("c", [], clients(1), "no queues"),

@@ -76,7 +76,7 @@ async def test_queues_are_found_once() -> None:
 
     assert first is await scene.selector.find("t")
     assert first is scene.selector.ready("t")
-    assert ["t"] == scene.asked
+    assert scene.asked == ["t"]
     scene.selector.forget("t")
     assert scene.selector.ready("t") is None
 
@@ -89,7 +89,7 @@ async def test_a_topic_that_does_not_exist_gets_the_default_topics_queues(read: 
     assert [("broker-a", 0, count)] == await scene.runs("new")
     assert MessageQueue("new", "broker-a", 0) == (await scene.selector.find("new")).queues[0]
     # it is kept an eye on
-    assert (["new", "TBW102"], ["new"]) == (scene.asked, scene.used)
+    assert (scene.asked, scene.used) == (["new", "TBW102"], ["new"])
 
 
 async def test_the_topic_itself_is_asked_for_again_until_it_exists() -> None:
@@ -97,12 +97,12 @@ async def test_the_topic_itself_is_asked_for_again_until_it_exists() -> None:
     scene = Scene({"TBW102": topic_route("broker-a")})
     first = await scene.selector.find("new")
     assert first is await scene.selector.find("new")
-    assert 2 == len(scene.asked)
+    assert len(scene.asked) == 2
 
     scene.clock.stall(1.0)
     assert scene.selector.ready("new") is None
     assert first is await scene.selector.find("new")
-    assert ["new", "TBW102", "new", "TBW102"] == scene.asked
+    assert scene.asked == ["new", "TBW102", "new", "TBW102"]
 
     scene.clock.stall(60.0)
     scene.routes["new"] = NOBODY_CAN_TELL
@@ -110,7 +110,7 @@ async def test_the_topic_itself_is_asked_for_again_until_it_exists() -> None:
 
     scene.clock.stall(1.0)
     scene.routes["new"] = topic_route("broker-b")
-    assert [("broker-b", 0, 4)] == await scene.runs("new")
+    assert await scene.runs("new") == [("broker-b", 0, 4)]
     assert await scene.selector.find("new") is scene.selector.ready("new")
 
 
@@ -149,13 +149,13 @@ async def test_another_default_topic() -> None:
     """With another number of queues; asked for directly it is a topic like others."""
     scene = Scene({"template": topic_route("broker-a", count=8)}, default_topic="template", default_topic_queue_nums=6)
 
-    assert [("broker-a", 0, 6)] == await scene.runs("new")
-    assert [("broker-a", 0, 8)] == await scene.runs("template")
+    assert await scene.runs("new") == [("broker-a", 0, 6)]
+    assert await scene.runs("template") == [("broker-a", 0, 8)]
     scene.routes.clear()
     scene.selector.forget("template")
     with pytest.raises(TopicNotFoundError, match="template"):
         await scene.selector.find("template")
-    assert ["new", "template", "template", "template"] == scene.asked
+    assert scene.asked == ["new", "template", "template", "template"]
 
 
 def test_without_fault_tolerance_only_the_last_broker_is_avoided() -> None:
@@ -163,8 +163,8 @@ def test_without_fault_tolerance_only_the_last_broker_is_avoided() -> None:
     scene = Scene()
     scene.fail("broker-a")
 
-    assert ["a0", "a1", "b0", "b1"] == scene.picks(4)
-    assert ["b0", "b1", "b0"] == scene.picks(3, "broker-a")
+    assert scene.picks(4) == ["a0", "a1", "b0", "b1"]
+    assert scene.picks(3, "broker-a") == ["b0", "b1", "b0"]
 
 
 def test_a_failed_broker_is_left_out_for_its_pause() -> None:
@@ -173,11 +173,11 @@ def test_a_failed_broker_is_left_out_for_its_pause() -> None:
     scene.fail("broker-a")
 
     scene.clock.stall(9.9)
-    assert ["b0", "b1", "b0"] == scene.picks(3)
+    assert scene.picks(3) == ["b0", "b1", "b0"]
     # the attempt on the only available one has just failed
-    assert ["a0"] == scene.picks(1, "broker-b")
+    assert scene.picks(1, "broker-b") == ["a0"]
     scene.clock.stall(0.1)
-    assert ["a1", "b0", "b1", "a0"] == scene.picks(4)
+    assert scene.picks(4) == ["a1", "b0", "b1", "a0"]
 
 
 @pytest.mark.parametrize(("reached", "expected"), [("broker-a", {"a"}), ("broker-b", {"b"}), (None, {"a", "b"})])
@@ -235,7 +235,7 @@ def test_pauses_are_rocketmqs(table: str, latency_ms: int | None, pause_ms: int)
     took = None if latency_ms is None else latency_ms / 1000
 
     assert pause_ms == Faults(fault_table=table).report(took)
-    assert 0 == Faults(fault_table=table, fault_tolerance=False).report(took)
+    assert Faults(fault_table=table, fault_tolerance=False).report(took) == 0
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_broker_is_left_alone_for_its_pause(sends: list[float | None], seconds
 
     assert scene.faults.is_available("other")
     assert seconds == scene.unavailable_for()
-    assert [] == scene.faults.unreachable()
+    assert scene.faults.unreachable() == []
 
 
 def test_with_a_probe_a_failed_broker_is_not_available_however_long_ago_it_failed() -> None:
@@ -268,12 +268,12 @@ def test_with_a_probe_a_failed_broker_is_not_available_however_long_ago_it_faile
     for is_back in (lambda: scene.faults.reached("b"), lambda: scene.report(0.02)):
         scene.report(None)
         scene.clock.stall(1e6)
-        assert (False, False) == (scene.faults.is_available("b"), scene.faults.is_reachable("b"))
-        assert ["b"] == scene.faults.unreachable()
+        assert (scene.faults.is_available("b"), scene.faults.is_reachable("b")) == (False, False)
+        assert scene.faults.unreachable() == ["b"]
 
         is_back()
-        assert (True, True) == (scene.faults.is_available("b"), scene.faults.is_reachable("b"))
-        assert [] == scene.faults.unreachable()
+        assert (scene.faults.is_available("b"), scene.faults.is_reachable("b")) == (True, True)
+        assert scene.faults.unreachable() == []
 
 
 async def test_a_broker_that_takes_connections_is_reached() -> None:
@@ -287,11 +287,11 @@ async def test_a_broker_that_takes_connections_is_reached() -> None:
             addresses = {"broker-a": f"127.0.0.1:{nobody.getsockname()[1]}", "broker-b": broker_b.address}
             running = asyncio.ensure_future(faults.probe(addresses.get))
             await clock.advance(2.9)
-            assert ["broker-a", "broker-b", "broker-c"] == faults.unreachable()
+            assert faults.unreachable() == ["broker-a", "broker-b", "broker-c"]
 
             await clock.advance(0.1)
             await until(lambda: faults.unreachable() == ["broker-a"])
-            assert "<BrokerFaults [2 isolated | 1 unreachable]>" == repr(faults)
+            assert repr(faults) == "<BrokerFaults [2 isolated | 1 unreachable]>"
 
             # the same place, and somebody listens there now
             nobody.listen()

@@ -78,13 +78,13 @@ def test_a_route_is_known_from_when_it_was_told(scene: Scene) -> None:
     [change] = scene.respond({"t": A}, revision=7)
     held = scene.cache.get("t")
     scene.clock.stall(5.0)
-    assert [] == scene.respond({}, revision=7, unchanged=("t",), conditional=True)
+    assert scene.respond({}, revision=7, unchanged=("t",), conditional=True) == []
 
     assert held is not None
-    assert (5.0, "pull", None) == (held.age, held.source, held.confirmed_absent_since)
+    assert (held.age, held.source, held.confirmed_absent_since) == (5.0, "pull", None)
     assert [0.0, float("inf")] == scene.ages("t", "u")
-    assert ("broker-a",) == change.brokers_added
-    assert "<RouteCache [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>" == repr(scene.cache)
+    assert change.brokers_added == ("broker-a",)
+    assert repr(scene.cache) == "<RouteCache [1 topics | 0 unconfirmed | <SyncPoint [boot-1 | 7 | 1 topics]>]>"
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_a_young_server_can_take_back_what_it_said_itself(scene: Scene) -> None:
     scene.respond({"t": AB}, complete=False)
 
     [change] = scene.respond({"t": A}, complete=False)
-    assert ("broker-b",) == change.brokers_removed
+    assert change.brokers_removed == ("broker-b",)
 
     scene.respond({"t": None}, complete=False)
-    assert 100.0 == scene.absent_since()
+    assert scene.absent_since() == 100.0
 
 
 TOPICS = st.lists(st.sampled_from("tuv"), min_size=1, unique=True)
@@ -213,7 +213,7 @@ class Syncing(RuleBasedStateMachine):
     def forget(self, topic: str) -> None:
         """The topic is not used any more."""
         self.cache.forget(topic)
-        assert (None, False) == (self.cache.get(topic), topic in self.cache.unconfirmed)
+        assert (self.cache.get(topic), topic in self.cache.unconfirmed) == (None, False)
         assert topic not in self.cache.point.topics
 
     @rule(topics=TOPICS)
@@ -239,7 +239,7 @@ class Syncing(RuleBasedStateMachine):
                 assert route is None
             else:
                 assert route == TopicRouteData(list(known.data.broker_datas), list(known.data.queue_datas))
-                assert 0.0 == known.age
+                assert known.age == 0.0
 
 
 def seen(route: Route | None) -> Any:
@@ -257,14 +257,14 @@ def test_only_what_was_asked_about_is_confirmed(scene: Scene) -> None:
     scene.clock.stall(30.0)
 
     [change] = scene.respond({"u": B}, revision=8, unchanged=("t",), conditional=True)
-    assert ("u", [0.0, 0.0, 90.0]) == (change.topic, scene.ages("t", "u", "d"))
-    assert (["t", "u"], ["d"]) == scene.cache.point.known("boot-1", ["t", "u", "d"])
+    assert (change.topic, scene.ages("t", "u", "d")) == ("u", [0.0, 0.0, 90.0])
+    assert scene.cache.point.known("boot-1", ["t", "u", "d"]) == (["t", "u"], ["d"])
 
     scene.clock.stall(30.0)
     scene.respond({}, revision=9, unchanged=("t",), conditional=True)
-    assert [0.0, 30.0] == scene.ages("t", "u")
+    assert scene.ages("t", "u") == [0.0, 30.0]
     # a change of u between 8 and 9 would be missed
-    assert 8 == scene.cache.point.revision
+    assert scene.cache.point.revision == 8
 
 
 def test_ages_survive_the_change_of_the_server(scene: Scene) -> None:
@@ -276,9 +276,9 @@ def test_ages_survive_the_change_of_the_server(scene: Scene) -> None:
 
     scene.respond({"u": A}, boot_id="boot-2", revision=1)
 
-    assert [10.0, 0.0] == scene.ages("t", "u")
-    assert [] == scene.respond({"t": B}, revision=8, conditional=True)
-    assert ["broker-a"] == scene.brokers()
+    assert scene.ages("t", "u") == [10.0, 0.0]
+    assert scene.respond({"t": B}, revision=8, conditional=True) == []
+    assert scene.brokers() == ["broker-a"]
 
 
 @pytest.mark.parametrize(("is_sync", "boot_id"), [(False, "boot-1"), (True, "boot-2")])
@@ -313,7 +313,7 @@ def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
     assert {"u"} == scene.cache.topics_of({"broker-b"})
     found = scene.cache.broker("broker-a")
     assert found is not None
-    assert {0: "10.9.9.9:1"} == found.broker_addrs
+    assert found.broker_addrs == {0: "10.9.9.9:1"}
     assert scene.cache.broker("broker-b") is not None
 
     scene.respond({"u": A})
@@ -341,7 +341,7 @@ def test_what_the_next_process_should_know(scene: Scene) -> None:
     scene.clock.stall(30.0)
     scene.respond({}, revision=8, unchanged=("t", "u", "v"), conditional=True)
 
-    assert [("t", 130.0), ("v", 130.0)] == [(saved.topic, saved.confirmed_at) for saved in scene.cache.existing()]
+    assert [(saved.topic, saved.confirmed_at) for saved in scene.cache.existing()] == [("t", 130.0), ("v", 130.0)]
 
 
 def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
@@ -354,7 +354,7 @@ def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
     first, second = scene.cache.get("t"), scene.cache.get("u")
     assert first is not None
     assert second is not None
-    assert ("pull", "disk") == (first.source, second.source)
+    assert (first.source, second.source) == ("pull", "disk")
     assert first.data is second.data
 
 
@@ -365,8 +365,8 @@ def test_equal_routes_become_one_in_an_order_of_its_own() -> None:
     found = interner.shared(topic_route("broker-b", "broker-a"))
 
     assert interner.shared(topic_route("broker-a", "broker-b")) is found
-    assert ["broker-a", "broker-b"] == [data.broker_name for data in found.broker_datas]
-    assert ["broker-a", "broker-b"] == [data.broker_name for data in found.queue_datas]
+    assert [data.broker_name for data in found.broker_datas] == ["broker-a", "broker-b"]
+    assert [data.broker_name for data in found.queue_datas] == ["broker-a", "broker-b"]
 
 
 @pytest.mark.parametrize(
@@ -407,5 +407,5 @@ def test_live_routes_go_on_sharing_while_others_come_and_go() -> None:
     for number in range(1_000):
         interner.shared(TopicRouteData([group(f"broker-{number}-a")], [queues(f"broker-{number}-a")]))
 
-    assert 300 > len(interner._parts)
+    assert len(interner._parts) < 300
     assert interner.shared(topic_route("broker-b", "broker-a")) is live[0]

@@ -56,15 +56,15 @@ async def test_a_poll_is_one_question_for_all_topics_in_use(tmp_path: Path) -> N
         await scene.clock.advance(15.0)
         await pulled(scene, 3)
         await settle()
-        assert (0.0, 0.0) == (scene.age("orders"), scene.age("bills"))
+        assert (scene.age("orders"), scene.age("bills")) == (0.0, 0.0)
 
         scene.client.forget("bills")
         await registered(scene.server, BROKER_B)
-        assert ["broker-a"] == scene.names()
+        assert scene.names() == ["broker-a"]
         await scene.clock.advance(30.0)
         await scene.shows("broker-a", "broker-b")
-        assert (4, None) == (scene.asked(), scene.client.cached("bills"))
-        assert (False, True) == (scene.client.is_in_use("bills"), scene.client.is_in_use("orders"))
+        assert (scene.asked(), scene.client.cached("bills")) == (4, None)
+        assert (scene.client.is_in_use("bills"), scene.client.is_in_use("orders")) == (False, True)
 
 
 async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
     async with route_scene(tmp_path, watch=True) as scene:
         await scene.clock.advance(100.0)
 
-        assert (0, 0) == (scene.asked(PULL), scene.asked(INFO))
+        assert (scene.asked(PULL), scene.asked(INFO)) == (0, 0)
         assert await scene.client.refresh()
         assert not scene.proxy.accepted
 
@@ -109,13 +109,13 @@ async def test_all_who_ask_at_the_same_time_share_a_question(tmp_path: Path) -> 
         wanted = [*topics, *["orders"] * 100, *["none"] * 100]
         found = await asyncio.gather(*(scene.client.route(topic) for topic in wanted), return_exceptions=True)
 
-        assert 1 == scene.asked()
+        assert scene.asked() == 1
         routes = [route for route in found if not isinstance(route, BaseException)]
         assert [(topic, "pull") for topic in wanted[:300]] == [(route.topic, route.source) for route in routes]
         assert {TopicNotFoundError} == {type(error) for error in found[300:]}
         with pytest.raises(TopicNotFoundError, match=r"topic none does not exist, according to 127\.0\.0\.1:"):
             await scene.client.route("none")
-        assert 2 == scene.asked()
+        assert scene.asked() == 2
 
 
 async def test_a_topic_that_is_not_answered_does_not_hold_up_those_that_are() -> None:
@@ -126,7 +126,7 @@ async def test_a_topic_that_is_not_answered_does_not_hold_up_those_that_are() ->
         async with route_client(clock, apache.address, protocol="rocketmq") as client:
             silent, *others = [asyncio.ensure_future(client.route(topic)) for topic in ("silent", "t", "u")]
             await asyncio.wait(others)
-            assert ["t", "u"] == [task.result().topic for task in others]
+            assert [task.result().topic for task in others] == ["t", "u"]
             assert not silent.done()
 
             await passing(clock, silent.done)
@@ -144,12 +144,12 @@ async def test_whoever_gives_up_leaves_the_answer_to_the_others(
         asking[0].cancel()
         asking[2].cancel()
 
-        assert "orders" == (await asking[1]).topic
+        assert (await asking[1]).topic == "orders"
         assert asking[0].cancelled()
         await until(lambda: not scene.client._keeper._fetches)
         asking.clear()
         gc.collect()
-    assert [] == [record for record in caplog.records if record.name == "asyncio"]
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_the_end_of_the_client_ends_its_questions() -> None:
@@ -167,7 +167,7 @@ async def test_the_end_of_the_client_ends_its_questions() -> None:
             with pytest.raises(RouteUnavailableError, match="topic orders: the client is closed"):
                 await late
         client.report("broker-a", 1.0, failed=True)
-        assert 1 == hole.connections
+        assert hole.connections == 1
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
@@ -185,7 +185,7 @@ async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *,
 
         scene.clock.stall(45.0)
         assert await scene.client.refresh()
-        assert ["broker-b"] == scene.names()
+        assert scene.names() == ["broker-b"]
 
 
 async def test_a_watch_tells_of_changes_at_once_and_goes_on(tmp_path: Path) -> None:
@@ -198,14 +198,14 @@ async def test_a_watch_tells_of_changes_at_once_and_goes_on(tmp_path: Path) -> N
             await scene.shows("broker-a", *["broker-b"] * (change is register))
         known = scene.client.cached("orders")
         assert known is not None
-        assert "watch" == known.source
+        assert known.source == "watch"
 
         await scene.watched()
         before = scene.asked()
         await scene.clock.advance(25.0)
         await pulled(scene, before + 1)
         await scene.watched()
-        assert 0.0 == scene.age()
+        assert scene.age() == 0.0
         # the poll is no reason to ask anew
         assert await scene.client.refresh()
         await scene.clock.advance(1.0)
@@ -243,7 +243,7 @@ async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(
             refreshing = asyncio.ensure_future(scene.client.refresh())
             await passing(scene.clock, refreshing.done, at_most=1.0)
 
-        assert 5.0 >= await passing(scene.clock, lambda: scene.client.chosen_server != scene.proxy.address)
+        assert await passing(scene.clock, lambda: scene.client.chosen_server != scene.proxy.address) <= 5.0
         await passing(scene.clock, lambda: len(scene.servers[1].namesrv.watchers) == 1, at_most=5.0)
         await registered(scene.servers[1], BROKER_B)
         await scene.shows("broker-a", "broker-b")
@@ -261,7 +261,7 @@ async def test_a_server_that_restarted_behind_a_proxy_is_watched_anew(tmp_path: 
             scene.proxy.switch(second.address)
             await until(lambda: len(second.namesrv.connections) == before + 1)
 
-            assert 5.0 >= await passing(scene.clock, lambda: len(second.namesrv.watchers) == 1)
+            assert await passing(scene.clock, lambda: len(second.namesrv.watchers) == 1) <= 5.0
 
 
 async def test_a_server_that_does_not_hold_the_watch_is_not_asked_all_the_time(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
         before = asked(young, PULL)
         await scene.clock.advance(10.0)
         assert before >= asked(young, PULL)
-        assert ["broker-a", "broker-b"] == scene.names()
+        assert scene.names() == ["broker-a", "broker-b"]
 
         await register(peer, BROKER_B)
         await passing(scene.clock, lambda: len(young.namesrv.watchers) == 1, at_most=35.0)
@@ -327,14 +327,14 @@ async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> No
         scene.client.report("broker-b", 0.1)
         scene.client.report("stranger", 0.1, failed=True)
         await scene.clock.advance(5.0)
-        assert 3 == scene.asked()
+        assert scene.asked() == 3
 
         for broker in ("broker-b", "stranger"):
             scene.client.report(broker, 0.1, failed=True)
 
         await scene.shows("broker-a")
-        assert 4 == scene.asked()
-        assert (0.0, 5.0) == (scene.age("refunds"), scene.age("bills"))
+        assert scene.asked() == 4
+        assert (scene.age("refunds"), scene.age("bills")) == (0.0, 5.0)
 
 
 async def test_failed_sends_ask_once_a_second_at_most(tmp_path: Path) -> None:
@@ -348,9 +348,9 @@ async def test_failed_sends_ask_once_a_second_at_most(tmp_path: Path) -> None:
         for _ in range(1_000):
             scene.client.report("broker-a", 0.1, failed=True)
         await scene.clock.advance(0.99)
-        assert 2 == scene.asked()
+        assert scene.asked() == 2
         await scene.clock.advance(0.01)
         await pulled(scene, 3)
 
         await scene.clock.advance(10.0)
-        assert 3 == scene.asked()
+        assert scene.asked() == 3

@@ -61,7 +61,7 @@ def test_a_change_names_what_is_other() -> None:
     assert change is not None
     assert ("broker-d",) == change.brokers_added == change.queues_added
     assert ("broker-a",) == change.brokers_removed == change.queues_removed
-    assert (("broker-b",), ("broker-c",)) == (change.brokers_changed, change.queues_changed)
+    assert (change.brokers_changed, change.queues_changed) == (("broker-b",), ("broker-c",))
 
 
 def test_the_same_route_is_no_change() -> None:
@@ -79,7 +79,7 @@ def test_age_is_measured_on_the_clients_clock() -> None:
     clock.stall(7.5)
     clock.step_wall(-1e6)
 
-    assert (7.5, ["broker-a"]) == (known.age, list(known.brokers))
+    assert (known.age, list(known.brokers)) == (7.5, ["broker-a"])
 
 
 def change(topic: str) -> RouteChange:
@@ -111,7 +111,7 @@ def test_every_callback_is_told_in_the_order_they_came(caplog: pytest.LogCapture
     listeners.notify(change("t"))
     listeners.notify(change("u"))
 
-    assert ["once t", "t", "u"] == told
+    assert told == ["once t", "t", "u"]
     assert [f"callback failed on the change of topic {topic}" for topic in "tu"] == [
         record.message for record in caplog.records
     ]
@@ -130,7 +130,7 @@ async def test_an_iterator_has_every_change_since_it_was_made_until_the_end() ->
     assert not waiting.done()
     listeners.end()
 
-    assert [["t", "u"]] * 2 == [await waiting, await all_of(late)]
+    assert [await waiting, await all_of(late)] == [["t", "u"]] * 2
 
 
 async def test_who_does_not_look_loses_the_oldest() -> None:
@@ -141,8 +141,8 @@ async def test_who_does_not_look_loses_the_oldest() -> None:
     for number in range(10_003):
         listeners.notify(change(str(number)))
 
-    assert "3" == (await anext(changes)).topic
-    assert "<RouteChanges [9999 waiting]>" == repr(changes)
+    assert (await anext(changes)).topic == "3"
+    assert repr(changes) == "<RouteChanges [9999 waiting]>"
 
 
 async def test_an_iterator_that_nobody_holds_is_forgotten() -> None:
@@ -151,4 +151,4 @@ async def test_an_iterator_that_nobody_holds_is_forgotten() -> None:
     listeners.iterator()
     gc.collect()
 
-    assert "<RouteListeners [0 callbacks | 0 iterators]>" == repr(listeners)
+    assert repr(listeners) == "<RouteListeners [0 callbacks | 0 iterators]>"

@@ -66,7 +66,7 @@ async def introduced(
     """Answer SERVER_INFO on the next connection."""
     peer = await script.accept()
     question = await peer.receive()
-    assert INFO == question.code
+    assert question.code == INFO
     peer.send(native_answer(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
     await meeting
     return peer
@@ -89,9 +89,9 @@ async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
         await server.identify(1.0)
 
         assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.boot_id, asked(namesrv, INFO))
-        assert (False, False) == (server.is_complete, server.knows_all_topics)
+        assert (server.is_complete, server.knows_all_topics) == (False, False)
         await clock.advance(15.0)
-        assert (True, True) == (server.is_complete, server.knows_all_topics)
+        assert (server.is_complete, server.knows_all_topics) == (True, True)
 
         proxy.cut()
         await until(lambda: server.is_native is None)
@@ -122,12 +122,12 @@ async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
 
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
         question = await peer.receive()
-        assert {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0} == msgpack.unpackb(question.body)
+        assert msgpack.unpackb(question.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
         peer.send(native_answer(question, PULLED))
         answer = await pulling
 
-        assert ("b2", 3, False, False) == (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional)
-        assert ("b2", False) == (server.boot_id, server.is_complete)
+        assert (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional) == ("b2", 3, False, False)
+        assert (server.boot_id, server.is_complete) == ("b2", False)
 
 
 async def test_nonsense_is_the_servers_fault() -> None:
@@ -176,7 +176,7 @@ async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apache
 
         await introduced(script, meeting, "b2")
 
-        assert (True, "b2") == (server.is_native, server.boot_id)
+        assert (server.is_native, server.boot_id) == (True, "b2")
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
@@ -186,11 +186,11 @@ async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float
     async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
         answer = await server.route_by_topic("t", 1.0)
-        assert (False, 2, ["t"]) == (server.is_native, apache.refused, apache.topics_asked)
+        assert (server.is_native, apache.refused, apache.topics_asked) == (False, 2, ["t"])
         route = answer.routes["t"]
         assert route is not None
-        assert ["broker-a"] == [data.broker_name for data in route.broker_datas]
-        assert (None, False) == (answer.revision, answer.is_conditional)
+        assert [data.broker_name for data in route.broker_datas] == ["broker-a"]
+        assert (answer.revision, answer.is_conditional) == (None, False)
         apache.hang_up()
         await until(lambda: server.is_native is None)
         await clock.advance(away)
@@ -215,13 +215,13 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
         pulling = asyncio.ensure_future(native.pull(["t"], 1.0))
         peer = await script.accept()
         info, pull = await peer.receive(), await peer.receive()
-        assert (INFO, PULL) == (info.code, pull.code)
+        assert (info.code, pull.code) == (INFO, PULL)
         peer.send(native_answer(pull, PULLED) + native_answer(info, {"boot_id": "b2", "uptime_seconds": 1000.0}))
         await rocketmq.identify(1.0)
         await rocketmq.route_by_topic("t", 1.0)
 
         assert (await pulling).is_complete
-        assert (0, 1) == (apache.refused, apache.connections)
+        assert (apache.refused, apache.connections) == (0, 1)
 
 
 @pytest.mark.parametrize("protocol", ["auto", "native"])
@@ -256,14 +256,14 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
     async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)
         first = await server.route_by_topic("none", 1.0)
-        assert (False, True, False, True) == (
+        assert (
             server.is_complete,
             server.knows_all_topics,
             first.is_complete,
             first.knows_all_topics,
-        )
+        ) == (False, True, False, True)
         await clock.advance(45.0)
-        assert (True, True) == (server.is_complete, server.knows_all_topics)
+        assert (server.is_complete, server.knows_all_topics) == (True, True)
 
         apache.hang_up()
         await until(lambda: server.is_native is None)
@@ -271,11 +271,11 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         await server.identify(1.0)
         second = await server.route_by_topic("t", 1.0)
         for answer in (between, second):
-            assert (False, False) == (answer.is_complete, answer.knows_all_topics)
-        assert 3 == len({answer.boot_id for answer in (first, between, second)})
+            assert (answer.is_complete, answer.knows_all_topics) == (False, False)
+        assert len({answer.boot_id for answer in (first, between, second)}) == 3
         await clock.advance(45.0)
-        assert (True, True) == (server.is_complete, server.knows_all_topics)
-        assert (0, 2) == (apache.refused, apache.connections)
+        assert (server.is_complete, server.knows_all_topics) == (True, True)
+        assert (apache.refused, apache.connections) == (0, 2)
 
 
 async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
@@ -288,9 +288,12 @@ async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
         peer.answer(question.opaque, apache_route("broker-a"))
         await asking
 
-        assert {"topic": "t", "acceptStandardJsonOnly": "true", "__ZONE_NAME": "east", "__ZONE_MODE": "true"} == (
-            question.header["extFields"]
-        )
+        assert (question.header["extFields"]) == {
+            "topic": "t",
+            "acceptStandardJsonOnly": "true",
+            "__ZONE_NAME": "east",
+            "__ZONE_MODE": "true",
+        }
 
 
 async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
@@ -304,4 +307,4 @@ async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
             answer = await server.pull(["T", "none"], 1.0)
 
             assert answer.routes["T"] is not None
-            assert ([], None) == (answer.routes["T"].broker_datas, answer.routes["none"])
+            assert (answer.routes["T"].broker_datas, answer.routes["none"]) == ([], None)

@@ -116,13 +116,13 @@ async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp
     """The one that answers stays, whoever is back, and no other is even connected to."""
     async with native(tmp_path) as (scene, servers, proxy):
         await scene.routes("orders")
-        assert 1 == len(scene.session.socket_descriptors())
+        assert len(scene.session.socket_descriptors()) == 1
         proxy.cut()
         await scene.routes("orders")
         await proxy.heal()
         await scene.routes("orders")
 
-        assert [1, 2] == [asked(server, PULL) for server in servers]
+        assert [asked(server, PULL) for server in servers] == [1, 2]
         assert servers[1].where == scene.session.chosen
         assert [proxy.address] == list(scene.session.errors)
 
@@ -164,7 +164,7 @@ async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         asking = asyncio.ensure_future(scene.routes("orders"))
         took = await passing(scene.clock, asking.done)
 
-        assert {"orders": True} == asking.result()
+        assert asking.result() == {"orders": True}
         assert 0.7 <= took <= 0.8
         assert second.where == scene.session.chosen
         assert f"no answer within 0.75 s, and {second.where} answered" == scene.session.errors[proxy.address]
@@ -179,7 +179,7 @@ async def test_a_slow_server_has_the_whole_call_to_answer(tmp_path: Path) -> Non
         await scene.clock.advance(2.9)
         await proxy.heal()
 
-        assert {"orders": True} == await asking
+        assert await asking == {"orders": True}
         assert (proxy.address, 1) == (scene.session.chosen, hole.connections)
 
 
@@ -213,7 +213,7 @@ async def test_a_call_ends_in_its_own_time() -> None:
                 asking.result()
             assert 5 == str(raised.value).count("no answer within") == len(scene.session.errors)
             assert 2.9 <= took <= 3.1
-            assert [1, 1, 1, 1, 1] == [hole.connections for hole in holes]
+            assert [hole.connections for hole in holes] == [1, 1, 1, 1, 1]
 
 
 async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
@@ -226,11 +226,11 @@ async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
     ):
         one.routes |= {"bad": 1, "good": apache_route("broker-a")}
         two.routes["bad"] = 1
-        assert {"bad": False} == await scene.routes("bad")
-        assert {"good": True} == await scene.routes("good")
+        assert await scene.routes("bad") == {"bad": False}
+        assert await scene.routes("good") == {"good": True}
 
         assert one.address == scene.session.chosen
-        assert [["bad", "good"], ["bad"], ["bad"]] == [server.topics_asked for server in (one, two, three)]
+        assert [server.topics_asked for server in (one, two, three)] == [["bad", "good"], ["bad"], ["bad"]]
 
 
 async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Pat
 
         scene.session.use((third.where,))
         await scene.routes("orders")
-        assert [1, 0, 1] == [asked(server, PULL) for server in (first, second, third)]
-        assert 1 == len(scene.session.socket_descriptors())
+        assert [asked(server, PULL) for server in (first, second, third)] == [1, 0, 1]
+        assert len(scene.session.socket_descriptors()) == 1
 
 
 async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more() -> None:
@@ -269,7 +269,7 @@ async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more
         await scene.session.close()
         with pytest.raises(RouteUnavailableError, match="the client is closed"):
             await scene.routes("t")
-        assert 0 == other.connections
+        assert other.connections == 0
 
 
 async def test_only_what_the_first_could_not_tell_is_asked_of_the_next(tmp_path: Path) -> None:
@@ -279,30 +279,31 @@ async def test_only_what_the_first_could_not_tell_is_asked_of_the_next(tmp_path:
         two.routes |= {"elsewhere": apache_route("broker-b"), "bad": 1}
         reasons = await scene.session.routes(["orders", "elsewhere", "none", "bad"], scene.take)
 
-        assert ["bad"] == list(reasons)
+        assert list(reasons) == ["bad"]
         assert f"{proxy.address}: has just started and may not know topic elsewhere yet" in reasons["bad"]
         assert f"{two.address}: topic bad: a bug" in reasons["bad"]
         assert (["bad", "elsewhere", "none"], proxy.address) == (sorted(two.topics_asked), scene.session.chosen)
         known = {topic: scene.cache.get(topic) for topic in ("orders", "elsewhere")}
-        assert {"orders": ["broker-a"], "elsewhere": ["broker-b"]} == {
-            topic: list(route.brokers) for topic, route in known.items() if route is not None
+        assert {topic: list(route.brokers) for topic, route in known.items() if route is not None} == {
+            "orders": ["broker-a"],
+            "elsewhere": ["broker-b"],
         }
 
 
 async def test_only_what_changed_is_told(tmp_path: Path) -> None:
     """In one question for all topics, over whichever connection, but for one that was not known yet."""
     async with native(tmp_path, 1) as (scene, (server,), proxy):
-        assert ["bills", "none", "orders"] == await scene.changes("orders", "bills", "none")
+        assert await scene.changes("orders", "bills", "none") == ["bills", "none", "orders"]
         proxy.cut()
         await proxy.heal()
         await until(lambda: not scene.session.socket_descriptors())
 
-        assert [] == await scene.changes("orders", "bills", "none")
-        assert [True] == [answer.is_conditional for answer in scene.answers]
-        assert (2, 2) == (asked(server, PULL), asked(server, INFO))
+        assert await scene.changes("orders", "bills", "none") == []
+        assert [answer.is_conditional for answer in scene.answers] == [True]
+        assert (asked(server, PULL), asked(server, INFO)) == (2, 2)
 
         await registered(server, BROKER_A, topics=("orders", "bills", "refunds"), counter=2)
-        assert ["refunds"] == await scene.changes("orders", "bills", "refunds")
+        assert await scene.changes("orders", "bills", "refunds") == ["refunds"]
 
 
 async def test_another_server_is_asked_about_everything_in_its_own_protocol(tmp_path: Path) -> None:
@@ -311,14 +312,14 @@ async def test_another_server_is_asked_about_everything_in_its_own_protocol(tmp_
         apache.routes["orders"] = apache_route("broker-z")
         await scene.changes("orders", "bills")
         proxy.cut()
-        assert ["bills", "orders"] == await scene.changes("orders", "bills")
-        assert [] == await scene.changes("orders", "bills")
+        assert await scene.changes("orders", "bills") == ["bills", "orders"]
+        assert await scene.changes("orders", "bills") == []
         assert [second.namesrv.boot_id] == [answer.boot_id for answer in scene.answers]
 
         scene.session.use((apache.address,))
         for _ in range(2):
-            assert ["bills", "orders"] == await scene.changes("orders", "bills")
-            assert [None, None] == [answer.revision for answer in scene.answers]
+            assert await scene.changes("orders", "bills") == ["bills", "orders"]
+            assert [answer.revision for answer in scene.answers] == [None, None]
 
 
 async def test_many_topics_are_asked_about_in_parts(tmp_path: Path) -> None:
@@ -327,10 +328,10 @@ async def test_many_topics_are_asked_about_in_parts(tmp_path: Path) -> None:
     async with native(tmp_path, 1) as (scene, (server,), _):
         await registered(server, BROKER_B, topics=tuple(topics))
         assert topics == await scene.changes(*topics)
-        assert [500, 500, 200] == [len(answer.topics) for answer in scene.answers]
+        assert [len(answer.topics) for answer in scene.answers] == [500, 500, 200]
 
-        assert [] == await scene.changes(*topics)
-        assert [1_200] == [len(answer.topics) for answer in scene.answers]
+        assert await scene.changes(*topics) == []
+        assert [len(answer.topics) for answer in scene.answers] == [1_200]
 
 
 async def test_an_answer_that_does_not_fit_into_a_frame_is_asked_for_in_smaller_parts(tmp_path: Path) -> None:
@@ -348,16 +349,16 @@ async def test_an_answer_that_does_not_fit_into_a_frame_is_asked_for_in_smaller_
             await registered(server, BROKER_B, topics=tuple(configs[200:]), counter=counter)
             if counter < 3:
                 assert list(topics) == await scene.changes(*topics)
-                assert [200, 200] == [len(answer.topics) for answer in scene.answers]
+                assert [len(answer.topics) for answer in scene.answers] == [200, 200]
             else:
                 assert await scene.session.watch(topics, 25.0, scene.take)
-            assert [] == await scene.changes(*topics)
+            assert await scene.changes(*topics) == []
 
 
 async def test_one_bad_topic_does_not_keep_the_others_from_being_asked_about(tmp_path: Path) -> None:
     """A name of 256 bytes is refused, and the whole question with it."""
     async with native(tmp_path, 1) as (scene, _, proxy):
-        assert ["bills", "orders"] == await scene.changes("orders", "x" * 256, "bills")
+        assert await scene.changes("orders", "x" * 256, "bills") == ["bills", "orders"]
         assert "PULL_ROUTES" in scene.session.errors[proxy.address]
 
 
@@ -379,7 +380,7 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
         serving = asyncio.ensure_future(serve())
         with pytest.raises(RouteUnavailableError, match="a bug"):
             await scene.changes(*(f"topic-{number}" for number in range(600)))
-        assert 24 == refused
+        assert refused == 24
         serving.cancel()
 
 
@@ -392,7 +393,7 @@ async def test_the_failure_of_one_topic_does_not_touch_the_others() -> None:
         await passing(scene.clock, asking.done)
 
         assert sorted(["none", *MANY]) == asking.result()
-        assert [None] == [answer.routes["none"] for answer in scene.answers if "none" in answer.routes]
+        assert [answer.routes["none"] for answer in scene.answers if "none" in answer.routes] == [None]
         assert (apache.address, 1) == (scene.session.chosen, apache.connections)
         assert "topic silent" in scene.session.errors[apache.address]
 

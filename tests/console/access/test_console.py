@@ -26,8 +26,8 @@ async def test_console_asks_who_it_is(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
         await passing(server.clock, lambda: shown.console.observed.cluster.servers[0].is_reachable is True)
         asked = await shown.http.get("/", headers=HTML)
-        assert (303, "/login") == (asked.status_code, asked.headers["location"])
-        assert 401 == (await shown.http.get("/live", params={"of": "/"})).status_code
+        assert (asked.status_code, asked.headers["location"]) == (303, "/login")
+        assert (await shown.http.get("/live", params={"of": "/"})).status_code == 401
 
         page = await shown.text("/login?next=%2F%3Fx")
         assert server.where not in page
@@ -37,17 +37,17 @@ async def test_console_asks_who_it_is(tmp_path: Path) -> None:
             assert (303, where) == (sent.status_code, sent.headers["location"])
         form = fields(page)
         wrong = await shown.http.post("/login", data={**form, "name": '"><script>', "password": "x"})
-        assert 401 == wrong.status_code
+        assert wrong.status_code == 401
         assert "Unknown user or wrong password." in wrong.text
         assert "<script>" not in wrong.text
         done = await shown.http.post("/login", data={**form, "name": "vera", "password": f"{PASSWORD} of vera"})
-        assert (303, "/?x") == (done.status_code, done.headers["location"])
+        assert (done.status_code, done.headers["location"]) == (303, "/?x")
 
         page = await shown.text("/")
         assert server.where in page
         assert "<bdi>vera</bdi> (viewer)" in page
-        assert 303 == (await shown.http.post("/logout", data={"csrf": fields(page)["csrf"]})).status_code
-        assert 401 == (await shown.http.get("/")).status_code
+        assert (await shown.http.post("/logout", data={"csrf": fields(page)["csrf"]})).status_code == 303
+        assert (await shown.http.get("/")).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ async def test_console_asks_who_it_is(tmp_path: Path) -> None:
 )
 def test_command_refuses_to_start(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     """With one line that says why, before anything listens."""
-    assert 2 == main(flags)
+    assert main(flags) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
 
@@ -73,7 +73,7 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
     authority, users, trail = Authority(tmp_path), tmp_path / "users", tmp_path / "trail"
     issued = authority.issue("console")
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
-    assert 0 == main(["passwd", str(users), "olga", "--role", "operator"])
+    assert main(["passwd", str(users), "olga", "--role", "operator"]) == 0
 
     flags = [f"--http-tls-cert-file={issued.cert_file}", f"--http-tls-key-file={issued.key_file}", "--actions"]
     flags += [f"--users={users}", f"--audit-log-dir={trail}", "--listen=127.0.0.1:0", "--server=127.0.0.1:9"]
@@ -83,11 +83,11 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
         with httpx2.Client(base_url=url, verify=context, trust_env=False) as client:
             form = fields(client.get("/login").text)
             done = client.post("/login", data={**form, "name": "olga", "password": PASSWORD})
-            assert (303, "/") == (done.status_code, done.headers["location"])
+            assert (done.status_code, done.headers["location"]) == (303, "/")
             assert "<bdi>olga</bdi> (operator)" in client.get("/").text
         process.stop()
     [path] = trail.glob("dt=*/hour=*/console-*")
     # closed by then, and perhaps not compressed: that is nothing to wait for
     text = path.read_bytes() if path.suffix == ".open" else gzip.decompress(path.read_bytes())
     lines = [json.loads(line) for line in text.splitlines()]
-    assert [("start", None), ("sign_in", "olga"), ("stop", None)] == [(it["event"], it.get("account")) for it in lines]
+    assert [(it["event"], it.get("account")) for it in lines] == [("start", None), ("sign_in", "olga"), ("stop", None)]

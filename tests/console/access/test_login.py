@@ -21,18 +21,18 @@ async def test_nobody_sees_anything_before_signing_in(tmp_path: Path) -> None:
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         asked = await client.get("/topics?q=a b&x=1", headers=HTML)
-        assert (303, "/login?next=%2Ftopics%3Fq%3Da%2520b%26x%3D1") == (asked.status_code, asked.headers["location"])
-        assert [401, 401, 200] == [(await client.get(path)).status_code for path in ("/topics", "/live", "/static/x")]
-        assert 401 == (await client.post("/actions/x")).status_code
+        assert (asked.status_code, asked.headers["location"]) == (303, "/login?next=%2Ftopics%3Fq%3Da%2520b%26x%3D1")
+        assert [(await client.get(path)).status_code for path in ("/topics", "/live", "/static/x")] == [401, 401, 200]
+        assert (await client.post("/actions/x")).status_code == 401
 
-        assert 401 == (await sign_in(client, "olga", password="wrong")).status_code
-        assert 401 == (await sign_in(client, "nobody")).status_code
+        assert (await sign_in(client, "olga", password="wrong")).status_code == 401
+        assert (await sign_in(client, "nobody")).status_code == 401
         done = await sign_in(client, "olga", to="/topics?q=a%20b")
-        assert (303, "/topics?q=a%20b") == (done.status_code, done.headers["location"])
+        assert (done.status_code, done.headers["location"]) == (303, "/topics?q=a%20b")
         flags = done.headers["set-cookie"].partition(";")[2]
-        assert "; path=/; Max-Age=28800; httponly; samesite=lax" == f";{flags}"
+        assert f";{flags}" == "; path=/; Max-Age=28800; httponly; samesite=lax"
         who = (await client.get("/topics")).json()
-        assert ("olga", "operator", "password") == (who["name"], who["role"], who["source"])
+        assert (who["name"], who["role"], who["source"]) == ("olga", "operator", "password")
 
 
 async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
                 acted = await client.post("/actions/x", data={"csrf": await csrf(client), "topic": "T"})
                 assert status == acted.status_code
                 if status == 200:
-                    assert ("olga", "T") == (acted.json()["by"], acted.json()["form"]["topic"])
+                    assert (acted.json()["by"], acted.json()["form"]["topic"]) == ("olga", "T")
 
 
 async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None:
@@ -58,17 +58,17 @@ async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None
         await sign_in(other, "olga")
         good = await csrf(olga)
         for bad in ({}, {"csrf": ""}, {"csrf": "x"}, {"csrf": "é"}, {"csrf": before}, {"csrf": await csrf(other)}):
-            assert 403 == (await olga.post("/actions/x", data=bad)).status_code
-        assert 403 == (await olga.post("/actions/x", json={"csrf": good})).status_code
+            assert (await olga.post("/actions/x", data=bad)).status_code == 403
+        assert (await olga.post("/actions/x", json={"csrf": good})).status_code == 403
         for site in ("cross-site", "same-site"):
             sent = await olga.post("/actions/x", data={"csrf": good}, headers={"sec-fetch-site": site})
-            assert 403 == sent.status_code
-        assert 403 == (await olga.post("/logout")).status_code
+            assert sent.status_code == 403
+        assert (await olga.post("/logout")).status_code == 403
 
-        assert 200 == (await olga.post("/actions/x", data={"csrf": good})).status_code
-        assert 200 == (await olga.post("/actions/x", headers={"x-csrf-token": good})).status_code
-        assert 413 == (await olga.post("/actions/x", data={"csrf": good, "value": "x" * 70_000})).status_code
-        assert 413 == (await olga.post("/actions/x", data={f"f{n}": "" for n in range(40)})).status_code
+        assert (await olga.post("/actions/x", data={"csrf": good})).status_code == 200
+        assert (await olga.post("/actions/x", headers={"x-csrf-token": good})).status_code == 200
+        assert (await olga.post("/actions/x", data={"csrf": good, "value": "x" * 70_000})).status_code == 413
+        assert (await olga.post("/actions/x", data={f"f{n}": "" for n in range(40)})).status_code == 413
 
 
 async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
         token = await csrf(victim)
 
         page = {"csrf": token, "next": "/", "name": "olga", "password": "correct horse battery of olga"}
-        assert 303 == (await victim.post("/login", data=page)).status_code
-        assert "olga" == (await victim.get("/")).json()["name"]
+        assert (await victim.post("/login", data=page)).status_code == 303
+        assert (await victim.get("/")).json()["name"] == "olga"
         assert planted != victim.cookies["namesrv-console"]
         # the planted one is not olga's, and no longer anybody's
-        assert 401 == (await attacker.get("/")).status_code
-        assert 403 == (await victim.post("/actions/x", data={"csrf": token})).status_code
+        assert (await attacker.get("/")).status_code == 401
+        assert (await victim.post("/actions/x", data={"csrf": token})).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ async def test_nobody_is_sent_elsewhere(tmp_path: Path, target: str) -> None:
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         token = (await client.get("/login", params={"next": target})).json()["csrf"]
         form = {"csrf": token, "next": target, "name": "vera", "password": "correct horse battery of vera"}
-        assert "/" == (await client.post("/login", data=form)).headers["location"]
-        assert "/" == (await client.get("/login", params={"next": target})).headers["location"]
+        assert (await client.post("/login", data=form)).headers["location"] == "/"
+        assert (await client.get("/login", params={"next": target})).headers["location"] == "/"
 
 
 async def test_guesses_are_few(tmp_path: Path) -> None:
@@ -120,13 +120,13 @@ async def test_guesses_are_few(tmp_path: Path) -> None:
     users, clock = write_users(tmp_path / "users"), FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         codes = [(await sign_in(client, "olga", password=f"guess {n}")).status_code for n in range(6)]
-        assert [401] * 5 + [429] == codes
+        assert codes == [401] * 5 + [429]
         refused = await sign_in(client, "olga")
-        assert (429, "30") == (refused.status_code, refused.headers["retry-after"])
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")
 
         await clock.advance(30.0)
-        assert 303 == (await sign_in(client, "olga")).status_code
-        assert "olga" == (await client.get("/")).json()["name"]
+        assert (await sign_in(client, "olga")).status_code == 303
+        assert (await client.get("/")).json()["name"] == "olga"
 
 
 async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
@@ -135,28 +135,28 @@ async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "olga")
         copied = dict(client.cookies)
-        assert "/login" == (await client.post("/logout", data={"csrf": await csrf(client)})).headers["location"]
+        assert (await client.post("/logout", data={"csrf": await csrf(client)})).headers["location"] == "/login"
         async with browser(url, cookies=copied) as thief:
-            assert 401 == (await thief.get("/")).status_code
+            assert (await thief.get("/")).status_code == 401
 
         await sign_in(client, "olga")
         # every hash has a salt of its own, and so this is another one
         write_users(users)
-        assert 401 == (await client.get("/")).status_code
+        assert (await client.get("/")).status_code == 401
 
         await sign_in(client, "olga")
         users.write_text(users.read_text().replace("olga:operator", "olga:viewer"))
-        assert "viewer" == (await client.get("/")).json()["role"]
+        assert (await client.get("/")).json()["role"] == "viewer"
         users.write_text("broken")
-        assert 200 == (await client.get("/")).status_code
+        assert (await client.get("/")).status_code == 200
         write_users(users, {"vera": "viewer"})
-        assert 401 == (await client.get("/")).status_code
+        assert (await client.get("/")).status_code == 401
 
         await sign_in(client, "vera")
         await clock.advance(8 * 3600.0 - 1)
-        assert 200 == (await client.get("/")).status_code
+        assert (await client.get("/")).status_code == 200
         await clock.advance(1)
-        assert 401 == (await client.get("/")).status_code
+        assert (await client.get("/")).status_code == 401
 
 
 async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
@@ -166,21 +166,21 @@ async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
         await sign_in(client, "vera")
         async with client.stream("GET", "/live") as stream:
             lines = stream.aiter_lines()
-            assert "tick" == await anext(lines)
+            assert await anext(lines) == "tick"
             await clock.advance(1.0)
-            assert "tick" == await anext(lines)
+            assert await anext(lines) == "tick"
             write_users(users, {"olga": "operator"})
             await clock.advance(1.0)
-            assert [] == [line async for line in lines]
+            assert [line async for line in lines] == []
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1"])
 async def test_wrong_host_is_refused(tmp_path: Path, host: str) -> None:
     """A page that has its own name resolve to loopback gets nothing, not even a form."""
     async with small_console(FakeClock()) as url, browser(url) as client:
-        assert 400 == (await client.get("/", headers={"host": host})).status_code
+        assert (await client.get("/", headers={"host": host})).status_code == 400
         for mine in ("localhost:8000", "[::1]:8000", "127.0.0.1"):
-            assert 200 == (await client.get("/", headers={"host": mine})).status_code
+            assert (await client.get("/", headers={"host": mine})).status_code == 200
 
 
 async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
@@ -193,17 +193,17 @@ async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
             await client.post("/login"),
             await client.get("/", headers={"host": "evil"}),
         ]
-        assert [200, 401, 403, 400] == [answer.status_code for answer in answers]
+        assert [answer.status_code for answer in answers] == [200, 401, 403, 400]
         for answer in answers:
             policy = answer.headers["content-security-policy"].split("; ")
             assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} <= {
                 *policy
             }
             assert "unsafe" not in answer.headers["content-security-policy"]
-            assert ("nosniff", "no-store") == (
+            assert (
                 answer.headers["x-content-type-options"],
                 answer.headers["cache-control"],
-            )
+            ) == ("nosniff", "no-store")
             assert "strict-transport-security" not in answer.headers
 
 
@@ -211,9 +211,9 @@ async def test_open_console_only_shows(tmp_path: Path) -> None:
     """On loopback without users everybody of this machine looks, and nobody acts."""
     async with small_console(FakeClock()) as url, browser(url) as client:
         who = (await client.get("/")).json()
-        assert ("", "viewer", "open") == (who["name"], who["role"], who["source"])
-        assert 403 == (await client.post("/actions/x", data={"csrf": who["csrf"]})).status_code
-        assert (303, "/") == ((answer := await client.get("/login")).status_code, answer.headers["location"])
+        assert (who["name"], who["role"], who["source"]) == ("", "viewer", "open")
+        assert (await client.post("/actions/x", data={"csrf": who["csrf"]})).status_code == 403
+        assert ((answer := await client.get("/login")).status_code, answer.headers["location"]) == (303, "/")
 
 
 async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_path: Path) -> None:
@@ -234,8 +234,8 @@ async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_pat
 
         for number in range(5):
             line = f"203.0.113.{number}, 198.51.100.7"
-            assert 401 == await status(f"203.0.113.{number}", line, password="wrong")
-        assert 429 == await status("192.0.2.1", "192.0.2.1, 198.51.100.7", password="wrong")
-        assert 303 == await status("198.51.100.7, 198.51.100.8", password=f"{PASSWORD} of olga")
+            assert await status(f"203.0.113.{number}", line, password="wrong") == 401
+        assert await status("192.0.2.1", "192.0.2.1, 198.51.100.7", password="wrong") == 429
+        assert await status("198.51.100.7, 198.51.100.8", password=f"{PASSWORD} of olga") == 303
         proxy.cookies.clear()
-        assert 303 == (await proxy.get("/", headers={**HTML, "x-forwarded-user": "olga"})).status_code
+        assert (await proxy.get("/", headers={**HTML, "x-forwarded-user": "olga"})).status_code == 303

@@ -62,27 +62,29 @@ async def test_provider_says_who_it_is() -> None:
     async with oidc_provider(preferred_username="olga", groups=["staff", "sre"]) as provider:
         async with small_console(FakeClock(), **settings(provider)) as url, person(url) as olga:
             done = await go(olga, to="/topics?q=x")
-            assert (303, "/topics?q=x") == (done.status_code, done.headers["location"])
+            assert (done.status_code, done.headers["location"]) == (303, "/topics?q=x")
             assert done.headers["set-cookie"].startswith("__Host-namesrv-console=")
             assert done.headers["set-cookie"].endswith("; path=/; Max-Age=28800; httponly; samesite=lax; secure")
-            assert "max-age=31536000" == done.headers["strict-transport-security"]
+            assert done.headers["strict-transport-security"] == "max-age=31536000"
             who = await olga.get("/")
             keep_cookies(olga, who)
-            assert {"name": "olga", "role": "operator", "source": "oidc"} == {
-                key: who.json()[key] for key in ("name", "role", "source")
+            assert {key: who.json()[key] for key in ("name", "role", "source")} == {
+                "name": "olga",
+                "role": "operator",
+                "source": "oidc",
             }
-            assert 200 == (await olga.post("/actions/x", data={"csrf": await csrf(olga)})).status_code
+            assert (await olga.post("/actions/x", data={"csrf": await csrf(olga)})).status_code == 200
 
         provider.claims = {"preferred_username": "vera", "groups": "staff"}
         async with small_console(FakeClock(), **settings(provider)) as url, person(url) as vera:
             await go(vera)
-            assert "viewer" == (await vera.get("/")).json()["role"]
+            assert (await vera.get("/")).json()["role"] == "viewer"
 
         provider.claims = {"preferred_username": "mallory", "groups": ["guests"]}
         async with small_console(FakeClock(), **settings(provider)) as url, person(url) as mallory:
             refused = await go(mallory)
-            assert (403, "no_role") == (refused.status_code, refused.json()["error"])
-            assert 401 == (await mallory.get("/")).status_code
+            assert (refused.status_code, refused.json()["error"]) == (403, "no_role")
+            assert (await mallory.get("/")).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -108,8 +110,8 @@ async def test_token_that_is_not_for_us_is_refused(lies: dict[str, Any]) -> None
     ):
         provider.lies = lies
         refused = await go(client)
-        assert (502, "provider") == (refused.status_code, refused.json()["error"])
-        assert 401 == (await client.get("/")).status_code
+        assert (refused.status_code, refused.json()["error"]) == (502, "provider")
+        assert (await client.get("/")).status_code == 401
 
 
 async def test_answer_that_nobody_asked_for_is_refused() -> None:
@@ -126,15 +128,15 @@ async def test_answer_that_nobody_asked_for_is_refused() -> None:
         async with httpx2.AsyncClient(trust_env=False) as web:
             back = (await web.get(there.headers["location"])).headers["location"]
         # login CSRF: olga's code, in the browser of somebody else
-        assert 502 == (await come_back(other, back)).status_code
-        assert 303 == (await come_back(olga, back)).status_code
-        assert 502 == (await come_back(olga, back)).status_code
+        assert (await come_back(other, back)).status_code == 502
+        assert (await come_back(olga, back)).status_code == 303
+        assert (await come_back(olga, back)).status_code == 502
         for query in ("", "code=x", f"code=x&state={state}", f"error=access_denied&state={state}"):
-            assert 502 == (await come_back(other, f"/login/oidc/callback?{query}")).status_code
+            assert (await come_back(other, f"/login/oidc/callback?{query}")).status_code == 502
 
         provider.other_key = RSAKey.generate_key(2048, {"kid": "1"})
         async with person(url) as forged:
-            assert 502 == (await go(forged)).status_code
+            assert (await go(forged)).status_code == 502
 
     async with small_console(FakeClock(), **settings(provider)) as url, person(url) as client:
-        assert 502 == (await client.get("/login/oidc")).status_code
+        assert (await client.get("/login/oidc")).status_code == 502

@@ -16,17 +16,17 @@ async def test_proxy_says_who_asks() -> None:
     """By name and groups; without a name, with two, or with one that nobody can show, nobody is there."""
     async with small_console(FakeClock(), trusted_proxies=("127.0.0.0/8",), **SETTINGS) as url, browser(url) as proxy:
         who = (await proxy.get("/", headers=OLGA)).json()
-        assert ("olga", "operator", "proxy") == (who["name"], who["role"], who["source"])
+        assert (who["name"], who["role"], who["source"]) == ("olga", "operator", "proxy")
         jose = (
             await proxy.get("/", headers={b"x-forwarded-user": "José 名".encode(), b"x-forwarded-groups": b"sre"})
         ).json()
-        assert "José 名" == jose["name"]
+        assert jose["name"] == "José 名"
         who = (await proxy.get("/", headers=OLGA)).json()
         sent = {"csrf": who["csrf"], "topic": "T"}
-        assert 200 == (await proxy.post("/actions/x", data=sent, headers=OLGA)).status_code
+        assert (await proxy.post("/actions/x", data=sent, headers=OLGA)).status_code == 200
         # the token was olga's
         vera = {"x-forwarded-user": "vera", "x-forwarded-groups": "sre"}
-        assert 403 == (await proxy.post("/actions/x", data=sent, headers=vera)).status_code
+        assert (await proxy.post("/actions/x", data=sent, headers=vera)).status_code == 403
 
         for headers in (
             [],
@@ -38,11 +38,11 @@ async def test_proxy_says_who_asks() -> None:
             [("x-forwarded-user", "o" * 129), ("x-forwarded-groups", "sre")],
         ):
             refused = await proxy.get("/", headers=headers)
-            assert (403, "come through the proxy") == (refused.status_code, refused.text[:22])
+            assert (refused.status_code, refused.text[:22]) == (403, "come through the proxy")
 
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "127.0.0.2/32", "::/0"])
 async def test_nobody_else_says_who_asks(network: str) -> None:
     """The very same headers from another address are nobody's."""
     async with small_console(FakeClock(), trusted_proxies=(network,), **SETTINGS) as url, browser(url) as stranger:
-        assert 403 == (await stranger.get("/", headers=OLGA)).status_code
+        assert (await stranger.get("/", headers=OLGA)).status_code == 403

@@ -106,5 +106,5 @@ def test_secrets_come_from_the_environment_and_are_shown_nowhere(monkeypatch: py
     monkeypatch.setenv("NAMESRV_CONSOLE_OIDC_CLIENT_SECRET", "hush")
     settings = AccessSettings(**OIDC, **URL)
     assert settings.oidc_client_secret is not None
-    assert "hush" == settings.oidc_client_secret.get_secret_value()
+    assert settings.oidc_client_secret.get_secret_value() == "hush"
     assert "hush" not in repr(settings)

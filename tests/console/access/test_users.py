@@ -48,20 +48,20 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
     said(PASSWORD)
-    assert "set the password of operator 'olga'" == passwd(path, "olga", role="operator")
-    assert 0o600 == path.stat().st_mode & 0o777
+    assert passwd(path, "olga", role="operator") == "set the password of operator 'olga'"
+    assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o640)
     said("another passphrase")
-    assert "set the password of operator 'olga'" == passwd(path, "olga")
-    assert 0o640 == path.stat().st_mode & 0o777
+    assert passwd(path, "olga") == "set the password of operator 'olga'"
+    assert path.stat().st_mode & 0o777 == 0o640
     users = UsersFile(path)
     assert users.verify("olga", PASSWORD) is None
     assert read_users(path)["olga"] == users.verify("olga", "another passphrase")
     said(PASSWORD)
-    assert "set the password of viewer 'vera'" == passwd(path, "vera")
+    assert passwd(path, "vera") == "set the password of viewer 'vera'"
 
-    assert "removed user 'olga'" == passwd(path, "olga", delete=True)
-    assert ["vera"] == list(read_users(path))
+    assert passwd(path, "olga", delete=True) == "removed user 'olga'"
+    assert list(read_users(path)) == ["vera"]
     said("short")
     with pytest.raises(ValueError, match="a password has 12 to 1024 characters, this one 5"):
         passwd(path, "vera")
@@ -82,7 +82,7 @@ def test_file_that_everybody_can_read_is_worth_a_warning(tmp_path: Path, caplog:
     """Hashes are for the console alone."""
     users = write_users(tmp_path / "users")
     UsersFile(users).warn_if_open()
-    assert [] == logged(caplog, "users_file_readable_by_all")
+    assert logged(caplog, "users_file_readable_by_all") == []
     users.chmod(0o644)
     UsersFile(users).warn_if_open()
     assert [{"path": users, "advice": "chmod 600"}] == logged(caplog, "users_file_readable_by_all")
@@ -98,4 +98,4 @@ def test_unknown_user_costs_as_much_as_a_wrong_password(tmp_path: Path) -> None:
     assert users.verify("olga", "x" * 2000) is None
     found = users.verify("olga", f"{PASSWORD} of olga")
     assert found is not None
-    assert "operator" == found.role
+    assert found.role == "operator"

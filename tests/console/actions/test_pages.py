@@ -62,7 +62,7 @@ class Acting(NamedTuple):
         self.shown.http.cookies.clear()
         form = fields(await self.shown.text("/login"))
         form |= {"name": name, "password": f"{PASSWORD} of {name}"}
-        assert 303 == (await self.shown.http.post("/login", data=form)).status_code
+        assert (await self.shown.http.post("/login", data=form)).status_code == 303
 
     async def preview(self, action: str, **given: str) -> httpx2.Response:
         return await self.during(self.shown.http.get(f"/actions/{action}", params=given))
@@ -70,7 +70,7 @@ class Acting(NamedTuple):
     async def act(self, action: str, typed: str, **given: str) -> httpx2.Response:
         """As the form of the preview does."""
         seen = await self.preview(action, **given)
-        assert 200 == seen.status_code, seen.text
+        assert seen.status_code == 200, seen.text
         form = {**fields(seen.text.split('<h2 id="confirm-title"')[1]), "confirm": typed}
         return await self.during(self.shown.http.post(f"/actions/{action}", data=form))
 
@@ -116,7 +116,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         seen = (await console.preview("wipe-write-perm", broker="broker-a")).text
         for server in (console.first, console.second):
             assert server.where in seen
-        assert 2 == seen.count("cluster-1/broker-a/0</bdi>")
+        assert seen.count("cluster-1/broker-a/0</bdi>") == 2
         assert "unknown:</b> no connection to" in seen
         said = (
             f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} wipe-write-perm broker-a"
@@ -124,31 +124,34 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
         assert said in seen
 
         wrong = await console.act("wipe-write-perm", "broker-b", broker="broker-a")
-        assert 400 == wrong.status_code
+        assert wrong.status_code == 400
         assert "Nothing was changed: the confirmation must be broker-a." in wrong.text
-        assert [6] == perms(console.first, "T")
+        assert perms(console.first, "T") == [6]
 
         done = (await console.act("wipe-write-perm", "broker-a", broker="broker-a")).text
         assert "Carried out on 2 of 3 servers." in done
-        assert [[4], [4]] == [perms(console.first, "T"), perms(console.second, "T")]
+        assert [perms(console.first, "T"), perms(console.second, "T")] == [[4], [4]]
 
         *_, line = await console.lines(3)
         about = {"what": "write_permission", "broker_name": "broker-a", "before": "RW-", "after": "R--"}
         assert [{**about, "server": server.where} for server in (console.first, console.second)] == line["changes"][:2]
         assert ["not_done", console.down] == [line["changes"][2][name] for name in ("what", "server")]
-        assert ("change", "olga", "operator", "password") == tuple(
-            line[name] for name in ("event", "account", "role", "source")
+        assert tuple(line[name] for name in ("event", "account", "role", "source")) == (
+            "change",
+            "olga",
+            "operator",
+            "password",
         )
         assert said == line["command"]
         # namesrvctl reads it, as it does a server's; who is quick signs in before the line of the start is written
         said_of_events = {row[1]: row for row in (await ctl("audit", str(console.trail))).cells}
         signed_in, said_of = said_of_events["sign_in"], said_of_events["change"]
-        assert "signed in to the console (password)" == signed_in[-1]
-        assert ["change", "olga"] == said_of[1:3]
+        assert signed_in[-1] == "signed in to the console (password)"
+        assert said_of[1:3] == ["change", "olga"]
         assert 'write permission broker-a: "RW-" -> "R--"' in said_of[-1]
         assert f"not done on {console.down}: no connection" in said_of[-1]
         # each server's log has the user, too
-        assert ["olga", "olga"] == [it["asked"]["operator"] for it in logged(caplog, "operator_changed")]
+        assert [it["asked"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,7 @@ async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name:
         # what no keyboard types is typed as it is shown
         done = await console.act("delete-topic", printable(name), topic=name)
         assert "Carried out on 2 of 3 servers." in done.text
-        assert ["T"] == list(console.first.namesrv.manager.tables.topic_queue_table)
+        assert list(console.first.namesrv.manager.tables.topic_queue_table) == ["T"]
 
 
 @pytest.mark.parametrize(
@@ -251,12 +254,15 @@ async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
         page = await console.shown.text("/topic?name=T")
         assert "/actions/delete-topic" not in page
         assert "Only operators may make changes." in await console.shown.text("/actions")
-        assert 403 == (await console.preview("delete-topic", topic="T")).status_code
+        assert (await console.preview("delete-topic", topic="T")).status_code == 403
         form["csrf"] = fields(page)["csrf"]
-        assert 403 == (await console.shown.http.post("/actions/delete-topic", data=form)).status_code
+        assert (await console.shown.http.post("/actions/delete-topic", data=form)).status_code == 403
         *_, line = await console.lines(4)
-        assert ("refusal", "vera", "/actions/delete-topic", "forbidden") == tuple(
-            line[name] for name in ("event", "account", "request", "reason")
+        assert tuple(line[name] for name in ("event", "account", "request", "reason")) == (
+            "refusal",
+            "vera",
+            "/actions/delete-topic",
+            "forbidden",
         )
 
 
@@ -268,5 +274,5 @@ async def test_actions_are_off_by_default(tmp_path: Path) -> None:
         await shown.http.post("/login", data=form)
         page = await shown.text("/topic?name=T")
         assert "/actions" not in page
-        assert 404 == (await shown.http.get("/actions/delete-topic?topic=T")).status_code
-        assert 404 == (await shown.http.post("/actions/delete-topic", data=fields(page))).status_code
+        assert (await shown.http.get("/actions/delete-topic?topic=T")).status_code == 404
+        assert (await shown.http.post("/actions/delete-topic", data=fields(page))).status_code == 404

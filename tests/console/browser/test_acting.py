@@ -48,8 +48,8 @@ def test_operator_signs_in_acts_and_leaves(
 
     def looks_good(name: str | None = None) -> None:
         """Its picture is taken if it has a name."""
-        assert [] == opened.execute_script(TOO_WIDE)
-        assert [] == violations(opened)
+        assert opened.execute_script(TOO_WIDE) == []
+        assert violations(opened) == []
         if name is not None and size == DESK:
             take_picture(opened, pictures(tmp_path / "pictures") / f"console-{name}.png", clip=(*size, 0.7))
 
@@ -81,4 +81,4 @@ def test_operator_signs_in_acts_and_leaves(
     looks_good()
     press(".user button")
     see("h1", "Sign in")
-    assert [] == console(opened)
+    assert console(opened) == []

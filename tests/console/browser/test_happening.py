@@ -44,7 +44,7 @@ def test_a_frozen_broker_drains_turns_and_is_gone(opened: webdriver.Chrome, tmp_
         agent.send_signal(signal.SIGSTOP)
         opened.execute_script(FOLLOW)
         shown(opened, "return document.querySelector('.age.dying')")
-        assert "silent" == daemon.wait_for("broker_evicted", broker_name=NAME)["reason"]
+        assert daemon.wait_for("broker_evicted", broker_name=NAME)["reason"] == "silent"
         shown(opened, "return !document.querySelector('.age')")
 
         bars = opened.execute_script("return window.bars")
@@ -52,5 +52,5 @@ def test_a_frozen_broker_drains_turns_and_is_gone(opened: webdriver.Chrome, tmp_
         falling = bars[bars.index(max(bars, key=lambda bar: bar[0])) :]
         assert len(falling) > 10
         assert all(later < earlier + _JITTER for (earlier, _), (later, _) in pairwise(falling))
-        assert 3 == len(dict.fromkeys(colour for _, colour in falling))
-        assert [] == console(opened)
+        assert len(dict.fromkeys(colour for _, colour in falling)) == 3
+        assert console(opened) == []

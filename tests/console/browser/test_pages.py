@@ -83,10 +83,10 @@ def test_each_page_fits_and_can_be_used_by_everybody(
     show(opened, url + ADDRESSES[name][1:], size=size, scheme=scheme)
     shown(opened, READY)
 
-    assert [] == opened.execute_script(TOO_WIDE)
+    assert opened.execute_script(TOO_WIDE) == []
     assert size[0] >= opened.execute_script("return document.documentElement.scrollWidth")
-    assert [] == violations(opened)
-    assert [] == console(opened)
+    assert violations(opened) == []
+    assert console(opened) == []
 
 
 @pytest.mark.parametrize("path", ["", "brokers", "topics?system=1", "search?q=script"])
@@ -98,9 +98,9 @@ def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -
     text = opened.execute_script("return document.body.innerText")
     assert HOSTILE[0] in text
     if path.startswith("topics"):
-        assert [] == [name for name in (HOSTILE[1], *TAKEN_APART, HOSTILE[-1]) if name not in text]
-    assert "taken" != opened.title
-    assert [] == opened.execute_script("return [...document.querySelectorAll('main img, main script')]")
+        assert [name for name in (HOSTILE[1], *TAKEN_APART, HOSTILE[-1]) if name not in text] == []
+    assert opened.title != "taken"
+    assert opened.execute_script("return [...document.querySelectorAll('main img, main script')]") == []
     assert not any(character in text for character in "\x1b\x9b\u202e\u2066\u200f")
 
 
@@ -111,7 +111,7 @@ def test_a_star_lifts_a_topic(opened: webdriver.Chrome, url: str) -> None:
     show(opened, url + "topics")
     shown(opened, READY)
     before = opened.execute_script(names)
-    assert "refunds" != before[0]
+    assert before[0] != "refunds"
 
     opened.execute_script(click, "refunds")
     show(opened, url + "topics")

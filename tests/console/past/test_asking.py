@@ -39,7 +39,7 @@ async def test_who_is_not_patient_finds_the_answer_later(past: Past) -> None:
     failed = await past.ask(TimelineQuestion(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
 
     assert isinstance(found, Timeline)
-    assert 3 == len(found.lanes)
+    assert len(found.lanes) == 3
     assert isinstance(failed, Failed)
     assert "no log from" in failed.why
 
@@ -90,6 +90,6 @@ def test_a_process_whose_console_is_gone_leaves_nothing(tmp_path: Path) -> None:
 
     done = subprocess.run(command, input=asked, capture_output=True, check=True)
 
-    assert "timeline" == msgspec.json.decode(done.stdout)["type"]
-    assert b"" == done.stderr
+    assert msgspec.json.decode(done.stdout)["type"] == "timeline"
+    assert done.stderr == b""
     assert not tables.exists()

@@ -37,8 +37,8 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
     # by itself, as soon as the logs are read
     lane = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))[0]
-    assert 3 == len(opened.find_elements(By.CSS_SELECTOR, ".lane"))
-    assert [] == opened.find_elements(By.CSS_SELECTOR, "[data-again]")
+    assert len(opened.find_elements(By.CSS_SELECTOR, ".lane")) == 3
+    assert opened.find_elements(By.CSS_SELECTOR, "[data-again]") == []
 
     width = lane.rect["width"]
     drag = ActionChains(opened).move_to_element_with_offset(lane, -width / 4, 0).click_and_hold()
@@ -53,7 +53,7 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     assert abs(began - 150_000) < 1_500
     assert abs(ended - 300_000) < 1_500
     seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
-    assert "c1/broker-a/0, ns-1: evicted 2026-03-01T00:03:05; " == seen[0]
+    assert seen[0] == "c1/broker-a/0, ns-1: evicted 2026-03-01T00:03:05; "
 
     link = opened.find_element(By.ID, "permalink").get_attribute("href")
     assert link == opened.current_url
@@ -61,7 +61,7 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     opened.get(str(link))
     wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))
     assert seen == [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
-    assert [] == console(opened)
+    assert console(opened) == []
 
 
 def test_a_slider_is_answered_when_it_is_let_go(shown: tuple[webdriver.Chrome, str]) -> None:
@@ -76,10 +76,10 @@ def test_a_slider_is_answered_when_it_is_let_go(shown: tuple[webdriver.Chrome, s
     slider.send_keys(Keys.HOME)
     wait.until(lambda page: "expiry=10&" in page.current_url)
 
-    assert "10" == opened.find_element(By.CSS_SELECTOR, "output[for=expiry]").text
-    assert ["10"] == parse_qs(urlsplit(opened.current_url).query)["expiry"]
+    assert opened.find_element(By.CSS_SELECTOR, "output[for=expiry]").text == "10"
+    assert parse_qs(urlsplit(opened.current_url).query)["expiry"] == ["10"]
     # nearly every heartbeat of thirty seconds comes too late
     cells = opened.find_elements(By.CSS_SELECTOR, "#past tbody tr:nth-child(2) td")
-    assert ["14", "12"] == [cell.text for cell in cells[3:5]]
-    assert "page" == opened.execute_script("return document.body.dataset.same")
-    assert [] == console(opened)
+    assert [cell.text for cell in cells[3:5]] == ["14", "12"]
+    assert opened.execute_script("return document.body.dataset.same") == "page"
+    assert console(opened) == []

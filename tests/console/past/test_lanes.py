@@ -60,9 +60,9 @@ def test_silences_and_fenced_removals_stand_on_the_life() -> None:
         SPAN,
     )
 
-    assert [("registered", 0), ("late", 20), ("late", 94)] == [(bar.kind, bar.x) for bar in found.bars]
-    assert [("fenced", 39)] == [(mark.kind, mark.x) for mark in found.marks]
-    assert [] == found.removals
+    assert [(bar.kind, bar.x) for bar in found.bars] == [("registered", 0), ("late", 20), ("late", 94)]
+    assert [(mark.kind, mark.x) for mark in found.marks] == [("fenced", 39)]
+    assert found.removals == []
 
 
 def test_what_no_screen_shows_is_one_bar() -> None:
@@ -73,7 +73,7 @@ def test_what_no_screen_shows_is_one_bar() -> None:
 
     assert len(found.bars) <= 2_000
     assert len(found.marks) <= 2_000
-    assert 100_990 == max(bar.to_ms for bar in found.bars) - 1
+    assert max(bar.to_ms for bar in found.bars) - 1 == 100_990
 
 
 def test_a_server_is_down_around_its_runs() -> None:
@@ -85,7 +85,7 @@ def test_a_server_is_down_around_its_runs() -> None:
 
     runs = [run("ns", 61_000, 81_000), run("ns", 11_000, 51_000), run("other", 1_000, 101_000)]
 
-    assert [(0, 10), (50, 10), (80, 20)] == [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)]
+    assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(0, 10), (50, 10), (80, 20)]
 
 
 def test_a_strip_tells_how_regularly_a_broker_was_heard() -> None:
@@ -95,5 +95,5 @@ def test_a_strip_tells_how_regularly_a_broker_was_heard() -> None:
 
     found = cells(Strip(reading=READING, span=SPAN, rows=[row]), row)
 
-    assert ["regular", "late", "overdue", "none"] == [cell.kind for cell in found[:4]]
-    assert 144 == len(found)
+    assert [cell.kind for cell in found[:4]] == ["regular", "late", "overdue", "none"]
+    assert len(found) == 144

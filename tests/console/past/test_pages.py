@@ -31,7 +31,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path, scan_interval_seconds=5.0) as server:
         peer, client = await server.connect(), await server.connect()
         await peer.register(MASTER, native_registration("orders"), spelling="native")
-        assert 0 == (await client.call(105, {"topic": "orders"})).code
+        assert (await client.call(105, {"topic": "orders"})).code == 0
         for _ in range(4):
             await server.clock.advance(30)
             await peer.register(MASTER, native_registration("orders"), spelling="native")
@@ -60,9 +60,9 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "0 of 1 connections had an old route." in before
     assert "As logged 2 m 33 s" in what_if
     assert "With these settings 1 m 33 s" in what_if
-    assert 'attachment; filename="staleness.html"' == report.headers["content-disposition"]
+    assert report.headers["content-disposition"] == 'attachment; filename="staleness.html"'
     assert "cluster-1/broker-a" in report.text
-    assert 400 == no_report.status_code
+    assert no_report.status_code == 400
     assert "expiry: &#39;9999&#39; is not a number of seconds from 10 to 300" in wrong
     assert "Clients of this topic Client" in topic
     assert "cluster-1/broker-a/0 on" in strip
@@ -74,7 +74,7 @@ async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
     async with console(FakeClock(), NOWHERE) as shown:
         for path in ("/timeline", "/travel", "/what-if"):
             assert "namesrv-console --logs DIR" in text_of(await shown.text(path))
-        assert 404 == (await shown.http.get("/strip.svg")).status_code
+        assert (await shown.http.get("/strip.svg")).status_code == 404
     async with console(FakeClock(), NOWHERE, logs=(tmp_path / "absent",)) as shown:
         assert f"{tmp_path / 'absent'}: no such directory" in await asked(shown, "/timeline")
 
@@ -112,5 +112,5 @@ async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
 
     again = re.search(r'data-again="([^"]*)"', reading)
     assert again is not None
-    assert "/timeline?wait=1&amp;from=2023-11-13T22%3A13%3A20&amp;to=2023-11-14T22%3A13%3A20" == again[1]
+    assert again[1] == "/timeline?wait=1&amp;from=2023-11-13T22%3A13%3A20&amp;to=2023-11-14T22%3A13%3A20"
     assert "Overview" in overview

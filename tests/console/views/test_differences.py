@@ -64,10 +64,10 @@ def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
         refusing,
     )  # fmt: skip
 
-    assert [
+    assert [(one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in said] == [
         ("broker", "c1/b/0", PRESENT, {"s1": True, "s2": False, "s4": True}),
         ("topic", "t", "queues on b", {"s1": "8 read, 8 write, RW-", "s2": None}),
-    ] == [(one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in said]
+    ]
 
 
 def test_a_difference_is_as_old_as_it_was_seen_first() -> None:
@@ -75,9 +75,9 @@ def test_a_difference_is_as_old_as_it_was_seen_first() -> None:
     servers = server("s1", live("a")), server("s2")
     key = ("broker", "c1/a/0", PRESENT)
 
-    assert [None] == [one.since for one in found(*servers)]
-    assert [NOW] == [one.since for one in found(*servers, known={})]
-    assert [900.0] == [one.since for one in found(*servers, known={key: 900.0})]
+    assert [one.since for one in found(*servers)] == [None]
+    assert [one.since for one in found(*servers, known={})] == [NOW]
+    assert [one.since for one in found(*servers, known={key: 900.0})] == [900.0]
 
 
 @pytest.mark.parametrize(
@@ -101,27 +101,27 @@ def test_a_broker_that_the_next_scan_evicts_is_expected_to_go() -> None:
     """One server has evicted it, the other will; its topics follow."""
     said = found(server("s1", live("a", age=119.0), t=route("a")), server("s2"))
 
-    assert [("broker", "leaving"), ("topic", "leaving")] == [(one.difference.kind, one.reason) for one in said]
+    assert [(one.difference.kind, one.reason) for one in said] == [("broker", "leaving"), ("topic", "leaving")]
 
 
 def test_some_servers_can_be_compared() -> None:
     """What these agree on is no difference."""
     said = found(server("s1", live("a")), server("s2"), server("s3"))
 
-    assert [{"s1": True, "s3": False}] == [one.difference.values for one in among(said, {"s1", "s3"})]
-    assert [] == among(said, {"s2", "s3"})
+    assert [one.difference.values for one in among(said, {"s1", "s3"})] == [{"s1": True, "s3": False}]
+    assert among(said, {"s2", "s3"}) == []
 
 
 def test_what_excuses_one_server_excuses_no_other() -> None:
     """One has just started; the other two have no such reason to disagree."""
     said = found(server("s1", live("a")), server("s2"), server("s3", uptime=5.0))
 
-    assert ["starting"] == [one.reason for one in said]
-    assert [None] == [one.reason for one in among(said, {"s1", "s2"})]
+    assert [one.reason for one in said] == ["starting"]
+    assert [one.reason for one in among(said, {"s1", "s2"})] == [None]
 
 
 def test_a_wiped_permission_is_not_still_registering() -> None:
     """Somebody wiped it on one server alone, and no heartbeat will mend that."""
     said = found(server("s1", live("a", wiped=True)), server("s2", live("a")), known={})
 
-    assert [("wiped", None)] == [(one.difference.fact, one.reason) for one in said]
+    assert [(one.difference.fact, one.reason) for one in said] == [("wiped", None)]

@@ -17,8 +17,8 @@ def test_a_value_that_differs_or_is_missing_drifts() -> None:
 
     rows = value_rows({**said, "s3": {"scan": "5", "listenPort": "3"}}, OWN_SETTINGS)
 
-    assert [("listenPort", False), ("same", True), ("scan", True)] == [(row.key, row.drifts) for row in rows]
-    assert {"s1": "x", "s2": "x", "s3": None} == rows[1].values
+    assert [(row.key, row.drifts) for row in rows] == [("listenPort", False), ("same", True), ("scan", True)]
+    assert rows[1].values == {"s1": "x", "s2": "x", "s3": None}
 
 
 def test_every_path_is_a_servers_own() -> None:
@@ -47,10 +47,11 @@ def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> Non
     """However wrong ours is; when one was heard is on the console's, so that a page can let it tick."""
     page = client_page(connected, ClientQuery(sort="waiting"))
 
-    assert [("10.0.0.2:6", 1.0, None, "silent", 7), ("10.0.0.1:5", 60.0, 47.0, "broker", 0)] == [
-        (row.connection.peer, row.seconds, row.heard_at, row.role, row.waiting_bytes) for row in page.rows
+    assert [(row.connection.peer, row.seconds, row.heard_at, row.role, row.waiting_bytes) for row in page.rows] == [
+        ("10.0.0.2:6", 1.0, None, "silent", 7),
+        ("10.0.0.1:5", 60.0, 47.0, "broker", 0),
     ]
-    assert ({"broker": 1, "silent": 1}, {"": 1, "json": 1}) == (page.roles, page.protocols)
+    assert (page.roles, page.protocols) == ({"broker": 1, "silent": 1}, {"": 1, "json": 1})
 
 
 @pytest.mark.parametrize(
@@ -75,4 +76,4 @@ def test_a_topics_history_has_what_changed_it_or_may_have() -> None:
 
     found = topic_history(Cluster(1, (ServerView("s1", events=events),)), "t", {"a"})
 
-    assert [(5, True), (4, True), (2, False), (1, False)] == [(one.event.seq, one.is_uncertain) for one in found]
+    assert [(one.event.seq, one.is_uncertain) for one in found] == [(5, True), (4, True), (2, False), (1, False)]

@@ -50,8 +50,8 @@ def test_a_topic_whose_route_nobody_was_asked_for_is_in_the_list() -> None:
 
     found = topic_table(told_topics(seen), (), TopicTable())
 
-    assert [("t", 1, False), ("u", None, True)] == [(row.name, row.brokers, row.differs) for row in found.rows]
-    assert ["unknown"] == [row.cells["s2"].state for row in matrix(seen, told_topics(seen), "t")]
+    assert [(row.name, row.brokers, row.differs) for row in found.rows] == [("t", 1, False), ("u", None, True)]
+    assert [row.cells["s2"].state for row in matrix(seen, told_topics(seen), "t")] == ["unknown"]
 
 
 def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
@@ -65,7 +65,7 @@ def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
 
     (row,) = found.rows
     assert TopicRow("t", "ordinary", 2, 12, 12, "RW-", is_ordered=False, missing_on=("s2",)) == row
-    assert 1 == found.differing
+    assert found.differing == 1
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_rows_that_have_not_changed_are_kept() -> None:
     second = topic_table(told_topics(changed), {"c1", "a"}, first)
 
     assert first.rows[0] is second.rows[0]
-    assert 9 == second.rows[1].read_queues
+    assert second.rows[1].read_queues == 9
 
 
 MANY = table(
@@ -139,11 +139,11 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
 
     rows = matrix(seen, told_topics(seen), "t")
 
-    assert {
+    assert {row.broker_name: [(cell.state, cell.is_odd) for cell in row.cells.values()] for row in rows} == {
         "a": [("present", False), ("present", False), ("absent", True), ("present", True), ("unknown", False)],
         "b": [("present", False), ("missing", True), ("absent", True), ("present", False), ("unknown", False)],
-    } == {row.broker_name: [(cell.state, cell.is_odd) for cell in row.cells.values()] for row in rows}
-    assert "8/8 RW-" == rows[0].cells["s1"].text
+    }
+    assert rows[0].cells["s1"].text == "8/8 RW-"
 
 
 def test_search_puts_beginnings_and_short_names_first() -> None:
@@ -161,4 +161,4 @@ def test_search_puts_beginnings_and_short_names_first() -> None:
         Hit("topic", "topic-92"),
     ] == found
     assert [Hit("broker", "topic-9-broker")] == search("9-b", ["topic-9-broker"], topics)
-    assert [] == search(" ", ["a"], topics)
+    assert search(" ", ["a"], topics) == []

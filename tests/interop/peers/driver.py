@@ -155,7 +155,7 @@ class Application(Driver):
         self.halt_stream("writer")
         sent = self.bodies("acked", name="writer")
         until_equal(sent, lambda: self.bodies("received", name="reader"))
-        assert [] == [*self.failures(), *self.errors()]
+        assert [*self.failures(), *self.errors()] == []
 
 
 class GoProcess(PatternProcess):

@@ -77,7 +77,7 @@ class Pair:
     def filled(self, clients: Driver, name: str) -> Self:
         """Return once a producer of that name has made the topic `TOPIC` and all of `BODIES` are acknowledged in it."""
         clients.start_producer(name, self.name_servers)
-        assert BODIES == clients.send(name, TOPIC, len(BODIES), _PREFIX)
+        assert clients.send(name, TOPIC, len(BODIES), _PREFIX) == BODIES
         # not FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE
         assert {entry["status"] for entry in clients.events("acked", name=name)} == {"SEND_OK"}
         clients.close(name)

@@ -138,7 +138,7 @@ def _frames(end: socket.socket) -> Iterator[bytes]:
 
 def _header_bytes(frame: bytes) -> int:
     word: int = struct.unpack_from(">I", frame, 4)[0]
-    assert 0 == word >> 24, "a header that is not JSON"
+    assert word >> 24 == 0, "a header that is not JSON"
     return word & 0xFFFFFF
 
 

@@ -37,7 +37,7 @@ def route_of(address: str, topic: str) -> Route | None:
         answer = peer.ask(_GET_ROUTE, {"topic": topic})
     if answer.code == _NOT_FOUND:
         return None
-    assert 0 == answer.code, answer
+    assert answer.code == 0, answer
     data = _read(answer.body)
     return Route(
         {row["brokerName"]: _by_id(row["brokerAddrs"]) for row in data["brokerDatas"]},

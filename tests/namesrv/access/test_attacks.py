@@ -83,7 +83,7 @@ async def populate(server: InProcess, key: Key | None) -> None:
     ):
         ask = question if key is None else key.question
         peer.send(ask(103, broker.ext, body, spelling=spelling, opaque=opaque))  # type: ignore[arg-type]
-        assert 0 == (await peer.receive()).code
+        assert (await peer.receive()).code == 0
     await server.clock.advance(10)
 
 
@@ -95,7 +95,7 @@ async def test_open_server_allows(tmp_path: Path, name: str) -> None:
         stranger, before = await server.connect(), state(server)
         code, ext, body, spelling = ATTACKS[name]
         answer = await stranger.call(code, ext, body, spelling=spelling)
-        assert 0 == answer.code, answer.remark
+        assert answer.code == 0, answer.remark
         assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
 
 
@@ -115,7 +115,7 @@ async def test_access_file_refuses(tmp_path: Path, name: str, mode: str) -> None
         if mode == "enforce":
             assert (NO_PERMISSION, ["refused"], before) == (answer.code, outcomes, state(server))
         else:
-            assert (0, ["observed"]) == (answer.code, outcomes)
+            assert (answer.code, outcomes) == (0, ["observed"])
             assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
 
 
@@ -170,14 +170,14 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
         await populate(server, OWNER)
         peer = await server.connect()
         peer.send(TEAM.question(103, TEAM_BROKER.ext, registration("team-x", "team-y")))
-        assert 0 == (await peer.receive()).code
+        assert (await peer.receive()).code == 0
         await server.clock.advance(1)
         before = state(server)
         (code, ext, body, spelling), is_allowed = NARROW[name]
         peer.send(TEAM.question(code, ext, body, spelling=spelling))
         answer = await peer.receive()
         if is_allowed:
-            assert 0 == answer.code, answer.remark
+            assert answer.code == 0, answer.remark
         else:
             assert (NO_PERMISSION, before) == (answer.code, state(server)), answer.remark
 
@@ -208,7 +208,7 @@ async def test_broker_that_calls_itself_like_a_topic(
         peer.send(TEAM.question(103, broker.ext, registration(*topics)))
         answer = await peer.receive()
         if is_allowed:
-            assert 0 == answer.code, answer.remark
+            assert answer.code == 0, answer.remark
         else:
             assert (NO_PERMISSION, _tables(before)) == (answer.code, _tables(state(server)))
 
@@ -220,11 +220,11 @@ async def test_name_that_another_cluster_has(tmp_path: Path) -> None:
         owner, peer = await server.connect(), await server.connect()
         elsewhere = Broker("team-2", 0, "10.0.2.1:10911", "cluster-2")
         owner.send(OWNER.question(103, elsewhere.ext, registration("T", "U")))
-        assert 0 == (await owner.receive()).code
+        assert (await owner.receive()).code == 0
         before = state(server)
         for code in (103, 104, 904):
             peer.send(TEAM.question(code, elsewhere._replace(cluster="cluster-1").ext, registration("team-x")))
-            assert NO_PERMISSION == (await peer.receive()).code
+            assert (await peer.receive()).code == NO_PERMISSION
         peer.send(TEAM.question(205, {"brokerName": "team-2"}))
         assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))
 
@@ -236,7 +236,7 @@ async def test_equal_registration_of_a_narrowed_account_is_looked_at_again(tmp_p
         peer = await server.connect()
         body = registration("T", "U")
         peer.send(OWNER.question(103, TEAM_BROKER.ext, body))
-        assert 0 == (await peer.receive()).code
+        assert (await peer.receive()).code == 0
         before = state(server)
         peer.send(TEAM.question(103, TEAM_BROKER.ext, body))
         assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))

@@ -38,9 +38,9 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
     peers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(count)]
     for _ in range(2):
         for peer in peers:
-            assert NO_PERMISSION == (await peer.call(318, None, b"listenPort=1")).code
+            assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
     await server.clock.advance(WINDOW_SECONDS + 1)
-    assert NO_PERMISSION == (await peers[-1].call(318, None, b"listenPort=1")).code
+    assert (await peers[-1].call(318, None, b"listenPort=1")).code == NO_PERMISSION
     for peer in peers:
         peer.close()
     await server.stop()
@@ -51,14 +51,14 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
     assert {f"127.0.1.{number + 1}" for number in range(MAX_DIFFERENT)} == {
         line["peer"].rpartition(":")[0] for line in singles
     }
-    assert [1] * MAX_DIFFERENT == [line["repeated"] for line in repeated]
+    assert [line["repeated"] for line in repeated] == [1] * MAX_DIFFERENT
     (others,) = of(lines, "refusals")
     beyond = 2 * (count - MAX_DIFFERENT)
     assert (beyond, {"permission": beyond}) == (others["count"], others["by_reason"])
     counted = range(MAX_DIFFERENT, MAX_DIFFERENT + MAX_COUNTED_ADDRESSES)
     assert {f"127.0.1.{number + 1}": 2 for number in counted} == others["by_address"]
     assert peers[-1].address == refusals[-1]["peer"]
-    assert HOST != peers[-1].address.rpartition(":")[0]
+    assert peers[-1].address.rpartition(":")[0] != HOST
 
 
 async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
             assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
             await server.clock.advance(WINDOW_SECONDS + 1)
         assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
-        assert NO_PERMISSION == (await quiet.call(216, {"topic": "T"})).code
+        assert (await quiet.call(216, {"topic": "T"})).code == NO_PERMISSION
         for peer in (noisy, quiet):
             peer.close()
         await server.stop()
@@ -97,10 +97,10 @@ async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) 
     await peer.register(MASTER)
     header = {"brokerName": "broker-a", "Signature": "c2VjcmV0"}
     for _ in range(500):
-        assert NO_PERMISSION == (await peer.call(318, header, b"listenPort=1")).code
+        assert (await peer.call(318, header, b"listenPort=1")).code == NO_PERMISSION
     somebody = {"agentId": "someone", "registrationSeq": "1"}
-    assert 0 == (await stranger.call(104, {**MASTER.ext, **somebody}, spelling="native")).code
-    assert 0 == (await peer.call(105, {"topic": "T"})).code
+    assert (await stranger.call(104, {**MASTER.ext, **somebody}, spelling="native")).code == 0
+    assert (await peer.call(105, {"topic": "T"})).code == 0
     await server.connect()
     too_many = await NamesrvPeer.connect(server.address)
     address = too_many.address
@@ -110,12 +110,12 @@ async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) 
 
     first, fenced, connection, repeated = of(read_log(server.data_dir / "audit"), "refusal")
     assert ("UPDATE_NAMESRV_CONFIG", "permission", peer.address) == (first["request"], first["reason"], first["peer"])
-    assert {"brokerName": "broker-a"} == first["about"]
+    assert first["about"] == {"brokerName": "broker-a"}
     assert first["remark"].startswith("administration is disabled")
     assert ("UNREGISTER_BROKER", "fenced", stranger.address) == (fenced["request"], fenced["reason"], fenced["peer"])
     found = connection["request"], connection["reason"], connection["peer"]
     assert ("CONNECT", "connections", address) == found
-    assert 499 == repeated["repeated"]
+    assert repeated["repeated"] == 499
     assert {**first, "repeated": 499, "seq": 0, "ts_ms": 0} == {**repeated, "seq": 0, "ts_ms": 0}
     files = (server.data_dir / "audit").rglob("*.jsonl*")
     assert b"c2VjcmV0" not in b"".join(path.read_bytes() for path in files)
@@ -124,8 +124,8 @@ async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) 
 @pytest.mark.settings(audit_log_max_bytes=64 * 1024)
 async def test_registrations_push_out_no_line_of_an_operator(server: InProcess, peer: NamesrvPeer) -> None:
     """Brokers' lines have half of the room; what was refused and what operators changed stays beside them."""
-    assert 0 == (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code
-    assert NO_PERMISSION == (await peer.call(318, None, b"listenPort=1")).code
+    assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
+    assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
     audit = server.namesrv.audit
     assert audit is not None
     for number in range(200):
@@ -141,21 +141,21 @@ async def test_registrations_push_out_no_line_of_an_operator(server: InProcess, 
     # five files of an eighth that may not be compressed yet come on top
     assert sum(sizes) <= 32 * 1024 * 13 // 8
     others = [line.get("request") for line in lines if line not in kept and line["event"] != "opened"]
-    assert [None, "PUT_KV_CONFIG", "UPDATE_NAMESRV_CONFIG", None] == others
+    assert others == [None, "PUT_KV_CONFIG", "UPDATE_NAMESRV_CONFIG", None]
 
 
 async def test_a_flapping_broker_is_counted(server: InProcess, peer: NamesrvPeer) -> None:
     """Its first changes have a line each; the last of the others has one with their number and times."""
     for number in range(8):
         body = native_registration(f"T{number}")
-        assert 0 == (await peer.call(103, {**MASTER.ext, "haServerAddr": f"h{number}"}, body, spelling="native")).code
+        assert (await peer.call(103, {**MASTER.ext, "haServerAddr": f"h{number}"}, body, spelling="native")).code == 0
         await server.clock.advance(0.5)
     await server.stop()
 
     *whole, repeated = of(read_log(server.data_dir / "audit"), "change")[:4]
-    assert ["h0", "h1", "h2"] == [line["changes"][-1]["after"]["ha_server_addr"] for line in whole]
-    assert "h7" == repeated["changes"][-1]["after"]["ha_server_addr"]
-    assert (5, 2000) == (repeated["repeated"], repeated["last_ms"] - repeated["first_ms"])
+    assert [line["changes"][-1]["after"]["ha_server_addr"] for line in whole] == ["h0", "h1", "h2"]
+    assert repeated["changes"][-1]["after"]["ha_server_addr"] == "h7"
+    assert (repeated["repeated"], repeated["last_ms"] - repeated["first_ms"]) == (5, 2000)
     assert peer.address == repeated["peer"]
 
 
@@ -179,16 +179,16 @@ async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> No
             (100, {"namespace": "NS", "key": "k", "value": LONG}, b""),
         ]:
             before = audit.queued
-            assert 0 == (await peer.call(code, header, sent, spelling="native")).code
+            assert (await peer.call(code, header, sent, spelling="native")).code == 0
             assert audit.queued - before >= 60, header.keys()
 
         fenced = {**long_named, "agentId": "b", "registrationSeq": 2}
-        assert 0 == (await peer.call(104, fenced, spelling="native")).code
+        assert (await peer.call(104, fenced, spelling="native")).code == 0
         waiting = [each for each in gc.get_objects() if isinstance(each, Refusal) and each.remark.startswith("xxx")]
-        assert [True] == [len(each.remark) < 600 for each in waiting]
+        assert [len(each.remark) < 600 for each in waiting] == [True]
         stuck.unlink()
         await server.stop()
-    assert ["fenced"] == [line["reason"] for line in of(read_log(stuck), "refusal")]
+    assert [line["reason"] for line in of(read_log(stuck), "refusal")] == ["fenced"]
 
 
 async def test_what_a_request_leaves_behind_is_not_its_doing(server: InProcess, peer: NamesrvPeer) -> None:
@@ -211,4 +211,4 @@ async def test_what_a_request_leaves_behind_is_not_its_doing(server: InProcess, 
     await server.stop()
 
     (line,) = of(read_log(server.data_dir / "audit"), "change")
-    assert (None, None, "k") == (line["request"], line["peer"], line["changes"][0]["key"])
+    assert (line["request"], line["peer"], line["changes"][0]["key"]) == (None, None, "k")

@@ -53,7 +53,7 @@ def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int
 
     routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
 
-    assert (True, False) == (permission["before"], permission["after"])
+    assert (permission["before"], permission["after"]) == (True, False)
     if not changed:
         assert routes is None
         return
@@ -67,4 +67,4 @@ def test_a_change_of_nothing_is_no_line() -> None:
     again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
     rows = [TopicRow((QueueData("b", 8, 8, 6),), revision) for revision in (1, 2)]
     change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[Alike(["T"], *rows)]]), again])
-    assert b"" == AuditLines("ns", "0a").line(Item(1.0, 1.0, change))
+    assert AuditLines("ns", "0a").line(Item(1.0, 1.0, change)) == b""

@@ -74,10 +74,10 @@ async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess)
     """Who has proven to own an account reads what it lacks; others read the same whatever they ask and try."""
     peer = await server.connect()
 
-    assert (
+    assert await ask(peer, 205, {"brokerName": "b"}, key=KEY) == (
         NO_PERMISSION,
         "account brokers lacks admin-write for broker b (WIPE_WRITE_PERM_OF_BROKER)",
-    ) == await ask(peer, 205, {"brokerName": "b"}, key=KEY)
+    )
     why = "a RocketMQ signature is not enough for admin-write"
     hint = "sign natively, or set trust_rocketmq_signatures for account brokers"
     weak = KEY._replace(recipe="rocketmq")
@@ -113,11 +113,11 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
     assert ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", "brokers", peer.address, "not_granted") == (
         *(told[name] for name in ("request", "account", "peer", "reason")),
     )
-    assert {("admin-read", "not_granted", "refused"): 1} == guard.refusals
+    assert guard.refusals == {("admin-read", "not_granted", "refused"): 1}
     peer.send(Key("operator", SECRET).question(20004, None, native({}), spelling="native"))
     [shown] = (await peer.receive()).value["connections"]
-    assert "operator" == shown["account"]
-    assert "<AccessGuard [enforces | 3 accounts | 1 refused]>" == repr(guard)
+    assert shown["account"] == "operator"
+    assert repr(guard) == "<AccessGuard [enforces | 3 accounts | 1 refused]>"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_account_outside_its_networks_or_after_its_end_is_named(
     access.write_text(f"{BROKERS}{bound}\n")
     await reloader(server, access).reload()
 
-    assert NO_PERMISSION == (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0]
+    assert (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
     [told] = logged(caplog, "access_refused")
     assert ("brokers", reason) == (told["account"], told["reason"])
 
@@ -143,8 +143,8 @@ async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.Lo
     await server.clock.advance(1)
     await ask(peer, 206)
 
-    assert 21 == len(logged(caplog, "access_refused"))
-    assert [5] == [told["more"] for told in logged(caplog, "requests_refused")]
+    assert len(logged(caplog, "access_refused")) == 21
+    assert [told["more"] for told in logged(caplog, "requests_refused")] == [5]
 
 
 @pytest.mark.settings(access_mode="observe")
@@ -154,24 +154,25 @@ async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.L
     guard = server.namesrv.guard
     assert guard is not None
 
-    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U")))[0]
-    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=Key("brokers", "wrong-secret")))[0]
-    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
-    assert 0 == (await ask(peer, 105, {"topic": "T"}))[0]
+    assert (await ask(peer, 103, BROKER.ext, registration("T", "U")))[0] == 0
+    assert (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=Key("brokers", "wrong-secret")))[0] == 0
+    assert (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
+    assert (await ask(peer, 105, {"topic": "T"}))[0] == 0
     # unknown everywhere
-    assert 3 == (await ask(peer, 99999))[0]
+    assert (await ask(peer, 99999))[0] == 3
     # what an access file opens, one that is merely observed does not
-    assert (NO_PERMISSION, "administration is disabled on this server, see its setting admin-enabled") == await ask(
-        peer, 318, None, b"orderMessageEnable=true"
+    assert await ask(peer, 318, None, b"orderMessageEnable=true") == (
+        NO_PERMISSION,
+        "administration is disabled on this server, see its setting admin-enabled",
     )
 
-    assert {
+    assert guard.refusals == {
         ("broker-control", "not_granted", "observed"): 1,
         ("broker-control", "mismatch", "observed"): 1,
         ("none", "no_class", "observed"): 1,
         ("admin-write", "not_granted", "observed"): 1,
-    } == guard.refusals
-    assert [True] * 4 == [told["observed"] for told in logged(caplog, "access_refused")]
+    }
+    assert [told["observed"] for told in logged(caplog, "access_refused")] == [True] * 4
 
 
 @pytest.mark.settings(access_mode="observe")
@@ -182,11 +183,11 @@ async def test_observed_topics_are_one_refusal(server: InProcess, access: Path) 
     await reloader(server, access, "--access-mode=observe").reload()
     peer = await server.connect()
 
-    assert 0 == (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0]
+    assert (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0] == 0
     assert {"T", "U", "team-x"} == server.namesrv.manager.tables.topic_queue_table.keys()
     guard = server.namesrv.guard
     assert guard is not None
-    assert {("broker-control", "not_granted", "observed"): 1} == guard.refusals
+    assert guard.refusals == {("broker-control", "not_granted", "observed"): 1}
 
 
 async def test_large_registration_is_verified(server: InProcess) -> None:
@@ -198,11 +199,11 @@ async def test_large_registration_is_verified(server: InProcess) -> None:
 
     good, bad = KEY.question(103, BROKER.ext, body), Key("brokers", "wrong-secret").question(103, BROKER.ext, body)
     peer.send(bad)
-    assert NO_PERMISSION == (await peer.receive()).code
+    assert (await peer.receive()).code == NO_PERMISSION
     assert not server.namesrv.manager.tables.topic_queue_table
     peer.send(good)
-    assert 0 == (await peer.receive()).code
-    assert 3_000 == len(server.namesrv.manager.tables.topic_queue_table)
+    assert (await peer.receive()).code == 0
+    assert len(server.namesrv.manager.tables.topic_queue_table) == 3_000
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -213,17 +214,17 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
     frame = question(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
     peer.send(frame[:1000])
     refusal = await peer.receive()
-    assert (7, NO_PERMISSION) == (refusal.opaque, refusal.code)
+    assert (refusal.opaque, refusal.code) == (7, NO_PERMISSION)
     assert "account network lacks broker-control" in str(refusal.remark)
     assert used == budget.used_bytes
 
     behind = question(105, {"topic": "T"}, opaque=8)
     peer.send(frame[1000:] + behind)
-    assert (8, 17) == ((answer := await peer.receive()).opaque, answer.code)
+    assert ((answer := await peer.receive()).opaque, answer.code) == (8, 17)
     # in one piece, too
     peer.send(frame + behind)
-    assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
-    assert {("broker-control", "not_granted", "refused"): 2} == server.namesrv.guard.refusals  # type: ignore[union-attr]
+    assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
+    assert server.namesrv.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
 
     for key in (KEY, Key("stranger", "wrong-secret")):
         peer.send((signed := key.question(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
@@ -237,13 +238,13 @@ async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess)
     """Not forged, though its signature cannot be verified without its body; its broker is heard, on its connection."""
     peer = await server.connect()
     peer.send(KEY.question(103, BROKER.ext, registration("T", "U")))
-    assert 0 == (await peer.receive()).code
+    assert (await peer.receive()).code == 0
     for is_alive in (True, False):
         await server.clock.advance(70)
         sender = peer if is_alive else await server.connect()
         sender.send(KEY.question(103, BROKER.ext, b" " * (9 * MEBIBYTE)))
         await server.clock.advance(32)
-        assert 2 == (await sender.receive()).code
+        assert (await sender.receive()).code == 2
         await server.clock.advance(20)
         assert (0 if is_alive else 17) == (await (await server.connect()).call(105, {"topic": "T"})).code
     assert not server.namesrv.guard.refusals  # type: ignore[union-attr]
@@ -255,32 +256,32 @@ async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> No
     clients = [await server.connect() for _ in range(9)]
     stranger = await server.connect()
     for _ in range(2):
-        assert NO_PERMISSION == (await stranger.call(904, BROKER.ext)).code
+        assert (await stranger.call(904, BROKER.ext)).code == NO_PERMISSION
     broker = await server.connect()
     assert await stranger.at_end()
     broker.send(KEY.question(103, BROKER.ext, registration("T", "U")) + question(105, {"topic": "T"}, opaque=2))
-    assert [(1, 0), (2, 0)] == [(answer.opaque, answer.code) for answer in [await broker.receive() for _ in range(2)]]
+    assert [(answer.opaque, answer.code) for answer in [await broker.receive() for _ in range(2)]] == [(1, 0), (2, 0)]
 
     late = await NamesrvPeer.connect(server.address)
     assert await late.at_end()
     late.close()
-    assert 17 == (await clients[0].call(105, {"topic": "V"})).code
+    assert (await clients[0].call(105, {"topic": "V"})).code == 17
     await server.clock.advance(20)
-    assert 0 == (await broker.call(105, {"topic": "T"})).code
+    assert (await broker.call(105, {"topic": "T"})).code == 0
 
 
 async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Path) -> None:
     """Clients sign for their brokers, whose accounts need not be known here: they count as not signed."""
     peer = await server.connect()
     foreign = Key("of-the-brokers-acl", "their-secret", "rocketmq")
-    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}, key=foreign))[0]
+    assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == NO_PERMISSION
 
     access.write_text(f'unknown_access_keys = "ignore"\n{BROKERS}{NETWORK}')
     await reloader(server, access).reload()
 
-    assert 17 == (await ask(peer, 105, {"topic": "T"}, key=foreign))[0]
+    assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == 17
     # a known one is held to its secret
-    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}, key=Key("brokers", "wrong-secret")))[0]
+    assert (await ask(peer, 105, {"topic": "T"}, key=Key("brokers", "wrong-secret")))[0] == NO_PERMISSION
 
 
 # -- reload -----------------------------------------------------------------------------------------------------------
@@ -308,17 +309,17 @@ async def test_reload_reaches_open_connections(server: InProcess, access: Path) 
     peer = await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
     # the first time it is learnt
-    assert [0, 0] == [(await ask(peer, 105, {"topic": "T"}))[0] for _ in range(2)]
-    assert 1 == server.namesrv.fast_path.pulls
+    assert [(await ask(peer, 105, {"topic": "T"}))[0] for _ in range(2)] == [0, 0]
+    assert server.namesrv.fast_path.pulls == 1
 
     access.write_text(BROKERS.replace(SECRET, "another-secret") + NETWORK.replace("route-read", "admin-read"))
     await reloader(server, access).reload()
 
-    assert NO_PERMISSION == (await ask(peer, 105, {"topic": "T"}))[0]
-    assert NO_PERMISSION == (await ask(peer, 904, BROKER.ext, key=KEY))[0]
-    assert 0 == (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0]
-    assert 0 == (await ask(peer, 206))[0]
-    assert 1 == server.namesrv.fast_path.pulls
+    assert (await ask(peer, 105, {"topic": "T"}))[0] == NO_PERMISSION
+    assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
+    assert (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0] == 0
+    assert (await ask(peer, 206))[0] == 0
+    assert server.namesrv.fast_path.pulls == 1
 
 
 NARROWED = BROKERS.replace('may = ["broker-control"]', 'may = [{{ access = "broker-control", {by} }}]')
@@ -341,7 +342,7 @@ async def test_reload_revokes_registrations(
     """A broker that its account may no longer register is removed, and its connection closed; other peers stay."""
     peer, operator = await server.connect(), await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
-    assert 0 == (await ask(operator, 206, key=Key("operator", SECRET)))[0]
+    assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     tables = server.namesrv.manager.tables
 
     access.write_text(text + (OPERATOR if text is not OPERATOR else ""))
@@ -353,7 +354,7 @@ async def test_reload_revokes_registrations(
         told[name] for name in ("broker_name", "broker_addr", "account", "reason")
     )
     assert not tables.topic_queue_table
-    assert 0 == (await ask(operator, 206, key=Key("operator", SECRET)))[0]
+    assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
     await server.stop()
     lines = [line for line in read_log(server.data_dir / "audit") if line["event"] == "change"]
     assert [("brokers", reason)] == [
@@ -373,7 +374,7 @@ async def test_reload_keeps_registrations_that_are_still_allowed(server: InProce
     access.write_text(narrowed.replace(SECRET, "another-secret"))
     await reloader(server, access).reload()
 
-    assert 0 == (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0]
+    assert (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0] == 0
     assert [BROKER.addr] == [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table]
 
 
@@ -381,10 +382,10 @@ async def test_replay_after_a_reload_is_still_one(server: InProcess, access: Pat
     """The signatures that were seen are not forgotten with the file."""
     peer, once = await server.connect(), KEY.question(103, BROKER.ext, registration("T", "U"))
     peer.send(once)
-    assert 0 == (await peer.receive()).code
+    assert (await peer.receive()).code == 0
     await reloader(server, access).reload()
     peer.send(once)
-    assert NO_PERMISSION == (await peer.receive()).code
+    assert (await peer.receive()).code == NO_PERMISSION
 
 
 async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -398,8 +399,8 @@ async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplo
         [refused] = logged(caplog, "reload_refused")
         assert problem in refused["problems"][0]
         assert str(access) in refused["problems"][0]
-        assert (True, 10_000) == (counters.is_reload_refused, server.namesrv.settings.max_brokers)
-        assert 0 == (await ask(peer, 904, BROKER.ext, key=KEY))[0]
+        assert (counters.is_reload_refused, server.namesrv.settings.max_brokers) == (True, 10_000)
+        assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == 0
     access.write_text(BROKERS)
     await reloader(server, access).reload()
     assert not counters.is_reload_refused
@@ -424,8 +425,8 @@ async def test_another_path_needs_a_restart(
     for path in (str(other), ""):
         caplog.clear()
         await reloader(server, access, f"--access={path}").reload()
-        assert ["access"] == [told["setting"] for told in logged(caplog, "setting_needs_restart")]
-        assert NO_PERMISSION == (await ask(await server.connect(), 205, {"brokerName": "b"}))[0]
+        assert [told["setting"] for told in logged(caplog, "setting_needs_restart")] == ["access"]
+        assert (await ask(await server.connect(), 205, {"brokerName": "b"}))[0] == NO_PERMISSION
 
 
 @pytest.mark.settings(access_mode="observe")
@@ -437,13 +438,13 @@ async def test_mode_counts_though_another_path_does_not(
     other = tmp_path / "other.toml"
     other.touch(mode=0o600)
     other.write_text(NETWORK.replace("route-read", "admin-read"))
-    assert 0 == (await ask(await server.connect(), 206))[0]
+    assert (await ask(await server.connect(), 206))[0] == 0
 
     path = other if is_named else ""
     await reloader(server, access, f"--access={path}", "--access-mode=enforce").reload()
 
-    assert "enforce" == server.namesrv.settings.access_mode
-    assert NO_PERMISSION == (await ask(await server.connect(), 206))[0]
+    assert server.namesrv.settings.access_mode == "enforce"
+    assert (await ask(await server.connect(), 206))[0] == NO_PERMISSION
 
 
 @pytest.mark.parametrize(
@@ -462,7 +463,7 @@ async def test_watch_learns_nothing_after_its_right_was_withdrawn(
 ) -> None:
     """It was let in by the old rules: it ends with nothing, and the next question is judged by the new ones."""
     peer, broker = await server.connect(), await server.connect()
-    assert 0 == (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
+    assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
     opaque = peer.tell(20001, None, native(members), spelling="native")
@@ -471,7 +472,7 @@ async def test_watch_learns_nothing_after_its_right_was_withdrawn(
     access.write_text(text)
     await reloader(server, access, *further).reload()
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
-    assert 0 == (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0]
+    assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
 
     answer = await peer.answer_to(opaque)
     assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
@@ -484,7 +485,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     access.write_text(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
     await reloader(server, access).reload()
     peer, broker = await server.connect(), await server.connect()
-    assert 0 == (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0]
+    assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
     opaque = peer.tell(20001, None, native(members), spelling="native")
@@ -494,7 +495,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
 
     answer = await peer.answer_to(opaque)
     assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
-    assert NO_PERMISSION == (await peer.call(20001, None, native(members), spelling="native")).code
+    assert (await peer.call(20001, None, native(members), spelling="native")).code == NO_PERMISSION
 
 
 @pytest.mark.parametrize(
@@ -556,7 +557,7 @@ async def test_reload_that_opens_the_server_says_so(
     assert not logged(caplog, "open_to_the_network")
     for _ in range(2):
         await reloader(server, access, "--access-mode=observe").reload()
-    assert 1 == len(logged(caplog, "open_to_the_network"))
+    assert len(logged(caplog, "open_to_the_network")) == 1
 
 
 # -- start ------------------------------------------------------------------------------------------------------------
@@ -638,8 +639,8 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     told = f"{holder}; this connection may not take its place"
     assert (NO_PERMISSION, told) == (answer.code, answer.remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
-    assert [True] == [each["refused"] for each in open_server.events("takeover_attempted")]
-    assert {"refused": 1, "warned": 0} == open_server.namesrv.counters.takeovers
+    assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
+    assert open_server.namesrv.counters.takeovers == {"refused": 1, "warned": 0}
 
 
 @pytest.mark.settings(takeover="refuse")
@@ -650,7 +651,7 @@ async def test_place_of_a_broker_that_missed_a_heartbeat_is_free(open_server: In
     await peer.register(BROKER)
     await open_server.clock.advance(45.1)
 
-    assert 0 == (await other.register(successor)).code
+    assert (await other.register(successor)).code == 0
 
 
 @pytest.mark.settings(takeover="refuse", evict_on_disconnect=False)
@@ -660,7 +661,7 @@ async def test_place_of_a_broker_that_hung_up_is_free(open_server: InProcess) ->
     await peer.register(BROKER)
     await open_server.hang_up(peer)
 
-    assert 0 == (await other.register(USURPER)).code
+    assert (await other.register(USURPER)).code == 0
 
 
 @pytest.mark.settings(takeover="refuse")
@@ -668,13 +669,13 @@ async def test_what_is_no_takeover(open_server: InProcess) -> None:
     """The broker itself over another connection, a slave of it, and a move or a goodbye over its own one."""
     peer, other = await open_server.connect(), await open_server.connect()
     for who, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER)]:
-        assert 0 == (await who.register(broker)).code
+        assert (await who.register(broker)).code == 0
     # both have registered it, and each may be the broker itself: neither moves it while the other one is there
-    assert [NO_PERMISSION] * 2 == [(await who.register(it)).code for who, it in [(peer, MOVED), (other, USURPER)]]
+    assert [(await who.register(it)).code for who, it in [(peer, MOVED), (other, USURPER)]] == [NO_PERMISSION] * 2
 
     await open_server.hang_up(peer)
-    assert [0] * 3 == [(await other.register(it)).code for it in (USURPER, MOVED, BROKER)]
-    assert 0 == (await other.call(104, BROKER.ext)).code
+    assert [(await other.register(it)).code for it in (USURPER, MOVED, BROKER)] == [0] * 3
+    assert (await other.call(104, BROKER.ext)).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
@@ -710,11 +711,11 @@ async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, 
     assert [*[0] * (len(codes) - 1), NO_PERMISSION] == codes
     assert {BrokerAddrInfo(BROKER.cluster, BROKER.addr)} == tables.broker_live_table.keys()
     assert {0: BROKER.addr} == tables.broker_addr_table[BROKER.name].broker_addrs
-    assert [True] == [each["refused"] for each in open_server.events("takeover_attempted")]
+    assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
     # a registration of its own, and its goodbye once the stranger has gone
-    assert 0 == (await peer.register(BROKER)).code
+    assert (await peer.register(BROKER)).code == 0
     await open_server.hang_up(other)
-    assert 0 == (await peer.call(104, BROKER.ext)).code
+    assert (await peer.call(104, BROKER.ext)).code == 0
     assert not tables.broker_live_table
 
 
@@ -723,13 +724,13 @@ async def test_agents_goodbye_is_its_own(open_server: InProcess) -> None:
     """Whoever has read its agent id cannot say goodbye for it."""
     peer, other = await open_server.connect(), await open_server.connect()
     agent = {**BROKER.ext, "agentId": "agent-1", "registrationSeq": "1"}
-    assert 0 == (await peer.call(103, agent, native_registration("T"), spelling="native")).code
+    assert (await peer.call(103, agent, native_registration("T"), spelling="native")).code == 0
     goodbye = {**agent, "registrationSeq": "2"}
 
     answer = await other.call(104, goodbye, spelling="native")
     told = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
     assert (NO_PERMISSION, told) == (answer.code, answer.remark)
-    assert 0 == (await peer.call(104, goodbye, spelling="native")).code
+    assert (await peer.call(104, goodbye, spelling="native")).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
@@ -743,8 +744,8 @@ async def test_crowd_does_not_push_out_the_brokers_own_connection(open_server: I
     for each in strangers[:-2]:
         await open_server.hang_up(each)
 
-    assert NO_PERMISSION == (await strangers[-2].register(USURPER)).code
-    assert 0 == (await peer.register(BROKER)).code
+    assert (await strangers[-2].register(USURPER)).code == NO_PERMISSION
+    assert (await peer.register(BROKER)).code == 0
 
 
 @pytest.mark.settings(takeover="warn")
@@ -753,8 +754,8 @@ async def test_goodbye_for_another_is_told(open_server: InProcess) -> None:
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
 
-    assert 0 == (await other.call(104, BROKER.ext)).code
-    assert [False] == [each["refused"] for each in open_server.events("takeover_attempted")]
+    assert (await other.call(104, BROKER.ext)).code == 0
+    assert [each["refused"] for each in open_server.events("takeover_attempted")] == [False]
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
@@ -765,7 +766,7 @@ async def test_takeover_can_be_reloaded(open_server: InProcess) -> None:
     await peer.register(BROKER)
     await reloader(open_server, None, "--takeover=refuse").reload()
 
-    assert NO_PERMISSION == (await other.register(USURPER)).code
+    assert (await other.register(USURPER)).code == NO_PERMISSION
 
 
 @pytest.mark.settings(takeover="warn")
@@ -774,7 +775,7 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.clock.advance(7)
-    assert 0 == (await other.register(USURPER)).code
+    assert (await other.register(USURPER)).code == 0
 
     told = {
         "cluster": "cluster-1",
@@ -787,10 +788,10 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
         "refused": False,
     }
     assert [told] == logged(caplog, "takeover_attempted")
-    assert [logging.WARNING] == [it.levelno for it in caplog.records if it.msg == "takeover_attempted"]
-    assert {"refused": 0, "warned": 1} == open_server.namesrv.counters.takeovers
+    assert [it.levelno for it in caplog.records if it.msg == "takeover_attempted"] == [logging.WARNING]
+    assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
     answer = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
-    assert 1 == sum(it["event"] == "takeover_attempted" for it in answer.java_value["events"])
+    assert sum(it["event"] == "takeover_attempted" for it in answer.java_value["events"]) == 1
 
 
 @pytest.mark.settings(takeover="allow")
@@ -798,5 +799,5 @@ async def test_takeover_is_allowed_as_with_apaches(open_server: InProcess) -> No
     """By default nobody even looks."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER, native_registration("T"), spelling="native")
-    assert 0 == (await other.register(USURPER)).code
+    assert (await other.register(USURPER)).code == 0
     assert not open_server.events("takeover_attempted")

@@ -202,7 +202,7 @@ async def server(tmp_path: Path, ca: Authority, identity: Identity) -> AsyncIter
         ]
         for opaque, (code, ext, body) in enumerate(population):
             peer.send(operator.question(code, ext, body, opaque=opaque))
-            assert 0 == (await peer.receive()).code
+            assert (await peer.receive()).code == 0
         await server.clock.advance(5)
         yield server
 
@@ -264,7 +264,7 @@ async def test_what_is_allowed_is_done(server: InProcess) -> None:
         await server.clock.advance(1)
         peer.send(frame(MATRIX["operator"].key, code, opaque))
         answer = await peer.receive()
-        assert (0, False) == (answer.code, before == state(server)), (code, answer.remark)
+        assert (answer.code, before == state(server)) == (0, False), (code, answer.remark)
 
 
 async def test_replayed(server: InProcess) -> None:
@@ -287,7 +287,7 @@ async def test_oneway_requests_are_refused_without_an_answer(server: InProcess) 
     for opaque, code in enumerate(QUESTIONS, start=100):
         ext, body, spelling = QUESTIONS[code]
         peer.send(question(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
-    assert NO_PERMISSION == (await peer.call(105, {"topic": "T"})).code
+    assert (await peer.call(105, {"topic": "T"})).code == NO_PERMISSION
     assert before == state(server)
 
 
@@ -297,9 +297,9 @@ async def test_strangers_on_the_fast_path(server: InProcess, spelling: Spelling)
     peer, before = await server.connect(), state(server)
     pulls, heartbeats = question(105, {"topic": "T"}, spelling=spelling), question(904, BROKER.ext, spelling=spelling)
     peer.send((pulls + heartbeats) * 5)
-    assert [NO_PERMISSION] * 10 == [(await peer.receive()).code for _ in range(10)]
+    assert [(await peer.receive()).code for _ in range(10)] == [NO_PERMISSION] * 10
     assert before == state(server)
-    assert (0, 0) == (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats)
+    assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (0, 0)
 
 
 async def test_known_networks_are_on_the_fast_path(server: InProcess) -> None:
@@ -308,6 +308,6 @@ async def test_known_networks_are_on_the_fast_path(server: InProcess) -> None:
     for _ in range(2):
         # the first time they are learnt
         peer.send(question(105, {"topic": "T"}) + question(904, BROKER.ext))
-        assert [0, 0] == [(await peer.receive()).code for _ in range(2)]
-    assert (1, 1) == (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats)
+        assert [(await peer.receive()).code for _ in range(2)] == [0, 0]
+    assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (1, 1)
     peer.close()

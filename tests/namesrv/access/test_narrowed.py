@@ -88,7 +88,7 @@ async def test_nothing_of_others_changes(requests: list[Sent]) -> None:
             owner, peer = await server.connect(), await server.connect()
             for opaque, broker in enumerate(OTHERS):
                 owner.send(OWNER.question(103, broker.ext, registration("T", "U"), opaque=opaque))
-                assert 0 == (await owner.receive()).code
+                assert (await owner.receive()).code == 0
             before = of_others(server)
             for opaque, sent in enumerate(requests):
                 await server.clock.advance(0.1)

@@ -51,15 +51,15 @@ async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protoco
     """A registration, heartbeats, a changed topic, routes and a goodbye: nothing of it is refused."""
     clock, where = guarded.clock, guarded.where
     async with running(clock, where, protocol=protocol, **BROKER) as agent:
-        assert 1 == await agent.registered()
+        assert await agent.registered() == 1
         before = guarded.heartbeats
         await passing(clock, lambda: guarded.heartbeats >= before + 2)
         async with route_client(clock, where, protocol=protocol, **READER) as client:
-            assert ["broker-a"] == [broker.broker_name for broker in (await client.route("orders")).data.broker_datas]
+            assert [broker.broker_name for broker in (await client.route("orders")).data.broker_datas] == ["broker-a"]
         await agent.delete_topic("bills")
         await passing(clock, lambda: protocol == "rocketmq" or queues(guarded, "bills") is None)
-    assert {} == brokers(guarded)
-    assert {} == refusals(guarded)
+    assert brokers(guarded) == {}
+    assert refusals(guarded) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ async def test_agent_says_why_it_is_refused(
         await passing(guarded.clock, lambda: error().startswith("registration refused: "))
         assert remark in error()
     assert asked(guarded, INFO) == (protocol == "auto")
-    assert {} == brokers(guarded)
+    assert brokers(guarded) == {}
 
 
 @BOTH
@@ -118,11 +118,11 @@ async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InPro
         running(guarded.clock, where, **BROKER) as agent,
         route_client(guarded.clock, where, protocol=protocol, **READER) as client,
     ):
-        assert 1 == await agent.registered()
+        assert await agent.registered() == 1
         outcomes = await asyncio.gather(
             *(client.route(topic) for topic in ("bills", "orders", "secret")), return_exceptions=True
         )
-    assert [True, False, True] == [isinstance(outcome, RouteUnavailableError) for outcome in outcomes]
+    assert [isinstance(outcome, RouteUnavailableError) for outcome in outcomes] == [True, False, True]
 
 
 @pytest.mark.parametrize("watch", [False, True])
@@ -135,7 +135,7 @@ async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: 
         route_client(clock, where, watch=watch, **BROKER, poll_seconds=10) as client,
     ):
         guard.follow(parse_access_file(FILE.replace("may = [{", 'may = ["route-read", {', 1)), enforces=True)
-        assert 1 == await agent.registered()
+        assert await agent.registered() == 1
         for topic in ("orders", "bills"):
             await client.route(topic)
         allowed = 'may = [{ access = "route-read", topics = ["orders"] }, {'
@@ -151,7 +151,7 @@ async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: 
         before = asked(guarded, PULL)
         await clock.advance(30)
         assert asked(guarded, PULL) - before < 90
-        assert 4 == queue_nums("bills")
+        assert queue_nums("bills") == 4
 
 
 async def test_clocks_that_differ_are_found_by_the_remark(guarded: InProcess) -> None:

@@ -47,17 +47,17 @@ async def test_what_comes_too_fast_waits_and_then_is_refused(
     slow_opaque, slower_opaque = slow.tell(PULL, ORDERS), slower.tell(PULL, ORDERS)
     await settle()
     refused = await peer.call(PULL, ORDERS)
-    assert (BUSY, "too many requests from one address, limit 2 a second; try again later") == (
+    assert (
         refused.code,
         refused.remark,
-    )
-    assert BUSY == (await peer.call(TOPICS)).code
-    assert [0] * 3 == [(await peer.call(904, Broker().ext)).code for _ in range(3)]
+    ) == (BUSY, "too many requests from one address, limit 2 a second; try again later")
+    assert (await peer.call(TOPICS)).code == BUSY
+    assert [(await peer.call(904, Broker().ext)).code for _ in range(3)] == [0] * 3
 
     await server.clock.advance(0.5)
-    assert 0 == (await slow.answer_to(slow_opaque)).code
+    assert (await slow.answer_to(slow_opaque)).code == 0
     await server.clock.advance(0.5)
-    assert 0 == (await slower.answer_to(slower_opaque)).code
+    assert (await slower.answer_to(slower_opaque)).code == 0
     assert server.namesrv.limiter is not None
     ip = "requests_per_ip"
     assert {
@@ -94,11 +94,11 @@ async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Pat
         await until(lambda: guard.refusals.total() == 12)
         assert {BUSY} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]}
 
-        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
-        assert [0] * 2 == [(await peer.call(PULL, {"topic": "T1"})).code for _ in range(2)]
-        assert [0] * 3 == [(await peer.call(904, FIRST.ext)).code for _ in range(3)]
+        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
+        assert [(await peer.call(PULL, {"topic": "T1"})).code for _ in range(2)] == [0] * 2
+        assert [(await peer.call(904, FIRST.ext)).code for _ in range(3)] == [0] * 3
         await server.clock.advance(MAX_WAIT_SECONDS)
-        assert [NO_PERMISSION] * 2 == [(await stranger.receive()).code for stranger in strangers[10:12]]
+        assert [(await stranger.receive()).code for stranger in strangers[10:12]] == [NO_PERMISSION] * 2
         for stranger in strangers:
             stranger.close()
 
@@ -127,7 +127,7 @@ def test_reads_alone_never_make_a_heartbeat_wait(steps: list[tuple[Rank, float]]
     for rank, seconds in steps:
         clock.stall(seconds)
         limits.draw("10.0.0.1", rank)
-    assert 0.0 == limits.draw("10.0.0.1", Rank.LIVENESS)[0]
+    assert limits.draw("10.0.0.1", Rank.LIVENESS)[0] == 0.0
 
 
 @given(st.lists(st.floats(0, 0.3), max_size=400), st.integers(1, 20))
@@ -146,10 +146,10 @@ def test_each_address_has_a_bucket_and_all_have_one() -> None:
     """One address that asks too fast harms no other; all together have a bound, too."""
     limits = limiter(FakeClock(), everybody=10, one=1)
     found = [limits.draw("10.0.0.1", Rank.LIVENESS)[0] for _ in range(12)]
-    assert [0.0] * 10 + [1.0, 2.0] == found
-    assert 0.0 == limits.draw("10.0.0.2", Rank.LIVENESS)[0]
+    assert found == [0.0] * 10 + [1.0, 2.0]
+    assert limits.draw("10.0.0.2", Rank.LIVENESS)[0] == 0.0
     many = [limits.draw(f"10.0.1.{number}", Rank.LIVENESS) for number in range(120)]
-    assert "requests" == many[-1][1]
+    assert many[-1][1] == "requests"
     assert many[-1][0] > MAX_WAIT_SECONDS
 
 
@@ -184,12 +184,12 @@ def test_buckets_of_quiet_addresses_are_forgotten() -> None:
 async def test_observed_quotas_let_everything_through(server: InProcess, peer: NamesrvPeer) -> None:
     """What exceeds them is in the metric, and one request in 65 is in the audit trail."""
     await peer.register(Broker())
-    assert [0] * 200 == [(await peer.call(PULL, ORDERS)).code for _ in range(200)]
+    assert [(await peer.call(PULL, ORDERS)).code for _ in range(200)] == [0] * 200
     counts = server.namesrv.limiter.exceeded
     assert counts == {("route-read", "requests_per_ip", "observed"): 129}
     await server.stop()
     [line] = of(read_log(server.data_dir / "audit"), "refusal")
-    assert ("quota_requests_per_ip", True) == (line["reason"], line["observed"])
+    assert (line["reason"], line["observed"]) == ("quota_requests_per_ip", True)
 
 
 async def registered(peer: NamesrvPeer, broker: Broker, *topics: str) -> tuple[int, str | None]:
@@ -211,17 +211,17 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
     second = SECOND._replace(cluster="cluster-2" if is_account else SECOND.cluster)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
         peer = await server.connect()
-        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
-        assert (0, None) == await registered(peer, second, "T1", "T2")
+        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
+        assert await registered(peer, second, "T1", "T2") == (0, None)
         refusal = f"5 topics of {scope} {name}, limit 4"
         await server.clock.advance(100)
         await server.forget()
         assert (BUSY, refusal) == await registered(peer, FIRST, "T1", "T2", "T3")
-        assert [] == server.events("register")
+        assert server.events("register") == []
         third = Broker("broker-c", 0, "10.0.0.3:10911", second.cluster)
         assert (BUSY, f"3 brokers of {scope} {name}, limit 2") == await registered(peer, third, "T1", "T2")
         # the same and less is no more
-        assert (0, None) == await registered(peer, second, "T2", "T1")
+        assert await registered(peer, second, "T2", "T1") == (0, None)
 
         await server.clock.advance(100)
         tables = server.namesrv.manager.tables
@@ -246,27 +246,27 @@ async def test_refused_registration_is_a_sign_of_life(tmp_path: Path, limit: dic
     """A broker of RocketMQ 4 sends nothing but registrations: it stays as it was registered last, the others go."""
     async with namesrv_in_process(tmp_path, **limit) as server:
         peer = await server.connect()
-        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
         # too much, or unreadable
         body = registration("T1", "T2", "T3") if limit else b"{"
         for _ in range(3):
             await server.clock.advance(100)
             assert (await peer.register(FIRST, body)).code in {1, BUSY}
-        assert 0 == (await peer.call(105, {"topic": "T1"})).code
+        assert (await peer.call(105, {"topic": "T1"})).code == 0
 
         # under another name it is another broker
         for _ in range(2):
             assert (await peer.register(FIRST._replace(name="broker-z"), body)).code in {1, BUSY}
             await server.clock.advance(100)
-        assert 17 == (await (await server.connect()).call(105, {"topic": "T1"})).code
+        assert (await (await server.connect()).call(105, {"topic": "T1"})).code == 17
 
 
 @pytest.mark.settings(quotas="observe", quota_topics=1, quota_brokers=1)
 async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
     """And counted."""
-    assert (0, None) == await registered(peer, FIRST, "T1", "T2")
-    assert (0, None) == await registered(peer, SECOND, "T1", "T2")
-    assert 2 == server.namesrv.counters.quota_exceeded.total()
+    assert await registered(peer, FIRST, "T1", "T2") == (0, None)
+    assert await registered(peer, SECOND, "T1", "T2") == (0, None)
+    assert server.namesrv.counters.quota_exceeded.total() == 2
     assert {"T1", "T2"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
@@ -278,34 +278,34 @@ async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: Name
         body = native_registration(*topics)
         return (await peer.register(broker, body, spelling="native", agentId=broker.addr, registrationSeq=1)).outcome
 
-    assert 0 == (await outcome(FIRST, "T1", "T2"))[0]
-    assert 0 == (await outcome(FIRST, "T1", "T3"))[0]
-    assert (BUSY, "3 topics of cluster cluster-1, limit 2") == await outcome(FIRST, "T1", "T4", "T5")
-    assert 0 == (await outcome(Broker(id=1, addr="10.0.0.9:10911"), "T8", "T9"))[0]
+    assert (await outcome(FIRST, "T1", "T2"))[0] == 0
+    assert (await outcome(FIRST, "T1", "T3"))[0] == 0
+    assert await outcome(FIRST, "T1", "T4", "T5") == (BUSY, "3 topics of cluster cluster-1, limit 2")
+    assert (await outcome(Broker(id=1, addr="10.0.0.9:10911"), "T8", "T9"))[0] == 0
     assert {"T1", "T3"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
 @pytest.mark.settings(max_topics=2, max_brokers=1)
 async def test_limits_of_the_tables_are_counted_and_written_down(server: InProcess, peer: NamesrvPeer) -> None:
     """Without any quotas, too: who asks for more than the tables may hold is refused with code 1."""
-    assert (0, None) == await registered(peer, FIRST, "T1", "T2")
-    assert (1, "2 brokers, limit 1") == await registered(peer, SECOND, "T1", "T2")
-    assert (1, "3 topics, limit 2") == await registered(peer, FIRST, "T1", "T2", "T3")
-    assert (1, "3 topics, limit 2") == (await peer.call(217, {"topic": "T4"}, QUEUES)).outcome
-    assert {
+    assert await registered(peer, FIRST, "T1", "T2") == (0, None)
+    assert await registered(peer, SECOND, "T1", "T2") == (1, "2 brokers, limit 1")
+    assert await registered(peer, FIRST, "T1", "T2", "T3") == (1, "3 topics, limit 2")
+    assert (await peer.call(217, {"topic": "T4"}, QUEUES)).outcome == (1, "3 topics, limit 2")
+    assert server.namesrv.counters.quota_exceeded == {
         ("broker-control", "brokers", "refused"): 1,
         ("broker-control", "topics", "refused"): 1,
         ("admin-write", "topics", "refused"): 1,
-    } == server.namesrv.counters.quota_exceeded
+    }
     page = (await exposition(server.namesrv, server.controller.server)).decode()
-    assert 3 == sum(line.startswith("nameserver_quota_exceeded_total{") for line in page.splitlines())
+    assert sum(line.startswith("nameserver_quota_exceeded_total{") for line in page.splitlines()) == 3
     await server.stop()
     assert [
+        (line["request"], line["reason"], line["remark"]) for line in of(read_log(server.data_dir / "audit"), "refusal")
+    ] == [
         ("REGISTER_BROKER", "quota_brokers", "2 brokers, limit 1"),
         ("REGISTER_BROKER", "quota_topics", "3 topics, limit 2"),
         ("REGISTER_TOPIC_IN_NAMESRV", "quota_topics", "3 topics, limit 2"),
-    ] == [
-        (line["request"], line["reason"], line["remark"]) for line in of(read_log(server.data_dir / "audit"), "refusal")
     ]
 
 
@@ -330,13 +330,13 @@ async def test_reload(tmp_path: Path, begins: str) -> None:
     file = tmp_path / "ns.toml"
     async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics=1) as server:
         peer = await server.connect()
-        assert (0, None) == await registered(peer, FIRST, "T1", "T2")
+        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
         argv = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path / 'data'}"]
         file.write_text('quotas = "enforce"\nquota_topics = 3\n')
         argv.append(f"--config={file}")
         await Reloader(server.namesrv, lambda: load(parse(argv), {})).reload()
 
-        assert (0, None) == await registered(peer, FIRST, "T1", "T2", "T3")
+        assert await registered(peer, FIRST, "T1", "T2", "T3") == (0, None)
         assert (await registered(peer, FIRST, "T1", "T2", "T3", "T4"))[0] == BUSY
 
 

@@ -73,7 +73,7 @@ def test_counts_stay_when_the_broker_is_back() -> None:
     finished(late.update(130.0))
     late.pulls["T"] += 1
 
-    assert [("T", 3)] == late.take()
+    assert late.take() == [("T", 3)]
 
 
 def test_counts_of_some_topics() -> None:
@@ -82,6 +82,6 @@ def test_counts_of_some_topics() -> None:
     finished(late.update(50.0))
     late.pulls.update(T=1, U=2)
 
-    assert [("U", 2)] == late.take({"U", "V"})
-    assert [("T", 1)] == late.take()
-    assert [] == late.take()
+    assert late.take({"U", "V"}) == [("U", 2)]
+    assert late.take() == [("T", 1)]
+    assert late.take() == []

@@ -114,7 +114,7 @@ def test_topics_with_the_same_difference_stand_together() -> None:
 
     c = {"name": "c", "master": True, "ids": [0]}
     assert [{"topics": ["T", "U"], "set": [c]}, {"topics": ["V"], "set": [c], "unset": ["a"]}] == line["changes"]
-    assert (2, 2, "route") == (line["v"], line["revision"], line["event"])
+    assert (line["v"], line["revision"], line["event"]) == (2, 2, "route")
 
 
 @pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
@@ -141,8 +141,8 @@ def test_heartbeats_are_numbered_among_other_lines() -> None:
     evicted = at(EffectLine(Evicted(key, again, "disconnected", 0.0)))
     lines = [json.loads(line) for line in new_lines().lines((*beats, registered, beats[2], evicted)).splitlines()]
 
-    assert [1, 2, 3, 4, 5, 6] == [line["seq"] for line in lines]
-    assert [(0, 0), (0, 0), (1, 0), (1, 5), (1, 5), (1, 5)] == [(line["broker_id"], line["topics"]) for line in lines]
+    assert [line["seq"] for line in lines] == [1, 2, 3, 4, 5, 6]
+    assert [(line["broker_id"], line["topics"]) for line in lines] == [(0, 0), (0, 0), (1, 0), (1, 5), (1, 5), (1, 5)]
     moments = {tuple(line[name] for name in ("ts_ms", "mono_ms", "silent_ms")) for line in (*lines[:3], lines[4])}
     assert {(1_772_351_990_000, 9_999_999_123.457, 333.333)} == moments
     assert lines[5]["last_seq"] == 5

@@ -26,7 +26,7 @@ async def pull(peer: NamesrvPeer, topic: str, **how: Any) -> int:
 
 async def beat(peer: NamesrvPeer, broker: Broker = BROKER) -> None:
     """Send a heartbeat."""
-    assert 0 == (await peer.call(HEARTBEAT, broker.ext)).code
+    assert (await peer.call(HEARTBEAT, broker.ext)).code == 0
 
 
 def log_of(data_dir: Path) -> list[Line]:
@@ -42,9 +42,9 @@ async def test_the_frame_of_a_boot(tmp_path: Path) -> None:
 
     first, last = lines[0], lines[-1]
     assert {"v": 2, "seq": 1, "nameserver": "ns-7", "boot_id": boot_id, "event": "start"}.items() <= first.items()
-    assert [10_000, 60_000, True] == only(first, "scan_interval_ms", "broker_expiry_ms", "evict_on_disconnect")
-    assert ["stop", 0] == only(last, "event", "dropped")
-    assert [1_700_000_000_000, START_MS] == only(first, "ts_ms", "mono_ms")
+    assert only(first, "scan_interval_ms", "broker_expiry_ms", "evict_on_disconnect") == [10_000, 60_000, True]
+    assert only(last, "event", "dropped") == ["stop", 0]
+    assert only(first, "ts_ms", "mono_ms") == [1_700_000_000_000, START_MS]
     assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
 
 
@@ -62,13 +62,13 @@ async def test_the_life_of_a_broker(tmp_path: Path) -> None:
     lines = log_of(tmp_path)
 
     lived = of(lines, "register", "heartbeat", "evict")
-    assert [
+    assert [only(line, "event", "mono_ms", "kind", "silent_ms") for line in lived[:3]] == [
         ["register", START_MS, "full", 0],
         ["heartbeat", START_MS + 30_000, "touch", 30_000],
         ["register", START_MS + 30_500, "unchanged", 500],
-    ] == [only(line, "event", "mono_ms", "kind", "silent_ms") for line in lived[:3]]
+    ]
     evict = lived[3]
-    assert ["silent", START_MS + 160_000, 129_500] == only(evict, "reason", "mono_ms", "silent_ms")
+    assert only(evict, "reason", "mono_ms", "silent_ms") == ["silent", START_MS + 160_000, 129_500]
     assert [lived[2]["seq"], 16] == only(evict, "last_seq", "scan")
     named = ["cluster", "broker_name", "broker_id", "broker_addr", "expiry_ms", "topics", "data_version", "agent_id"]
     assert ["cluster-1", "broker-a", 0, "10.0.0.1:10911", 120_000, 2, f"0/{TIMESTAMP}/1", None] == only(
@@ -89,8 +89,8 @@ async def test_goodbyes(tmp_path: Path) -> None:
         await server.clock.advance(0.1)
     lines = of(log_of(tmp_path), "unregister", "evict")
 
-    assert ["unregister", "evict", "evict"] == [line["event"] for line in lines]
-    assert [("unregistered", None), ("disconnected", None)] == [(line["reason"], line["scan"]) for line in lines[1:]]
+    assert [line["event"] for line in lines] == ["unregister", "evict", "evict"]
+    assert [(line["reason"], line["scan"]) for line in lines[1:]] == [("unregistered", None), ("disconnected", None)]
 
 
 async def test_every_scan_is_a_line(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_every_scan_is_a_line(tmp_path: Path) -> None:
 
     scans = [only(line, "scan", "brokers", "mono_ms") for line in of(log_of(tmp_path), "scan")]
     # there may be more while the server leaves
-    assert [[1, 1, START_MS + 10_000], [2, 1, START_MS + 20_000]] == scans[:2]
+    assert scans[:2] == [[1, 1, START_MS + 10_000], [2, 1, START_MS + 20_000]]
 
 
 async def test_lateness_of_the_server_is_a_line(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_lateness_of_the_server_is_a_line(tmp_path: Path) -> None:
         await server.clock.advance(5.0)
     (late,) = of(log_of(tmp_path), "late")
 
-    assert [START_MS + 60_500, 59_500] == only(late, "mono_ms", "late_ms")
+    assert only(late, "mono_ms", "late_ms") == [START_MS + 60_500, 59_500]
 
 
 async def test_a_broker_heard_in_the_middle_of_its_eviction_is_fenced(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ async def test_a_broker_heard_in_the_middle_of_its_eviction_is_fenced(tmp_path: 
 
     (fenced,) = of(lines, "fenced")
     evict = of(lines, "evict")[0]
-    assert ["broker-b", "silent"] == only(fenced, "broker_name", "reason")
+    assert only(fenced, "broker_name", "reason") == ["broker-b", "silent"]
     assert ["broker-a", fenced["scan"]] == only(evict, "broker_name", "scan")
 
 
@@ -151,12 +151,12 @@ async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
         await peer.call(UNREGISTER, SLAVE.ext)
     routes = [line for line in by_topic(log_of(tmp_path), "route") if line["topic"] == "T"]
 
-    assert [
+    assert [line["brokers"] for line in routes] == [
         [{"name": "broker-a", "master": True, "ids": [0]}],
         [{"name": "broker-a", "master": True, "ids": [0, 1]}],
         [{"name": "broker-a", "master": False, "ids": [1]}],
         [],
-    ] == [line["brokers"] for line in routes]
+    ]
     assert sorted({line["revision"] for line in routes}) == [line["revision"] for line in routes]
 
 
@@ -179,7 +179,7 @@ async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str)
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, registration("T", "U"))
         for _ in range(3):
-            assert 0 == await pull(client, "T", spelling=spelling)
+            assert await pull(client, "T", spelling=spelling) == 0
         await broker.register(SLAVE, registration("T", "U"))
         await pull(client, "T", spelling=spelling)
         await pull(client, "unknown", spelling=spelling)
@@ -201,14 +201,14 @@ async def test_a_client_is_told_once_that_a_topic_is_gone(tmp_path: Path, spelli
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, native_registration("T"), spelling="native")
-        assert 0 == await pull(client, "T", spelling=spelling)
+        assert await pull(client, "T", spelling=spelling) == 0
         await broker.call(UNREGISTER, BROKER.ext, spelling="native")
         for _ in range(2):
-            assert 17 == await pull(client, "T", spelling=spelling)
+            assert await pull(client, "T", spelling=spelling) == 17
     lines = log_of(tmp_path)
 
     revisions = [line["revision"] for line in by_topic(lines, "route")]
-    assert 2 == len(revisions)
+    assert len(revisions) == 2
     assert revisions == [line["revision"] for line in by_topic(lines, "served")]
 
 
@@ -224,9 +224,9 @@ async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
     lines = log_of(tmp_path)
 
     routes = [(line["topic"], line["revision"]) for line in by_topic(lines, "route")]
-    assert 4 == len(routes)
+    assert len(routes) == 4
     assert routes == [(line["topic"], line["revision"]) for line in by_topic(lines, "served")]
-    assert 2 == len(of(lines, "route"))
+    assert len(of(lines, "route")) == 2
 
 
 async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_an_empty_directory_switches_it_off(tmp_path: Path) -> None:
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
         peer = await server.connect()
         await peer.register(BROKER)
-        assert 0 == await pull(peer, "T")
+        assert await pull(peer, "T") == 0
 
         assert server.namesrv.heartbeat_log is None
     assert not (tmp_path / "heartbeats").exists()
@@ -301,8 +301,8 @@ async def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
         await beat(peer)
     register, heartbeat = of(log_of(tmp_path), "register", "heartbeat")
 
-    assert 31_000 == heartbeat["mono_ms"] - register["mono_ms"]
-    assert 31_000 - 7_200_000 == heartbeat["ts_ms"] - register["ts_ms"]
+    assert heartbeat["mono_ms"] - register["mono_ms"] == 31_000
+    assert heartbeat["ts_ms"] - register["ts_ms"] == 31_000 - 7_200_000
     folders = {path.parent.name for path in (tmp_path / "heartbeats").rglob("*.gz")}
     assert {"hour=22", "hour=20"} == folders
 

@@ -57,7 +57,7 @@ def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> No
         assert sum(size for address, size in held if address == one) <= 100
     for address, size in held:
         budget.release(address, size)
-    assert "<MemoryBudget [0 of 800 bytes | 0 addresses]>" == repr(budget)
+    assert repr(budget) == "<MemoryBudget [0 of 800 bytes | 0 addresses]>"
 
 
 def test_large_things_leave_room_for_small_ones() -> None:
@@ -66,16 +66,16 @@ def test_large_things_leave_room_for_small_ones() -> None:
 
     assert not budget.reserve("a", 800_000)
     assert budget.reserve("a", 780_000)
-    assert [True] * 4 == [budget.reserve("a", 64 * 1024) for _ in range(4)]
+    assert [budget.reserve("a", 64 * 1024) for _ in range(4)] == [True] * 4
     assert not budget.reserve("a", 64 * 1024)
-    assert 125 == MemoryBudget(1000, lambda: 5000).peers_bytes()
+    assert MemoryBudget(1000, lambda: 5000).peers_bytes() == 125
 
 
 def test_largest_frame_is_received_however_large_the_tables_are() -> None:
     """Or a large broker would be refused by a large server for ever."""
     budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
 
-    assert [True, True, False, True, False] == [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"]
+    assert [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"] == [True, True, False, True, False]
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -90,7 +90,7 @@ async def test_large_frame_is_refused_for_its_header(spell: Spell) -> None:
         assert [(1, "frame_too_large", message)] == served.heard.refused
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
-        assert 7 == (await other.ask(fits)).opaque
+        assert (await other.ask(fits)).opaque == 7
 
 
 async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> None:
@@ -100,11 +100,11 @@ async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> N
         fits = registration(7, 4 * MEBIBYTE - len(registration(7, 0)))
         await peer.send_slowly(fits[:80])
         peer.send(fits[80:] + json_frame(ECHO, 8))
-        assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
+        assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
 
         other.send(registration(7, 4 * MEBIBYTE)[:100])
         assert await other.at_end()
-        assert ["frame_too_large"] == served.heard.reasons
+        assert served.heard.reasons == ["frame_too_large"]
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -114,7 +114,7 @@ async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
 
     async def measure(request: Request) -> Reply:
         sizes.append(len(request.command.body))
-        assert b"y" == request.command.body[-1:]
+        assert request.command.body[-1:] == b"y"
         return Reply()
 
     frame = spell(REGISTER, 7, None, bytes(12 * MEBIBYTE - 1) + b"y")
@@ -125,11 +125,11 @@ async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
             for at in range(0, len(frame), 65536):
                 peer.send(frame[at : at + 65536])
                 await peer.writer.drain()
-            assert 7 == (await peer.receive()).opaque
+            assert (await peer.receive()).opaque == 7
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert [12 * MEBIBYTE] == sizes
+    assert sizes == [12 * MEBIBYTE]
     assert most < 2 * MEBIBYTE
 
 
@@ -165,22 +165,22 @@ async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
         second.send(registration(2))
         await settle()
         await served.clock.advance(5 if gets_it else 32)
-        assert [1] == gate.came
+        assert gate.came == [1]
         # who asks little notices nothing
-        assert 7 == (await (await served.connect()).ask(json_frame(ECHO, 7))).opaque
+        assert (await (await served.connect()).ask(json_frame(ECHO, 7))).opaque == 7
 
         gate.open()
-        assert 1 == (await first.receive()).opaque
+        assert (await first.receive()).opaque == 1
         await served.clock.advance(1)
         if gets_it:
-            assert 2 == (await second.receive()).opaque
-            assert [] == served.heard.refused
+            assert (await second.receive()).opaque == 2
+            assert served.heard.refused == []
         else:
             message = f"no memory for a frame of {len(registration(2))} bytes"
             assert (2, 2, f"{message}; try again later") == ((busy := await second.receive()).opaque, *busy.outcome)
             assert [(2, "memory", message)] == served.heard.refused
-            assert 0 == (await second.ask(registration(3))).code
-    assert 0 == budget.used_bytes
+            assert (await second.ask(registration(3))).code == 0
+    assert budget.used_bytes == 0
 
 
 async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
@@ -193,7 +193,7 @@ async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
             await until(lambda: budget.used_bytes > CONNECTION)
             peer.reset()
             await until(lambda: not served.server.connections)
-            assert 0 == budget.used_bytes
+            assert budget.used_bytes == 0
             # not even for their addresses, of which anybody with IPv6 has more than there is memory
             assert " 0 addresses]" in repr(budget)
 
@@ -206,7 +206,7 @@ async def test_watch_that_never_began_takes_nothing() -> None:
         peer.send(json_frame(LIST, 7, None, bytes(10_000)) + b"\xff" * 8)
         assert await peer.at_end()
         await until(lambda: not served.server.connections)
-        assert 0 == budget.used_bytes
+        assert budget.used_bytes == 0
 
 
 async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
@@ -216,10 +216,10 @@ async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
         peer = await served.connect()
         answer = await peer.ask(json_frame(LIST, 7))
 
-        assert (2, 7, b"") == (answer.code, answer.opaque, answer.body)
+        assert (answer.code, answer.opaque, answer.body) == (2, 7, b"")
         assert str(answer.remark).startswith("no memory for an answer of 1048")
-        assert 8 == (await peer.ask(json_frame(ECHO, 8))).opaque
-        assert CONNECTION == budget.used_bytes
+        assert (await peer.ask(json_frame(ECHO, 8))).opaque == 8
+        assert budget.used_bytes == CONNECTION
 
 
 async def test_unread_answers_are_charged_until_they_are_read() -> None:
@@ -235,7 +235,7 @@ async def test_unread_answers_are_charged_until_they_are_read() -> None:
         # the transport keeps an answer whole until its last byte is sent
         assert unsent < 2 * MEBIBYTE < budget.used_bytes < 2 * (CONNECTION + MEBIBYTE + 1024)
 
-        assert [1] * 20 == [(await reads.receive()).opaque for _ in range(20)]
+        assert [(await reads.receive()).opaque for _ in range(20)] == [1] * 20
         never.reset()
         await until(lambda: len(served.server.connections) == 1)
         await until(lambda: budget.used_bytes == CONNECTION)
@@ -247,8 +247,8 @@ async def test_no_connection_is_let_in_without_memory() -> None:
         peer = await served.connect()
         assert await (await served.connect()).at_end()
 
-        assert [(2, "memory", "no memory for another connection")] == served.heard.refused
-        assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+        assert served.heard.refused == [(2, "memory", "no memory for another connection")]
+        assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
 async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> None:
@@ -261,8 +261,8 @@ async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> Non
     async with serving(budget=budget) as served:
         peer = await served.connect()
 
-        assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
-        assert [] == served.heard.refused
+        assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
+        assert served.heard.refused == []
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -270,21 +270,21 @@ async def test_last_connections_are_for_brokers(spell: Spell) -> None:
     """A client gets one of the first two slots only; a peer in another one registers a broker, or is closed."""
     async with serving({REGISTER: small, HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
         for _ in range(2):
-            assert 7 == (await (await served.connect()).ask(spell(ECHO, 7))).opaque
+            assert (await (await served.connect()).ask(spell(ECHO, 7))).opaque == 7
         broker, agent, client, silent = [await served.connect() for _ in range(4)]
         await broker.send_slowly(spell(REGISTER, 8))
-        assert [8, 9] == [(await broker.receive()).opaque, (await broker.ask(json_frame(ECHO, 9))).opaque]
+        assert [(await broker.receive()).opaque, (await broker.ask(json_frame(ECHO, 9))).opaque] == [8, 9]
         agent.send(spell(SERVER_INFO, 1) + spell(REGISTER, 2) + spell(ECHO, 3))
-        assert [1, 2, 3] == [(await agent.receive()).opaque for _ in range(3)]
+        assert [(await agent.receive()).opaque for _ in range(3)] == [1, 2, 3]
 
         client.send(spell(SERVER_INFO, 1))
-        assert 1 == (await client.receive()).opaque
+        assert (await client.receive()).opaque == 1
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert [(5, "connections", "too many connections that are not brokers', limit 2")] == served.heard.refused
+        assert served.heard.refused == [(5, "connections", "too many connections that are not brokers', limit 2")]
         await served.clock.advance(11)
         assert await silent.at_end()
-        assert [1, 2, 3, 4] == list(served.server.connections)
+        assert list(served.server.connections) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("begins", [False, True])
@@ -293,18 +293,18 @@ async def test_connections_without_a_registration_keep_no_broker_out(begins: boo
     async with serving({REGISTER: small, HEARTBEAT: small}, **SIX) as served:
         clients = [await served.connect() for _ in range(2)]
         broker = await served.connect()
-        assert 8 == (await broker.ask(json_frame(REGISTER, 8))).opaque
+        assert (await broker.ask(json_frame(REGISTER, 8))).opaque == 8
         silent = [await served.connect() for _ in range(3)]
         for peer in silent if begins else ():
             assert (await peer.ask(json_frame(HEARTBEAT, 5))).opaque == 5
         for number in range(3):
             late = await served.connect()
             assert await silent[number].at_end()
-            assert 9 == (await late.ask(json_frame(REGISTER, 9))).opaque
+            assert (await late.ask(json_frame(REGISTER, 9))).opaque == 9
 
         refused = await served.connect()
         assert await refused.at_end()
-        assert "too many connections, limit 6" == served.heard.refused[-1][2]
-        assert ["connection slot needed for a broker"] * 3 == [message for *_, message in served.heard.refused[:-1]]
+        assert served.heard.refused[-1][2] == "too many connections, limit 6"
+        assert [message for *_, message in served.heard.refused[:-1]] == ["connection slot needed for a broker"] * 3
         for peer in (*clients, broker):
-            assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+            assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7

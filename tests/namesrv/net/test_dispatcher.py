@@ -94,34 +94,34 @@ async def test_answer(
     dispatcher = dispatcher_of(outcome)
 
     assert expected == only(await answer_to(dispatcher, **question))
-    assert b"" == (await answer_to(dispatcher, flag=2, **question)).data
+    assert (await answer_to(dispatcher, flag=2, **question)).data == b""
     # unknown codes are counted together, so that no peer can grow the table
     code = -1 if "code" in question else KNOWN
     assert {(code, said.get("code", 0)): 2} == dispatcher.answered
-    assert [] == caplog.records
+    assert caplog.records == []
 
 
 async def test_question_without_an_opaque_gets_the_servers_own_number() -> None:
     """As in Java: the server's request counter, another number each time, a positive 32-bit one for ever."""
     dispatcher = dispatcher_of(Reply())
 
-    assert [1, 2, 3] == [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(3)]
+    assert [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(3)] == [1, 2, 3]
     dispatcher._last_opaque = 2**31 - 2
-    assert [2**31 - 1, 1] == [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(2)]
+    assert [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(2)] == [2**31 - 1, 1]
 
 
 async def test_answer_larger_than_the_limit_says_so() -> None:
     """A peer would close its connection on such a frame; it gets code 1 with both sizes instead."""
     answer = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
 
-    assert (1, 7, b"", "frame of 4201 bytes, limit 4096") == (answer.code, answer.opaque, answer.body, answer.remark)
+    assert (answer.code, answer.opaque, answer.body, answer.remark) == (1, 7, b"", "frame of 4201 bytes, limit 4096")
 
 
 async def test_request_without_its_body_is_not_carried_out() -> None:
     """There was no memory for it, or it was to be refused when its header came: it has to be asked again."""
     answer = only(await answer_to(dispatcher_of(Reply(b"route")), unread="no memory"))
 
-    assert (2, "no memory; try again later", b"") == (answer.code, answer.remark, answer.body)
+    assert (answer.code, answer.remark, answer.body) == (2, "no memory; try again later", b"")
 
 
 async def test_cancelled_handler_is_not_answered() -> None:
@@ -130,7 +130,7 @@ async def test_cancelled_handler_is_not_answered() -> None:
 
     with pytest.raises(asyncio.CancelledError):
         await answer_to(dispatcher)
-    assert {} == dispatcher.answered
+    assert dispatcher.answered == {}
 
 
 async def test_answers_are_timed() -> None:
@@ -140,4 +140,4 @@ async def test_answers_are_timed() -> None:
     for code in (KNOWN, 4711):
         await answer_to(dispatcher, code=code)
 
-    assert [KNOWN, -1] == [code for code, seconds in timed if seconds > 0]
+    assert [code for code, seconds in timed if seconds > 0] == [KNOWN, -1]

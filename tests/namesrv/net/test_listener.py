@@ -22,7 +22,7 @@ QUESTION = json_frame(ECHO, 7)
 
 async def is_served(peer: RawPeer) -> bool:
     """Whether a peer is answered."""
-    return 7 == (await peer.ask(QUESTION)).opaque
+    return (await peer.ask(QUESTION)).opaque == 7
 
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
@@ -130,13 +130,13 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
         gc.collect()
 
         assert tasks == len(asyncio.all_tasks())
-        assert {"127.0.0.1": 1} == served.server._sockets_per_network
+        assert served.server._sockets_per_network == {"127.0.0.1": 1}
         # other tests' servers may leave theirs to a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
-        assert 1 == sum(connection._owner is served.server for connection in ours)
+        assert sum(connection._owner is served.server for connection in ours) == 1
         assert list(range(1, 1002)) == served.heard.opened
         assert list(range(2, 1002)) == sorted(number for number, _ in served.heard.closed)
-        assert [] == [record for record in caplog.records if record.levelno >= logging.WARNING]
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def come_and_go(address: tuple[str, int], batch: int) -> None:
@@ -164,9 +164,9 @@ async def test_nobody_is_let_in_any_more() -> None:
             await RawPeer.connect(served.addresses[0])
         assert await is_served(peers[0])
         served.server.abort_all()
-        assert [True] * 3 == [await peer.at_end() for peer in peers]
+        assert [await peer.at_end() for peer in peers] == [True] * 3
         await until(lambda: not served.server.connections)
-        assert [1, 2, 3] == sorted(number for number, _ in served.heard.closed)
+        assert sorted(number for number, _ in served.heard.closed) == [1, 2, 3]
 
 
 async def left_of(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
@@ -192,9 +192,9 @@ async def test_connections_are_closed_spread_over_the_time() -> None:
     A sleep per connection would be coarser than the spread: pauses shorter than 10 ms are saved up.
     """
     async with serving() as served:
-        assert [9, 8, 7, 6, 5, 4, 3, 2, 1] == await left_of(served, 11, 5.0, 0.5)
+        assert await left_of(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
         assert list(range(1, 12)) == [number for number, _ in served.heard.closed]
-        assert 1 == len(await left_of(served, 3, 0.0, 0.0))
+        assert len(await left_of(served, 3, 0.0, 0.0)) == 1
         _, half, *_ = await left_of(served, 61, 0.3, 0.15)
         assert 26 <= half <= 34
 
@@ -217,7 +217,7 @@ async def test_drain_waits_for_what_is_not_sent(waits_for: str) -> None:
         late = asyncio.create_task(served.server.drain(0.5))
         draining = asyncio.create_task(served.server.drain(2.0))
         await served.clock.advance(1.0)
-        assert (True, False) == (late.done(), draining.done())
+        assert (late.done(), draining.done()) == (True, False)
         assert not await late
 
         gate.open()

@@ -38,10 +38,10 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
             assert (NATIVE if kind == NATIVE else JSON) == answer.serialize_type
             assert (0, opaque, b"%d" % opaque) == (answer.code, answer.opaque, answer.body)
             assert answer.ext_fields is not None
-            assert "b" == answer.ext_fields["a"]
-        assert b"012345" == (await peer.receive()).body
-        assert (31, BINARY) == (connection.requests, connection.serialize_type)
-        assert (0, 0, True) == (connection.in_flight, connection.unsent_bytes, connection.is_open)
+            assert answer.ext_fields["a"] == "b"
+        assert (await peer.receive()).body == b"012345"
+        assert (connection.requests, connection.serialize_type) == (31, BINARY)
+        assert (connection.in_flight, connection.unsent_bytes, connection.is_open) == (0, 0, True)
 
 
 async def test_ordinary_requests_run_one_after_the_other() -> None:
@@ -52,11 +52,11 @@ async def test_ordinary_requests_run_one_after_the_other() -> None:
         first.send(json_frame(10, 1) + json_frame(10, 2) + json_frame(ECHO, 3))
         await until(lambda: gate.came)
         await settle()
-        assert [1] == gate.came
-        assert 4 == (await second.ask(json_frame(ECHO, 4))).opaque
+        assert gate.came == [1]
+        assert (await second.ask(json_frame(ECHO, 4))).opaque == 4
 
         gate.open()
-        assert [1, 2, 3] == [(await first.receive()).opaque for _ in range(3)]
+        assert [(await first.receive()).opaque for _ in range(3)] == [1, 2, 3]
 
 
 async def test_concurrent_requests_are_answered_out_of_order() -> None:
@@ -70,11 +70,11 @@ async def test_concurrent_requests_are_answered_out_of_order() -> None:
         peer = await served.connect()
         peer.send(json_frame(10, 1) + json_frame(10, 2) + json_frame(ECHO, 3))
 
-        assert 3 == (await peer.receive()).opaque
+        assert (await peer.receive()).opaque == 3
         for opaque in (2, 1):
             gates[opaque].open()
             assert opaque == (await peer.receive()).opaque
-        assert 0 == served.connection_of(peer).in_flight
+        assert served.connection_of(peer).in_flight == 0
 
 
 async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() -> None:
@@ -137,8 +137,8 @@ async def test_oneway_requests_and_responses_are_not_answered(feed: Feed) -> Non
         peer = await served.connect()
         await feed(peer, b"".join(frames) + json_frame(ECHO, 7))
 
-        assert 7 == (await peer.receive()).opaque
-        assert [0, 1, 2] == done
+        assert (await peer.receive()).opaque == 7
+        assert done == [0, 1, 2]
 
 
 async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -148,8 +148,8 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         peer.send(json_frame(FAIL, 1) + json_frame(ECHO, 2))
 
         failed, echoed = await peer.receive(), await peer.receive()
-        assert [(1, 1), (2, 0)] == [(failed.opaque, failed.code), (echoed.opaque, echoed.code)]
-        assert "internal error: ZeroDivisionError; see the server's log" == failed.remark
+        assert [(failed.opaque, failed.code), (echoed.opaque, echoed.code)] == [(1, 1), (2, 0)]
+        assert failed.remark == "internal error: ZeroDivisionError; see the server's log"
         [record] = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert f"request 2 from {peer.address} failed" == record.getMessage()
         assert record.exc_info is not None
@@ -182,7 +182,7 @@ async def test_fast_path_answers_first(feed: Feed) -> None:
         bodies = {(await peer.receive()).body for _ in range(4)}
         assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
         assert said == noted.seen
-        assert (5, JSON) == ((connection := served.connection_of(peer)).requests, connection.serialize_type)
+        assert ((connection := served.connection_of(peer)).requests, connection.serialize_type) == (5, JSON)
 
 
 async def test_reads_of_one_frame_each_are_answered() -> None:
@@ -206,14 +206,14 @@ async def test_reads_of_one_frame_each_are_answered() -> None:
                 await until(partial(_is_received, served, before + len(piece)))
             return (await peer.receive()).body
 
-        assert [b"fast", b"new", b"fast", b"fast"] == [
+        assert [
             await ask(known),
             await ask(silent, new),
             await ask(long),
             await ask(known[:20], known[20:]),
-        ]
+        ] == [b"fast", b"new", b"fast", b"fast"]
         connection = served.connection_of(peer)
-        assert (5, JSON) == (connection.requests, connection.serialize_type)
+        assert (connection.requests, connection.serialize_type) == (5, JSON)
         assert len(known + silent + new + long + known) == served.server.bytes_received
 
 

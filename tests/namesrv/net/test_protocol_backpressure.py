@@ -50,7 +50,7 @@ async def stuck(served: Serving, asked: bytes) -> tuple[RawPeer, ServerConnectio
 async def is_served(served: Serving) -> bool:
     """Whether somebody else is answered."""
     peer = await served.connect()
-    return 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+    return (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "one read"])
@@ -88,7 +88,7 @@ async def test_decoding_leaves_the_loop_to_others() -> None:
         connection.data_received(odd * 50)
         assert 0 < connection.requests < 50
 
-        assert [7] * 50 == [(await peer.receive()).opaque for _ in range(50)]
+        assert [(await peer.receive()).opaque for _ in range(50)] == [7] * 50
 
 
 async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
@@ -124,7 +124,7 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
         peer.send(asked)
 
         assert list(range(1, 2001)) == [(await peer.receive()).opaque for _ in range(2000)]
-        assert [] == served.heard.refused
+        assert served.heard.refused == []
         # what had to wait was not counted again
         assert len(asked) == served.server.bytes_received
 
@@ -164,8 +164,8 @@ async def test_peer_that_reads_again_gets_everything() -> None:
         peer.widen()
         assert [*range(1, 1 + QUESTIONS), 1] == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
         await served.clock.advance(100)
-        assert [] == served.heard.refused
-        assert 7 == (await peer.ask(json_frame(ECHO, 7))).opaque
+        assert served.heard.refused == []
+        assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
 async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
@@ -183,7 +183,7 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
         gate.open()
         await until(lambda: served.heard.closed)
 
-        assert [(1, "slow_reader", "peer does not read")] == served.heard.refused
+        assert served.heard.refused == [(1, "slow_reader", "peer does not read")]
         assert await is_served(served)
 
 
@@ -223,8 +223,8 @@ async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(few:
             connection.resume_writing()
         connection.close()
         await served.clock.advance(30)
-        assert [] == served.heard.closed
+        assert served.heard.closed == []
 
         await served.clock.advance(1)
         await until(lambda: served.heard.closed)
-        assert ["slow_reader"] == served.heard.reasons
+        assert served.heard.reasons == ["slow_reader"]

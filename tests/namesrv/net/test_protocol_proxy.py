@@ -32,7 +32,7 @@ async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: F
         peer = await served.connect()
         await feed(peer, header + json_frame(ECHO, 7) + native_frame(ECHO, 8))
 
-        assert [7, 8] == [(await peer.receive()).opaque for _ in range(2)]
+        assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
         assert proxied == served.connection_of(peer).proxied
 
 
@@ -46,7 +46,7 @@ async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, rea
         peer.send(HEADERS["v1"][0][:size])
         await settle()
         await served.clock.advance(seconds - 1)
-        assert [] == served.heard.refused
+        assert served.heard.refused == []
         await served.clock.advance(1)
 
         assert await peer.at_end()
@@ -61,7 +61,7 @@ async def test_broken_header_closes_the_connection(feed: Feed) -> None:
         await feed(peer, b"PROXY TCP4 not.an.address x 1 2\r\n")
 
         assert await peer.at_end()
-        assert [(1, "proxy_header", "PROXY header: version 1 address")] == served.heard.refused
+        assert served.heard.refused == [(1, "proxy_header", "PROXY header: version 1 address")]
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
@@ -73,6 +73,6 @@ async def test_header_is_garbage_anywhere_else(name: str, is_on: bool) -> None:
         header = HEADERS[name][0]
         peer.send((header if is_on else b"") + json_frame(ECHO, 7) + header)
 
-        assert 7 == (await peer.receive()).opaque
+        assert (await peer.receive()).opaque == 7
         assert await peer.at_end()
-        assert ["frame_too_large"] == served.heard.reasons
+        assert served.heard.reasons == ["frame_too_large"]

@@ -67,8 +67,8 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
         assert (1, reason) == (refused, why)
         assert message in (None, said)
         assert {reason: 1} == served.server.refusals
-        assert [(1, "closed")] == served.heard.closed
-        assert 1 == (await other.ask(json_frame(ECHO))).opaque
+        assert served.heard.closed == [(1, "closed")]
+        assert (await other.ask(json_frame(ECHO))).opaque == 1
 
 
 @every_garbage
@@ -135,10 +135,10 @@ async def test_questions_after_garbage_are_dropped() -> None:
         await settle()
         gate.open()
 
-        assert 1 == (await peer.receive()).opaque
-        assert b"" == await peer.reader.read()
+        assert (await peer.receive()).opaque == 1
+        assert await peer.reader.read() == b""
         await until(lambda: served.heard.closed)
-        assert ([1], [(1, "closed")], 1) == (gate.came, served.heard.closed, len(served.heard.refused))
+        assert (gate.came, served.heard.closed, len(served.heard.refused)) == ([1], [(1, "closed")], 1)
 
 
 @pytest.mark.parametrize("is_broker", [False, True])
@@ -154,12 +154,12 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
             served.connection_of(peer).note_role("broker")
         answer = await peer.ask(json_frame(PULL, 7))
 
-        assert (1, "name server not ready") == (answer.code, answer.remark)
+        assert (answer.code, answer.remark) == (1, "name server not ready")
         if is_broker:
-            assert 0 == (await peer.ask(json_frame(ECHO, 8))).code
+            assert (await peer.ask(json_frame(ECHO, 8))).code == 0
         else:
             assert await peer.at_end()
-        assert [] == served.heard.refused
+        assert served.heard.refused == []
 
 
 async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
@@ -174,7 +174,7 @@ async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
 
         gate.open()
         await until(lambda: len(gate.done) == 2)
-        assert ([1, 2], []) == (gate.done, gate.cancelled)
+        assert (gate.done, gate.cancelled) == ([1, 2], [])
 
 
 ENDS: dict[str, tuple[Callable[[RawPeer, ServerConnection], None], str]] = {
@@ -204,10 +204,10 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
         connection.write(b"too late")
         await settle()
 
-        assert [1, 2] == sorted(gate.cancelled, key=str)
-        assert 1 == served.connection_of(other).in_flight
+        assert sorted(gate.cancelled, key=str) == [1, 2]
+        assert served.connection_of(other).in_flight == 1
         assert ([1, 2], [(1, reason)]) == (served.heard.opened, served.heard.closed)
-        assert [2] == list(served.server.connections)
+        assert list(served.server.connections) == [2]
 
 
 async def test_close_comes_after_what_was_written() -> None:
@@ -224,4 +224,4 @@ async def test_close_comes_after_what_was_written() -> None:
 
         assert body == (await peer.receive()).body
         assert await peer.at_end()
-        assert (1, False) == (connection.requests, connection.is_open)
+        assert (connection.requests, connection.is_open) == (1, False)

@@ -30,11 +30,11 @@ async def test_turns_are_taken_in_order_and_by_nobody_who_has_left() -> None:
 
     tasks = [asyncio.create_task(begin(number)) for number in range(4)]
     await asyncio.sleep(0)
-    assert ([0], 3) == (begun, len(turns))
+    assert (begun, len(turns)) == ([0], 3)
     tasks[1].cancel()
     await settle()
 
-    assert [0, 2, 3] == begun
+    assert begun == [0, 2, 3]
     assert repr(turns) == "<Turns [1 of 1 left | 0 waiting]>"
 
 
@@ -57,7 +57,7 @@ async def test_as_many_begin_at_once_as_two_milliseconds_are_enough_for() -> Non
 
     passes = [later - earlier for earlier, later in itertools.pairwise(told) if later > earlier]
     # 8 at once, unmeasured; 8 of 0.49 ms, so 4; those of 0.24 ms, so a few more; those of 5 ms, so one, and slowly more
-    assert [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2] == passes
+    assert passes == [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2]
 
 
 async def say_when_begun(turns: Turns, begun: list[str], name: str, peer: object = None) -> None:
@@ -73,7 +73,7 @@ async def test_peer_with_many_requests_waits_in_line_once() -> None:
     crowd += [asyncio.create_task(say_when_begun(turns, begun, name)) for name in ("b", "c")]
     await settle()
 
-    assert ["a1", "a2", "b", "c", "a3", "a4"] == begun
+    assert begun == ["a1", "a2", "b", "c", "a3", "a4"]
     assert not turns
 
 

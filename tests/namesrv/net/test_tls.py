@@ -91,14 +91,14 @@ async def test_requests_and_answers_of_any_size_pass(ca: Authority, mode: str, s
 async def test_permissive_takes_both_on_one_port(ca: Authority) -> None:
     """The first byte says what a connection is."""
     async with serving(tls=tls(ca, "permissive")) as served:
-        assert b"hello" == await said(client_of(served, ca))
-        assert b"hello" == await said(client_of(served, None))
-        assert 1 == served.server.tls.handshakes["TLSv1.3"]
+        assert await said(client_of(served, ca)) == b"hello"
+        assert await said(client_of(served, None)) == b"hello"
+        assert served.server.tls.handshakes["TLSv1.3"] == 1
         async with client_of(served, ca) as client:
             await client.invoke(ECHO, timeout_seconds=10.0)
-            assert 1 == served.server.tls.open_connections
+            assert served.server.tls.open_connections == 1
         await until(lambda: not served.server.connections)
-        assert 0 == served.server.tls.open_connections
+        assert served.server.tls.open_connections == 0
 
 
 async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> None:
@@ -108,8 +108,8 @@ async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> No
             await said(client_of(served, None))
         await until(lambda: served.heard.closed)
 
-        assert [("tls", PLAIN_REFUSED)] == [(reason, message) for _, reason, message in served.heard.refused]
-        assert {} == served.server.dispatcher.answered
+        assert [(reason, message) for _, reason, message in served.heard.refused] == [("tls", PLAIN_REFUSED)]
+        assert served.server.dispatcher.answered == {}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: 
             assert (opaque, 1, PLAIN_REFUSED) == (answer.opaque, answer.code, answer.remark)
 
         assert await peer.at_end()
-        assert ["tls"] == served.heard.reasons
+        assert served.heard.reasons == ["tls"]
 
 
 async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
@@ -147,7 +147,7 @@ async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
             await said(client_of(served, ca))
         await until(lambda: served.heard.closed)
 
-        assert ["tls"] == served.heard.reasons
+        assert served.heard.reasons == ["tls"]
 
 
 class Side:
@@ -215,7 +215,7 @@ async def test_bytes_may_come_one_by_one(
         await feed(peer, await side.finish(peer))
         await feed(peer, side.sealed(json_frame(ECHO, 7)) + side.sealed(native_frame(ECHO, 8)))
 
-        assert [7, 8] == [answer.opaque for answer in await side.frames(peer, 2)]
+        assert [answer.opaque for answer in await side.frames(peer, 2)] == [7, 8]
         assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).proxied
 
 
@@ -285,12 +285,12 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
             return side, peer
 
         first, peer = await resumed(None)
-        assert [7] == [answer.opaque for answer in await first.frames(peer, 1)]
+        assert [answer.opaque for answer in await first.frames(peer, 1)] == [7]
         session = first.tls.session
         assert session is not None
         assert not session.has_ticket
         second, peer = await resumed(session)
-        assert [7] == [answer.opaque for answer in await second.frames(peer, 1)]
+        assert [answer.opaque for answer in await second.frames(peer, 1)] == [7]
         assert second.tls.session_reused
         # a century
         served.clock.step_wall(36_525 * 86_400.0)
@@ -298,10 +298,10 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
         assert third.tls.session_reused
         await until(lambda: served.heard.closed)
 
-        assert ["TLS handshake failed: the peer's certificate has expired"] == [
-            message for _, _, message in served.heard.refused
+        assert [message for _, _, message in served.heard.refused] == [
+            "TLS handshake failed: the peer's certificate has expired"
         ]
-        assert {(ECHO, 0): 2} == served.server.dispatcher.answered
+        assert served.server.dispatcher.answered == {(ECHO, 0): 2}
 
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
@@ -318,7 +318,7 @@ async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
         await until(lambda: served.heard.closed)
 
         [message] = [message for _, _, message in served.heard.refused]
-        assert "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3" == message
+        assert message == "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3"
 
 
 async def test_renegotiation_is_refused(ca: Authority) -> None:
@@ -343,7 +343,7 @@ async def test_renegotiation_is_refused(ca: Authority) -> None:
         with pytest.raises(SSL.Error, match="no renegotiation"):
             side.do_handshake()
 
-        assert 1 == served.server.tls.handshakes.total()
+        assert served.server.tls.handshakes.total() == 1
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ async def test_half_a_handshake_is_ended(
         steps = 0 if cut == 0 else 1
         await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
-        assert (1, []) == (len(served.server.connections), served.heard.refused)
+        assert (len(served.server.connections), served.heard.refused) == (1, [])
         await served.clock.advance(2)
         await until(lambda: served.heard.closed)
 
@@ -384,7 +384,7 @@ async def test_handshakes_count_as_connections(ca: Authority) -> None:
         last = await served.connect()
 
         assert await last.at_end()
-        assert ["connections"] == served.heard.reasons
+        assert served.heard.reasons == ["connections"]
 
 
 async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None:
@@ -399,12 +399,12 @@ async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None
         while not served.heard.refused:
             (await served.connect()).send(Side(trusting(ca)).hello())
             await until(taken)
-        assert ["memory"] == served.heard.reasons
+        assert served.heard.reasons == ["memory"]
         for peer in served.peers:
             peer.close()
         await until(lambda: not served.server.connections)
 
-        assert 0 == budget.used_bytes
+        assert budget.used_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -416,9 +416,9 @@ async def test_host_is_verified_unless_told_otherwise(ca: Authority, host: str, 
     issued = ca.issue("elsewhere", host)
     side = ServerTls("enforcing", server_context(TlsFiles(issued.cert_file, issued.key_file), "none"))
     async with serving(tls=side) as served:
-        assert b"hello" == await said(client_of(served, ca, verify_host=False))
+        assert await said(client_of(served, ca, verify_host=False)) == b"hello"
         if message is None:
-            assert b"hello" == await said(client_of(served, ca))
+            assert await said(client_of(served, ca)) == b"hello"
         else:
             with pytest.raises(ConnectError, match=message):
                 await said(client_of(served, ca))
@@ -441,7 +441,7 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
         peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
         await until(lambda: served.heard.closed)
@@ -490,7 +490,7 @@ async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
             gone = len(sealed) - peer.writer.transport.get_write_buffer_size()
             most = max(most, gone - served.server.bytes_received)
 
-        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
     # what a transport takes from its socket at a time, and the buffers of both sockets
     assert most <= 256 * 1024 + 2 * 256 * 1024
 
@@ -517,9 +517,9 @@ async def test_goodbye_ends_the_connection(ca: Authority) -> None:
             side.tls.unwrap()
         peer.send(last + side._outgoing.read())
         await until(lambda: served.heard.closed)
-        assert {(ECHO, 0): 1} == served.server.dispatcher.answered
+        assert served.server.dispatcher.answered == {(ECHO, 0): 1}
 
-        assert ([(1, "closed")], []) == (served.heard.closed, served.heard.refused)
+        assert (served.heard.closed, served.heard.refused) == ([(1, "closed")], [])
 
 
 async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
@@ -531,12 +531,12 @@ async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
         tls_side.threads.run(partial(_wait, go_on), lambda _: None, is_urgent=False)
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
-        assert 7 == (await connected.ask(json_frame(ECHO, 7))).opaque
-        assert 0 == served.server.tls.handshakes.total()
+        assert (await connected.ask(json_frame(ECHO, 7))).opaque == 7
+        assert served.server.tls.handshakes.total() == 0
         go_on.set()
         peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 8)))
 
-        assert [8] == [answer.opaque for answer in await side.frames(peer, 1)]
+        assert [answer.opaque for answer in await side.frames(peer, 1)] == [8]
 
 
 async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
@@ -568,7 +568,7 @@ async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
         finally:
             end.set()
 
-    assert [1] * 50 == completed
+    assert completed == [1] * 50
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
@@ -584,17 +584,17 @@ async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> N
             each.send(side.hello() if each is peer else Side(trusting(ca)).hello())
         await until(lambda: "3 waiting" in repr(tls_side.threads))
         await served.clock.advance(600)
-        assert [] == served.heard.refused
+        assert served.heard.refused == []
         go_on.set()
         last = await side.finish(peer)
         assert await stalled.reader.read(1)
         await served.clock.advance(4)
         peer.send(last + side.sealed(json_frame(ECHO, 7)))
-        assert [7] == [answer.opaque for answer in await side.frames(peer, 1)]
+        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
         await served.clock.advance(2)
         await until(lambda: served.heard.closed)
 
-        assert [("tls", "timed out waiting for the TLS handshake")] == [it[1:] for it in served.heard.refused]
+        assert [it[1:] for it in served.heard.refused] == [("tls", "timed out waiting for the TLS handshake")]
 
 
 def _wait(event: threading.Event) -> None:
@@ -623,13 +623,13 @@ async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -
                         del data[at : at + dice.randrange(1, 50)]
             (await served.connect()).send(bytes(data))
         await settle()
-        assert b"hello" == await said(client_of(served, ca))
+        assert await said(client_of(served, ca)) == b"hello"
         while served.server.connections:
             await served.clock.advance(6)
             await asyncio.sleep(0)
         budget = served.server.budget
 
-        assert (0, 0) == (budget.used_bytes, served.server.tls.open_connections)
+        assert (budget.used_bytes, served.server.tls.open_connections) == (0, 0)
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
@@ -644,7 +644,7 @@ async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: s
         await served.clock.advance(6)
         assert await slow.at_end()
 
-        assert ["proxy_header", "tls"] == served.heard.reasons
+        assert served.heard.reasons == ["proxy_header", "tls"]
 
 
 async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:

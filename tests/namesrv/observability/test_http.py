@@ -99,7 +99,7 @@ async def test_connection_is_kept() -> None:
             peer.send(b"GET /page?" + query + b" HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (b"HTTP/1.1 200 OK", b"page " + query + b"\n") == await read_answer(peer)
         peer.send(b"".join(b"GET /page?%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(3, 6)))
-        assert b"page 3\n" == (await read_answer(peer))[1]
+        assert (await read_answer(peer))[1] == b"page 3\n"
         assert await peer.at_end()
 
 
@@ -136,7 +136,7 @@ async def test_noise_after_a_request_ends_the_connection_quietly(caplog: pytest.
         peer.send(b"\x00" * 20_000)
         site.go.set()
         await peer.reader.read()
-    assert [] == caplog.records
+    assert caplog.records == []
 
 
 async def test_peer_that_sends_its_request_slowly() -> None:
@@ -151,7 +151,7 @@ async def test_peer_that_sends_its_request_slowly() -> None:
                 continue
             except ConnectionError:
                 break
-        assert {} == site.counts
+        assert site.counts == {}
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ async def test_peer_that_reads_slowly_gets_its_answer() -> None:
         peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
         await until(lambda: site.asked)
 
-        assert 8_000_000 == len((await read_answer(peer))[1])
+        assert len((await read_answer(peer))[1]) == 8_000_000
         assert await peer.at_end()
-        assert 1 == len(site.asked)
+        assert len(site.asked) == 1
 
 
 async def test_one_connection_too_many_takes_the_place_of_the_idlest() -> None:
@@ -208,13 +208,13 @@ async def test_one_connection_too_many_takes_the_place_of_the_idlest() -> None:
         newcomer = await site.connect()
         newcomer.send(GET)
 
-        assert (b"HTTP/1.1 200 OK", b"page \n") == await read_answer(newcomer)
+        assert await read_answer(newcomer) == (b"HTTP/1.1 200 OK", b"page \n")
         assert await second.at_end()
         first.send(GET)
-        assert (b"HTTP/1.1 200 OK", b"page \n") == await read_answer(first)
+        assert await read_answer(first) == (b"HTTP/1.1 200 OK", b"page \n")
         site.go.set()
-        assert (b"HTTP/1.1 200 OK", b"waited busy\n") == await read_answer(busy)
-        assert 3 == len(site.listener.connections)
+        assert await read_answer(busy) == (b"HTTP/1.1 200 OK", b"waited busy\n")
+        assert len(site.listener.connections) == 3
 
 
 async def test_nobody_comes_in_while_all_are_busy() -> None:
@@ -228,7 +228,7 @@ async def test_nobody_comes_in_while_all_are_busy() -> None:
         assert await (await site.connect()).at_end()
 
         site.go.set()
-        assert [b"waited \n"] * 2 == [(await read_answer(peer))[1] for peer in busy]
+        assert [(await read_answer(peer))[1] for peer in busy] == [b"waited \n"] * 2
 
 
 async def test_closing_ends_everything() -> None:

@@ -75,11 +75,11 @@ async def test_broker_that_missed_a_heartbeat_is_suspect(server: InProcess) -> N
         await server.clock.advance(7.0)
     await other.call(904, B.ext)
     # 43 s after its only word the first one still counts as live
-    assert 2 == (await seen(server))("nameserver_brokers", state="live")
+    assert (await seen(server))("nameserver_brokers", state="live") == 2
     await server.clock.advance(3.0)
-    assert 1 == (await seen(server))("nameserver_brokers", state="suspect")
+    assert (await seen(server))("nameserver_brokers", state="suspect") == 1
     await peer.call(904, A.ext)
-    assert 2 == (await seen(server))("nameserver_brokers", state="live")
+    assert (await seen(server))("nameserver_brokers", state="live") == 2
 
 
 async def test_broker_groups_are_counted_by_health(server: InProcess) -> None:
@@ -98,7 +98,7 @@ async def test_broker_groups_are_counted_by_health(server: InProcess) -> None:
         metrics = await seen(server)
         found.append(tuple(metrics("nameserver_broker_groups", state=state) for state in states))
 
-    assert [(2, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)] == found
+    assert found == [(2, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
 
 
 async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: NamesrvPeer) -> None:
@@ -112,10 +112,10 @@ async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: Namesrv
 
     metrics = await seen(server)
 
-    assert (2, 1) == tuple(metrics("nameserver_heartbeats_total", kind=kind) for kind in ("heartbeat", "registration"))
+    assert tuple(metrics("nameserver_heartbeats_total", kind=kind) for kind in ("heartbeat", "registration")) == (2, 1)
     name = "nameserver_heartbeat_lateness_seconds"
-    assert (2, 2, 3, 3) == tuple(metrics(f"{name}_bucket", le=le) for le in ("0.0", "2.5", "5.0", "+Inf"))
-    assert (3, 5.0) == (metrics(f"{name}_count"), metrics(f"{name}_sum"))
+    assert tuple(metrics(f"{name}_bucket", le=le) for le in ("0.0", "2.5", "5.0", "+Inf")) == (2, 2, 3, 3)
+    assert (metrics(f"{name}_count"), metrics(f"{name}_sum")) == (3, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ async def test_stale_unregister(server: InProcess, peer: NamesrvPeer) -> None:
     await (await server.connect()).register(A)
     await peer.call(104, A.ext)
     metrics = await seen(server)
-    assert 1 == metrics("nameserver_stale_unregister_fenced_total", reason="unregistered")
-    assert 0 == metrics("nameserver_evictions_total", reason="unregistered")
+    assert metrics("nameserver_stale_unregister_fenced_total", reason="unregistered") == 1
+    assert metrics("nameserver_evictions_total", reason="unregistered") == 0
 
 
 async def test_connections_by_protocol_and_role(server: InProcess) -> None:
@@ -164,13 +164,13 @@ async def test_connections_by_protocol_and_role(server: InProcess) -> None:
 
     metrics = await seen(server)
 
-    assert {
+    assert by(metrics, "nameserver_connections", "proto", "role") == {
         ("rocketmq", "broker"): 1,
         ("msgpack", "broker"): 1,
         ("json", "client"): 1,
         ("json", "admin"): 1,
         ("none", "none"): 1,
-    } == by(metrics, "nameserver_connections", "proto", "role")
+    }
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ async def test_connection_beyond_a_limit(server: InProcess, most: int, reason: s
     refused = await RawPeer.connect(server.address)
     assert await refused.at_end()
     refused.close()
-    assert 1 == (await seen(server))("nameserver_connections_rejected_total", reason=reason)
+    assert (await seen(server))("nameserver_connections_rejected_total", reason=reason) == 1
 
 
 @pytest.mark.settings(idle_timeout_seconds=5)
@@ -205,8 +205,8 @@ async def test_connections_that_are_ended(server: InProcess) -> None:
     metrics = await seen(server)
 
     errors = by(metrics, "nameserver_frame_errors_total", "proto", "reason")
-    assert {("msgpack", "frame_too_large"): 1, ("none", "frame_too_large"): 1} == errors
-    assert 1 == metrics("nameserver_connections_rejected_total", reason="idle")
+    assert errors == {("msgpack", "frame_too_large"): 1, ("none", "frame_too_large"): 1}
+    assert metrics("nameserver_connections_rejected_total", reason="idle") == 1
 
 
 async def test_peer_that_does_not_read(server: InProcess) -> None:
@@ -223,7 +223,7 @@ async def test_peer_that_does_not_read(server: InProcess) -> None:
         await server.clock.advance(0.1)
     peer.writer.transport.abort()
 
-    assert 1 == (await seen(server))("nameserver_slow_consumers_total")
+    assert (await seen(server))("nameserver_slow_consumers_total") == 1
 
 
 async def test_bytes_both_ways(server: InProcess) -> None:
@@ -253,7 +253,7 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
     watcher = await server.connect()
     opaque = watcher.tell(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers))
-    assert 1 == (await seen(server))("nameserver_watchers")
+    assert (await seen(server))("nameserver_watchers") == 1
     await peer.register(A)
     await watcher.answer_to(opaque)
     for code, ext in ((105, {"topic": "T"}), (105, {"topic": "T"}), (105, {"topic": "missing"}), (904, A.ext)):
@@ -263,7 +263,7 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
 
     metrics = await seen(server)
 
-    assert {
+    assert by(metrics, "nameserver_requests_total", "code", "result") == {
         ("REGISTER_BROKER", "SUCCESS"): 1,
         ("PULL_ROUTES", "SUCCESS"): 1,
         ("GET_ROUTEINFO_BY_TOPIC", "SUCCESS"): 2,
@@ -271,11 +271,14 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
         ("BROKER_HEARTBEAT", "SUCCESS"): 1,
         ("QUERY_DATA_VERSION", "SUCCESS"): 2,
         ("UNKNOWN", "REQUEST_CODE_NOT_SUPPORTED"): 1,
-    } == by(metrics, "nameserver_requests_total", "code", "result")
+    }
     # What the dispatcher answered: a registration, what came for the first time, a watch, and an unknown code.
     timed = {labels["class"] for labels in metrics.labels("nameserver_request_seconds_count")}
-    assert {"broker": 3, "client": 2, "watch": 1, "unknown": 1} == {
-        kind: metrics("nameserver_request_seconds_count", class_=kind) for kind in timed
+    assert {kind: metrics("nameserver_request_seconds_count", class_=kind) for kind in timed} == {
+        "broker": 3,
+        "client": 2,
+        "watch": 1,
+        "unknown": 1,
     }
     assert metrics("nameserver_request_seconds_sum", class_="broker") > 0
 
@@ -291,8 +294,8 @@ async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
 
     metrics = await seen(server)
 
-    assert 1 == metrics("nameserver_lock_wait_seconds_count", mode="write")
-    assert 0 == metrics("nameserver_lock_wait_seconds_count", mode="read")
+    assert metrics("nameserver_lock_wait_seconds_count", mode="write") == 1
+    assert metrics("nameserver_lock_wait_seconds_count", mode="read") == 0
     assert metrics("nameserver_lock_wait_seconds_sum", mode="write") > 0
 
 
@@ -314,11 +317,11 @@ async def test_snapshot(tmp_path: Path) -> None:
     """Its size, and how long ago it was right: always less than 5 s, unless it cannot be written."""
     async with namesrv_in_process(tmp_path) as server:
         await server.clock.advance(5.0)
-        assert (0, 0) == _snapshot(await seen(server))
+        assert _snapshot(await seen(server)) == (0, 0)
         peer = await server.connect()
         await peer.register(A)
         await server.clock.advance(4.0)
-        assert (4.0, 0) == _snapshot(await seen(server))
+        assert _snapshot(await seen(server)) == (4.0, 0)
 
         await server.clock.advance(1.0)
         await until((tmp_path / "snapshot.json").exists)
@@ -331,7 +334,7 @@ async def test_snapshot(tmp_path: Path) -> None:
         (tmp_path / "snapshot.json").mkdir()
         await peer.register(B)
         await server.clock.advance(20.0)
-        assert 20.0 == _snapshot(await seen(server))[0]
+        assert _snapshot(await seen(server))[0] == 20.0
 
 
 async def test_heartbeat_log(tmp_path: Path) -> None:
@@ -342,7 +345,7 @@ async def test_heartbeat_log(tmp_path: Path) -> None:
         names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
         assert names <= metrics.names
     async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
-        assert [] == [name for name in (await seen(server)).names if "eventlog" in name]
+        assert [name for name in (await seen(server)).names if "eventlog" in name] == []
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
@@ -355,7 +358,7 @@ async def test_requests_over_http(server: InProcess) -> None:
     metrics = await seen(server)
 
     asked = by(metrics, "nameserver_http_requests_total", "path", "status")
-    assert {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2} == asked
+    assert asked == {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2}
 
 
 def _snapshot(metrics: Scrape) -> tuple[float, float]:
@@ -380,11 +383,11 @@ async def test_scrape_of_many_brokers_and_connections(server: InProcess) -> None
     of_connections, connections = await _driven(count_connections(server.namesrv))
     metrics = await seen(server)
 
-    assert 1000 == metrics("nameserver_brokers", state="live")
-    assert 100 == metrics("nameserver_connections", proto="json", role="broker")
-    assert (1000, 80_000) == (metrics("nameserver_topics"), metrics("nameserver_queues"))
-    assert 1000 * 2048 + 1000 * 600 == metrics("nameserver_table_bytes")
-    assert (1000, 100) == (brokers["live"], connections["json", "broker"])
+    assert metrics("nameserver_brokers", state="live") == 1000
+    assert metrics("nameserver_connections", proto="json", role="broker") == 100
+    assert (metrics("nameserver_topics"), metrics("nameserver_queues")) == (1000, 80_000)
+    assert metrics("nameserver_table_bytes") == 1000 * 2048 + 1000 * 600
+    assert (brokers["live"], connections["json", "broker"]) == (1000, 100)
     assert max(of_brokers, of_connections) < MOST_CALLS
 
 

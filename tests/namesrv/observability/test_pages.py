@@ -70,12 +70,12 @@ async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> No
         peer.close()
         return Scrape(page.decode())("nameserver_topics")
 
-    assert [0] * 8 == await asyncio.gather(*(topics() for _ in range(8)))
+    assert await asyncio.gather(*(topics() for _ in range(8))) == [0] * 8
     await (await server.connect()).register(Broker())
     await server.clock.advance(FRESH_SECONDS - 0.01)
-    assert 0 == await topics()
+    assert await topics() == 0
     await server.clock.advance(0.01)
-    assert 2 == await topics()
+    assert await topics() == 2
 
 
 async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> None:
@@ -83,22 +83,22 @@ async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> 
     namesrv, clock = server.namesrv, server.clock
     for _ in range(3):
         await clock.advance(20.0)
-        assert [True] == [check.is_ok for check in liveness(namesrv)]
+        assert [check.is_ok for check in liveness(namesrv)] == [True]
     # a scan that waits for ever for the lock
     async with namesrv.manager.lock.read():
         await clock.advance(39.0)
-        assert ["[-] housekeeping: last ran 30.0 s ago"] != [str(check) for check in liveness(namesrv)]
+        assert [str(check) for check in liveness(namesrv)] != ["[-] housekeeping: last ran 30.0 s ago"]
         await clock.advance(5.0)
-        assert [False] == [check.is_ok for check in liveness(namesrv)]
+        assert [check.is_ok for check in liveness(namesrv)] == [False]
         assert {"housekeeping"} == {check.name for check in readiness(namesrv) if not check.is_ok}
     await clock.advance(2.0)
-    assert [True] == [check.is_ok for check in liveness(namesrv)]
+    assert [check.is_ok for check in liveness(namesrv)] == [True]
 
 
 async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> None:
     """Nor does it get questions."""
     addresses, server.namesrv.addresses = server.namesrv.addresses, []
-    assert ["[-] listening: not yet"] == [str(check) for check in readiness(server.namesrv) if not check.is_ok]
+    assert [str(check) for check in readiness(server.namesrv) if not check.is_ok] == ["[-] listening: not yet"]
     server.namesrv.addresses = addresses
 
 
@@ -115,7 +115,7 @@ async def test_it_ends_with_the_server(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     assert before == lag.count
     async with namesrv_in_process(tmp_path / "2", http_listen=f"{host}:{port}"):
-        assert 200 == (await asyncio.to_thread(ask, (host, port), "/livez")).status
+        assert (await asyncio.to_thread(ask, (host, port), "/livez")).status == 200
 
 
 @pytest.mark.parametrize("turns", [5, 20, 40])
@@ -127,4 +127,4 @@ async def test_it_ends_in_the_middle_of_a_scrape(tmp_path: Path, caplog: pytest.
         for _ in range(turns):
             await asyncio.sleep(0)
     peer.writer.transport.abort()
-    assert [] == [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -39,13 +39,13 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
     answer = await peer.call(106, spelling=spelling)
-    assert (0, None, {}) == (*answer.outcome, answer.fields)
-    assert {"brokerAddrTable": {}, "clusterAddrTable": {}} == answer.java_value
+    assert (*answer.outcome, answer.fields) == (0, None, {})
+    assert answer.java_value == {"brokerAddrTable": {}, "clusterAddrTable": {}}
     for broker in (MASTER, SLAVE):
         await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
     await peer.register(ELSEWHERE)
 
-    assert {
+    assert (await peer.call(106, spelling=spelling)).java_value == {
         "brokerAddrTable": {
             "broker-a": {
                 "brokerAddrs": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
@@ -62,41 +62,41 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
             },
         },
         "clusterAddrTable": {"cluster-1": ["broker-a"], "cluster-2": ["broker-c"]},
-    } == (await peer.call(106, spelling=spelling)).java_value
+    }
 
 
 async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
     await peer.register(MASTER, registration("T", topic_config("U", perm=4), topic_config("V", perm=15)))
     await peer.register(OTHER)
-    assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+    assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
 
     answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"wipeTopicCount": "3"}) == (*answer.outcome, answer.fields)
-    assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
+    assert (*answer.outcome, answer.fields) == (0, None, {"wipeTopicCount": "3"})
+    assert await perms(peer) == {"broker-a": 4, "broker-b": 6}
     # no other bit is taken
-    assert {"broker-a": 13} == await perms(peer, "V")
+    assert await perms(peer, "V") == {"broker-a": 13}
 
     await peer.register(MASTER, registration("T", "U", "W", counter=2))
-    assert {"broker-a": 4, "broker-b": 6} == await perms(peer)
-    assert {"broker-a": 4} == await perms(peer, "W")
+    assert await perms(peer) == {"broker-a": 4, "broker-b": 6}
+    assert await perms(peer, "W") == {"broker-a": 4}
 
     answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (0, None, {"addTopicCount": "4"}) == (*answer.outcome, answer.fields)
-    assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+    assert (*answer.outcome, answer.fields) == (0, None, {"addTopicCount": "4"})
+    assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
     # 6, as in Java: inherit (1) and priority (8) are dropped
-    assert {"broker-a": 6} == await perms(peer, "V")
+    assert await perms(peer, "V") == {"broker-a": 6}
 
     # who comes back starts with its own permissions, as operators expect
     await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
     await peer.call(104, MASTER.ext)
     await peer.register(MASTER)
-    assert {"broker-a": 6, "broker-b": 6} == await perms(peer)
+    assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
         answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
         assert (0, None, {count: "0"}) == (*answer.outcome, answer.fields)
-        assert (1, "field brokerName is missing") == (await peer.call(code, None, spelling=spelling)).outcome
+        assert (await peer.call(code, None, spelling=spelling)).outcome == (1, "field brokerName is missing")
 
 
 async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -110,12 +110,12 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
         ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
     ):
         answer = await peer.call(216, ext, spelling=spelling)
-        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
         assert left == await perms(peer)
 
     await peer.call(216, {"topic": "U"}, spelling=spelling)
-    assert 17 == (await peer.call(105, {"topic": "U"})).code
-    assert (1, "field topic is missing") == (await peer.call(216, None, spelling=spelling)).outcome
+    assert (await peer.call(105, {"topic": "U"})).code == 17
+    assert (await peer.call(216, None, spelling=spelling)).outcome == (1, "field topic is missing")
 
 
 def route_body(spelling: Spelling, *brokers: str) -> bytes:
@@ -135,13 +135,13 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     await peer.register(OTHER)
     for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
         answer = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
-        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
     ignored = route_body(spelling, "nobody")
-    assert 0 == (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code
+    assert (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code == 0
 
-    assert {"broker-a": 6, "broker-b": 4} == await perms(peer)
-    assert {"broker-a": 4, "broker-b": 6} == await perms(peer, "U")
-    assert 17 == (await peer.call(105, {"topic": "other"})).code
+    assert await perms(peer) == {"broker-a": 6, "broker-b": 4}
+    assert await perms(peer, "U") == {"broker-a": 4, "broker-b": 6}
+    assert (await peer.call(105, {"topic": "other"})).code == 17
     queues = {"brokerName": "broker-b", "readQueueNums": 3, "writeQueueNums": 2, "perm": 4, "topicSysFlag": 1}
     assert [queues] == (await peer.call(105, {"topic": "new"})).java_value["queueDatas"]
 
@@ -173,13 +173,13 @@ async def test_topic_without_queues_changes_nothing(
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
     assert ((0, None) if reason is None else refused) == answer.outcome
-    assert [] == server.events()
+    assert server.events() == []
 
 
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
     """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
     for code in (206, 304, 311, 312, 313):
-        assert {"topicList": []} == (await peer.call(code, spelling=spelling)).java_value
+        assert (await peer.call(code, spelling=spelling)).java_value == {"topicList": []}
     unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
     await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
     # only the first queues of a topic are looked at, which are those of broker-a
@@ -196,10 +196,10 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
         (313, None, ["sub"]),
     ):
         answer = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
-        assert (0, None, {}) == (*answer.outcome, answer.fields)
+        assert (*answer.outcome, answer.fields) == (0, None, {})
         addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
         assert {"topicList": names, **addr} == answer.java_value, (code, cluster)
-    assert (1, "field cluster is missing") == (await peer.call(224, spelling=spelling)).outcome
+    assert (await peer.call(224, spelling=spelling)).outcome == (1, "field cluster is missing")
 
 
 @pytest.mark.settings(max_frame_bytes=1 << 20)
@@ -214,7 +214,7 @@ async def test_list_is_made_once_for_each_change(server: InProcess, peer: Namesr
         broker = Broker(f"far-{number}", 0, f"10.0.2.{number}:10911", "cluster-2")
         await other.register(broker, native_registration(*names), spelling="native")
     for _ in range(2):
-        assert (1, "list of more than 1048576 bytes") == (await peer.call(206)).outcome
+        assert (await peer.call(206)).outcome == (1, "list of more than 1048576 bytes")
     assert only_t == (await peer.call(224, {"cluster": "cluster-1"})).java_value
     await server.hang_up(other)
     await until(lambda: len(server.namesrv.manager.tables.topic_queue_table) == 1)
@@ -248,8 +248,8 @@ async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) 
     """In Java's word; the system's list has no switch."""
     for code in (206, 224, 311, 312, 313):
         answer = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
-        assert (1, "disable") == answer.outcome, code
-    assert 0 == (await peer.call(304, spelling=spelling)).code
+        assert answer.outcome == (1, "disable"), code
+    assert (await peer.call(304, spelling=spelling)).code == 0
 
 
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -283,7 +283,7 @@ async def test_changes_are_logged_with_who_asked(tmp_path: Path, caplog: pytest.
         signed = {"AccessKey": "op", "Signature": "c2ln", "hmacSha256": "c2ln", "nonce": "n1", "signedAt": "1"}
         for code, _, ext, body in CHANGES:
             # a signature can be used again by whoever reads the log
-            assert 0 == (await operator.call(code, {**ext, **signed}, body)).code
+            assert (await operator.call(code, {**ext, **signed}, body)).code == 0
         await own.register(MASTER)
         await own.call(104, MASTER.ext)
 
@@ -292,4 +292,4 @@ async def test_changes_are_logged_with_who_asked(tmp_path: Path, caplog: pytest.
     for (_, _, ext, body), (level, told) in zip(CHANGES, lines, strict=True):
         assert (logging.INFO, operator.address, None) == (level, told["peer"], told["proxied"])
         assert ({**ext, "settings": body.decode()} if body else ext) == told["asked"]
-    assert ["admin"] * 7 == [told["role"] for _, told in lines[:7]]
+    assert [told["role"] for _, told in lines[:7]] == ["admin"] * 7

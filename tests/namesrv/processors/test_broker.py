@@ -28,7 +28,7 @@ def is_empty(server: InProcess) -> bool:
     """Whether nothing at all is known, not even a ghost."""
     tables = server.namesrv.manager.tables
     known = (tables.cluster_addr_table, tables.broker_addr_table, tables.broker_live_table, tables.topic_queue_table)
-    assert [] == violations(tables)
+    assert violations(tables) == []
     return not any(known)
 
 
@@ -36,11 +36,11 @@ async def test_master_registers_and_is_told_nothing(server: InProcess, peer: Nam
     """Success, no fields, no body; a binary question is answered in JSON."""
     answer = await peer.register(MASTER, spelling=spelling)
 
-    assert (0, None) == answer.outcome
+    assert answer.outcome == (0, None)
     assert (NATIVE if spelling == "native" else JSON, {}, b"") == (answer.serialize_type, answer.fields, answer.body)
     tables = server.namesrv.manager.tables
     assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
-    assert {0: "10.0.0.1:10911"} == tables.broker_addr_table["broker-a"].broker_addrs
+    assert tables.broker_addr_table["broker-a"].broker_addrs == {0: "10.0.0.1:10911"}
     assert {"T", "U"} == tables.topic_queue_table.keys()
 
 
@@ -65,13 +65,13 @@ async def test_registration_is_answered_with_the_order_configuration(
     assert (await peer.register(MASTER, spelling=spelling)).value is None
 
     await peer.call(100, {**order, "value": "broker-a:8"})
-    assert {"table": {"T": "broker-a:8"}} == (await peer.register(MASTER, spelling=spelling)).value
+    assert (await peer.register(MASTER, spelling=spelling)).value == {"table": {"T": "broker-a:8"}}
 
     await peer.call(102, order)
-    assert {"table": {}} == (await peer.register(MASTER, spelling=spelling)).value
+    assert (await peer.register(MASTER, spelling=spelling)).value == {"table": {}}
 
     server.namesrv.live.return_order_topic_config_to_broker = False
-    assert b"" == (await peer.register(MASTER, spelling=spelling)).body
+    assert (await peer.register(MASTER, spelling=spelling)).body == b""
 
 
 @pytest.mark.parametrize("code", [103, 104])
@@ -85,7 +85,7 @@ async def test_missing_field_is_named_and_changes_nothing(
         answer = await peer.call(code, ext, body, spelling=spelling)
 
         assert (1, f"field {field} is missing") == answer.outcome
-    assert (1, "field brokerName is missing") == (await peer.call(code, None, body, spelling=spelling)).outcome
+    assert (await peer.call(code, None, body, spelling=spelling)).outcome == (1, "field brokerName is missing")
     assert is_empty(server)
 
 
@@ -145,10 +145,10 @@ async def test_registration_that_is_refused_changes_nothing(
     """Code 1 says what is wrong, with its value, never an exception's name and line; a right one is taken after it."""
     code, said = (await peer.register(MASTER, body, spelling=spelling, **ext)).outcome
 
-    assert 1 == code
+    assert code == 1
     assert remark in str(said)
     assert is_empty(server)
-    assert 0 == (await peer.register(MASTER, spelling=spelling)).code
+    assert (await peer.register(MASTER, spelling=spelling)).code == 0
 
 
 @pytest.mark.parametrize("topics", [2, 40_000], ids=["small", "in pieces"])
@@ -158,8 +158,8 @@ async def test_crc_has_31_bits(peer: NamesrvPeer, topics: int) -> None:
     body = next(body for n in range(99) if zlib.crc32(body := said + b" " * n) >> 31)
     crc = zlib.crc32(body) - (1 << 31)
 
-    assert "crc32 not match" == (await peer.register(MASTER, body, bodyCrc32=str(crc ^ 1))).remark
-    assert 0 == (await peer.register(MASTER, body, bodyCrc32=str(crc))).code
+    assert (await peer.register(MASTER, body, bodyCrc32=str(crc ^ 1))).remark == "crc32 not match"
+    assert (await peer.register(MASTER, body, bodyCrc32=str(crc))).code == 0
 
 
 @pytest.mark.parametrize("said", ["true", "false"])
@@ -170,7 +170,7 @@ async def test_compressed_registration_is_read_whatever_the_header_says(
     """5.x brokers compress and say compressed=false."""
     answer = await peer.register(MASTER, compressed(topics), compressed=said)
 
-    assert (0, None) == answer.outcome
+    assert answer.outcome == (0, None)
     assert topics == len(server.namesrv.manager.tables.topic_queue_table)
 
 
@@ -190,14 +190,14 @@ async def test_others_are_served_while_large_registrations_are_decoded(server: I
         assert "2 write" in repr(manager.lock)
 
     assert served > 2
-    assert [0] * 5 == [answer.result().code for answer in answers]
-    assert 20_000 == len(manager.tables.topic_queue_table)
+    assert [answer.result().code for answer in answers] == [0] * 5
+    assert len(manager.tables.topic_queue_table) == 20_000
 
 
 async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess, peer: NamesrvPeer) -> None:
     """Version 36: a TopicConfigSerializeWrapper."""
     body = json.dumps({"topicConfigTable": {name: topic_config(name) for name in ("T", "U")}}).encode()
-    assert 0 == (await peer.register(MASTER, body, version=36)).code
+    assert (await peer.register(MASTER, body, version=36)).code == 0
     assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
@@ -207,17 +207,17 @@ async def test_unregister_is_done_before_it_is_answered(
     """The very next question finds no route; unregistering again succeeds as well."""
     await peer.register(MASTER, spelling=spelling)
 
-    assert (0, None) == (await peer.call(104, MASTER.ext, spelling=spelling)).outcome
-    assert 17 == (await peer.call(105, {"topic": "T"}, spelling=spelling)).code
+    assert (await peer.call(104, MASTER.ext, spelling=spelling)).outcome == (0, None)
+    assert (await peer.call(105, {"topic": "T"}, spelling=spelling)).code == 17
     assert is_empty(server)
-    assert (0, None) == (await peer.call(104, MASTER.ext, spelling=spelling)).outcome
+    assert (await peer.call(104, MASTER.ext, spelling=spelling)).outcome == (0, None)
 
 
 async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
     """901: the cluster is echoed, not checked; Java's remark `not set any response code` is not copied."""
     for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):
         answer = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
-        assert (0, None) == answer.outcome
+        assert answer.outcome == (0, None)
         group = {"brokerAddrs": addrs, "brokerName": "broker-a", "cluster": cluster}
         assert {"brokerMemberGroup": group} == answer.java_value
         for broker in (MASTER, SLAVE):

@@ -35,7 +35,7 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
         answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
 
         assert pulls == server.namesrv.fast_path.pulls
-        assert (0, None, {}) == (*answer.outcome, answer.fields)
+        assert (*answer.outcome, answer.fields) == (0, None, {})
         assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == answer.java_value
 
 
@@ -55,8 +55,8 @@ async def test_group_in_two_clusters_is_the_first_ones(
     tables = server.namesrv.manager.tables
     assert {"cluster-1": {MASTER.name}, "cluster-2": {MASTER.name}} == tables.cluster_addr_table
     await peer.call(104, other.ext, spelling=spelling)
-    assert {} == tables.cluster_addr_table
-    assert [] == violations(tables)
+    assert tables.cluster_addr_table == {}
+    assert violations(tables) == []
 
 
 async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
@@ -84,10 +84,10 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
     )
     answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
     assert (17, remark, {}, b"") == (*answer.outcome, answer.fields, answer.body)
-    assert (1, "field topic is missing") == (await peer.call(105, None, spelling=spelling)).outcome
-    assert (1, "field topic is missing") == (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome
+    assert (await peer.call(105, None, spelling=spelling)).outcome == (1, "field topic is missing")
+    assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
     if spelling != "binary":  # where empty is absent
-        assert (1, "field topic is empty") == (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome
+        assert (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome == (1, "field topic is empty")
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
@@ -97,7 +97,7 @@ async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spellin
     body = native_registration(*names) if spelling == "native" else registration(*names)
     await peer.register(MASTER, body, spelling=spelling)
     for name in names:
-        assert (0, None) == (await peer.call(105, {"topic": name}, spelling=spelling)).outcome, name
+        assert (await peer.call(105, {"topic": name}, spelling=spelling)).outcome == (0, None), name
 
 
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -111,7 +111,7 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
     route = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value
     other = (await peer.call(105, {"topic": "U"}, spelling=spelling)).java_value
 
-    assert {"10.0.0.1:10911": ["10.0.0.1:30000"]} == route["filterServerTable"]
+    assert route["filterServerTable"] == {"10.0.0.1:10911": ["10.0.0.1:30000"]}
     assert {"broker-a": {**mapping["T"], "dirty": False, "currIdMap": {"0": 1}}} == route["topicQueueMappingByBroker"]
     assert "topicQueueMappingByBroker" not in other
 
@@ -134,10 +134,10 @@ async def test_order_configuration_follows_every_change(peer: NamesrvPeer, spell
     # Java's clients take the static-topic path only without it
     assert await conf() is None
     await peer.call(318, None, b"orderMessageEnable=true")
-    assert "broker-a:8" == await conf()
+    assert await conf() == "broker-a:8"
     assert await conf("U") is None
     await peer.call(100, {**order, "value": "broker-a:4"})
-    assert "broker-a:4" == await conf()
+    assert await conf() == "broker-a:4"
     await peer.call(102, order)
     assert await conf() is None
 
@@ -149,17 +149,17 @@ async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spell
 
     async with namesrv_in_process(tmp_path) as server:
         client, puller, broker = [await server.connect() for _ in range(3)]
-        assert (1, "name server not ready") == (await client.call(105, {"topic": "T"}, spelling=spelling)).outcome
+        assert (await client.call(105, {"topic": "T"}, spelling=spelling)).outcome == (1, "name server not ready")
         assert await client.at_end()
         pull = native({"topics": ["T"], "wait_ms": 1000})
-        assert (1, "name server not ready") == (await puller.call(20001, None, pull, spelling="native")).outcome
+        assert (await puller.call(20001, None, pull, spelling="native")).outcome == (1, "name server not ready")
         assert await puller.at_end()
 
         await broker.register(OTHER, spelling=spelling)
-        assert (1, "name server not ready") == (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome
+        assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (1, "name server not ready")
         # the one that was expected opens the gate
         await broker.register(MASTER, spelling=spelling)
-        assert (0, None) == (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome
+        assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (0, None)
 
 
 async def three_groups(peer: NamesrvPeer) -> None:
@@ -212,12 +212,12 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
         route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         return [group["brokerName"] for group in route["brokerDatas"]]
 
-    assert ["broker-a", "broker-c"] == await groups()
+    assert await groups() == ["broker-a", "broker-c"]
     await peer.register(OTHER, registration("T", "U"), __ZONE_NAME="zone-1")
-    assert ["broker-a", "broker-b", "broker-c"] == await groups()
+    assert await groups() == ["broker-a", "broker-b", "broker-c"]
     await peer.call(104, MASTER.ext)
-    assert ["broker-b", "broker-c"] == await groups()
-    assert 17 == (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code
+    assert await groups() == ["broker-b", "broker-c"]
+    assert (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code == 17
 
 
 @pytest.mark.settings(admin_enabled=True)
@@ -233,7 +233,7 @@ async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer
     assert (slaves, 4) == await seen(peer, spelling)
     # the routes that were cached follow
     await peer.call(318, None, b"supportActingMaster=true")
-    assert ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4) == await seen(peer, spelling)
+    assert await seen(peer, spelling) == ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4)
     # by this one the brokers of the group learn who is really there
     assert (slaves, 4) == await seen(peer, spelling, sync_topic)
     await peer.call(318, None, b"supportActingMaster=false")

@@ -36,7 +36,7 @@ WITH_A_BODY = [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
     """The body of an answer; without members the question has none."""
     answer = await peer.call(code, None, native(members) if members else b"", spelling="native")
-    assert (0, None) == answer.outcome
+    assert answer.outcome == (0, None)
     return answer.value
 
 
@@ -53,7 +53,7 @@ async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) ->
     """Code 1 says what is wrong."""
     answer = await peer.call(code, None, b"[]", spelling="native")
 
-    assert 1 == answer.code
+    assert answer.code == 1
     assert str(answer.remark).endswith(" cannot be read: Expected `object`, got `int`")
 
 
@@ -115,7 +115,7 @@ async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: 
     ]
     for asked, numbers in members:
         assert numbers == [event["seq"] for event in (await ask(peer, RECENT_EVENTS, **asked))["events"]]
-    assert 1 == (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code
+    assert (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code == 1
 
 
 async def test_connections_are_listed_with_what_they_are(server: InProcess) -> None:
@@ -152,8 +152,8 @@ async def test_connections_are_listed_with_what_they_are(server: InProcess) -> N
     assert [broker.address] == await peers("broker")
     assert [client.address] == await peers("client")
     assert [admin.address] == await peers("admin")
-    assert 4 == len(await peers(None))
-    assert [] == await peers("stranger")
+    assert len(await peers(None)) == 4
+    assert await peers("stranger") == []
 
 
 async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
@@ -162,17 +162,17 @@ async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
     await broker.register(MASTER)
     for peer, topic in ((fast, "T"), (ordinary, "absent")):
         await peer.call(106)
-        assert "admin" == server.connection_of(peer).role
+        assert server.connection_of(peer).role == "admin"
         await peer.call(105, {"topic": topic})
-        assert "client" == server.connection_of(peer).role
+        assert server.connection_of(peer).role == "client"
     await known.call(904, MASTER.ext)
     await unknown.call(904, Broker("broker-z").ext)
-    assert ["broker", "broker"] == [server.connection_of(one).role for one in (known, unknown)]
+    assert [server.connection_of(one).role for one in (known, unknown)] == ["broker", "broker"]
 
     # what waits until something happens has a class of its own, for metrics
     _, kinds = processors(server.namesrv)
     assert {"broker", "client", "admin", "watch"} == set(kinds.values())
-    assert ("broker", "client", "admin", "watch") == tuple(kinds[code] for code in (103, 105, 106, 20001))
+    assert tuple(kinds[code] for code in (103, 105, 106, 20001)) == ("broker", "client", "admin", "watch")
 
 
 @pytest.mark.settings(proxy_protocol="optional")
@@ -231,11 +231,11 @@ async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> N
     async def addrs(**members: str) -> list[str]:
         return [one["broker_addr"] for one in (await ask(peer, LIST_BROKERS, **members))["brokers"]]
 
-    assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.1.1:10911"] == await addrs()
-    assert ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"] == await addrs(cluster="cluster-1")
-    assert ["10.0.0.1:10911", "10.0.0.2:10911"] == await addrs(broker_name="broker-a")
-    assert ["10.0.1.1:10911"] == await addrs(cluster="cluster-2", broker_name="broker-c")
-    assert [] == await addrs(cluster="cluster-2", broker_name="broker-a")
+    assert await addrs() == ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911", "10.0.1.1:10911"]
+    assert await addrs(cluster="cluster-1") == ["10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"]
+    assert await addrs(broker_name="broker-a") == ["10.0.0.1:10911", "10.0.0.2:10911"]
+    assert await addrs(cluster="cluster-2", broker_name="broker-c") == ["10.0.1.1:10911"]
+    assert await addrs(cluster="cluster-2", broker_name="broker-a") == []
     (found,) = (await ask(peer, LIST_BROKERS, cluster="cluster-2"))["brokers"]
     assert found["data_version"] is None
 
@@ -253,7 +253,7 @@ async def test_questions_of_a_draining_server_are_answered(server: InProcess) ->
 
     assert (await ask(first, SERVER_INFO))["draining"]
     found = await ask(first, PULL_ROUTES, topics=["T"], boot_id=server.namesrv.boot_id, since=1, wait_ms=60_000)
-    assert {} == found["routes"]
+    assert found["routes"] == {}
 
 
 @pytest.mark.parametrize("is_administered", [False, True])
@@ -272,8 +272,10 @@ async def test_settings_say_where_they_are_from(tmp_path: Path, is_administered:
         "origin": "file /etc/namesrv.toml" if is_administered else "file",
         "changed_by": "reload",
     } == found["logLevel"]
-    assert ("10000", "default", "restart") == tuple(
-        found["scanNotActiveBrokerInterval"][name] for name in ("value", "origin", "changed_by")
+    assert tuple(found["scanNotActiveBrokerInterval"][name] for name in ("value", "origin", "changed_by")) == (
+        "10000",
+        "default",
+        "restart",
     )
     assert ("request" if is_administered else None, "request") == tuple(
         found["enableTopicList"][name] for name in ("origin", "changed_by")

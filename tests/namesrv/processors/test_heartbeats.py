@@ -35,20 +35,20 @@ async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: Names
     """Success without fields or body; the entry's age starts again."""
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
-    assert 0.2 == pytest.approx(age(server))
+    assert pytest.approx(age(server)) == 0.2
 
     answer = await peer.call(904, BROKER.ext, spelling=spelling)
 
-    assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
-    assert 0.0 == age(server)
-    assert [200.0] == [line["silent_ms"] for line in await server.lines("heartbeat")]
+    assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
+    assert age(server) == 0.0
+    assert [line["silent_ms"] for line in await server.lines("heartbeat")] == [200.0]
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_unknown_broker_of_rocketmq_is_not_told(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java answers success, and its brokers expect nothing else."""
-    assert (0, None) == (await peer.call(904, UNKNOWN.ext, spelling=spelling)).outcome
-    assert ([], 0) == (server.events(), server.heartbeats)
+    assert (await peer.call(904, UNKNOWN.ext, spelling=spelling)).outcome == (0, None)
+    assert (server.events(), server.heartbeats) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_native_broker_is_told_to_register_again(
 
     assert (22, f"broker {broker.name} at {broker.addr} is not registered") == answer.outcome
     assert {"boot_id": server.namesrv.boot_id} == answer.ext_fields
-    assert 0.2 == pytest.approx(age(server))
+    assert pytest.approx(age(server)) == 0.2
 
 
 async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess, peer: NamesrvPeer) -> None:
@@ -82,7 +82,7 @@ async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess
     await peer.register(BROKER, spelling="native")
 
     for body in (native({"state": state}), b"", native({}), native({"state": None})):
-        assert 0 == (await peer.call(904, BROKER.ext, body, spelling="native")).code
+        assert (await peer.call(904, BROKER.ext, body, spelling="native")).code == 0
         (live,) = server.namesrv.manager.tables.broker_live_table.values()
         assert state == live.state
 
@@ -94,7 +94,7 @@ async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess
     ):
         code, said = (await peer.call(904, BROKER.ext, body, spelling="native")).outcome
         assert (1, remark) == (code, str(said)[: len(remark)])
-    assert 0.2 == pytest.approx(age(server))
+    assert pytest.approx(age(server)) == 0.2
 
 
 async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -104,7 +104,7 @@ async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling)
         ext = {name: text for name, text in BROKER.ext.items() if name != field}
         assert (int(remark is not None), remark) == (await peer.call(904, ext, spelling=spelling)).outcome
     if spelling == "native":
-        assert 0 == (await peer.call(904, {**BROKER.ext, "brokerId": 0}, spelling=spelling)).code
+        assert (await peer.call(904, {**BROKER.ext, "brokerId": 0}, spelling=spelling)).code == 0
 
 
 @pytest.mark.parametrize("code", [904, 322])
@@ -118,15 +118,15 @@ async def test_strangers_heartbeat_takes_no_broker_along(server: InProcess, spel
     if agent:
         # a goodbye that does not say whose
         await newer.call(104, BROKER.ext)
-    assert 0 == (await own.call(105, {"topic": "T"}, spelling=spelling)).code
+    assert (await own.call(105, {"topic": "T"}, spelling=spelling)).code == 0
 
     await newer.call(code, {**BROKER.ext, **agent}, spelling=spelling)
     await server.hang_up(own)
     await settle()
-    assert ["broker-a"] == list(server.namesrv.manager.tables.broker_addr_table)
+    assert list(server.namesrv.manager.tables.broker_addr_table) == ["broker-a"]
     await server.hang_up(newer)
     await settle()
-    assert {} == server.namesrv.manager.tables.broker_addr_table
+    assert server.namesrv.manager.tables.broker_addr_table == {}
 
 
 async def test_data_version_is_compared_and_counts_as_heartbeat(
@@ -147,7 +147,7 @@ async def test_data_version_is_compared_and_counts_as_heartbeat(
 
         assert (0, None, {"changed": changed}) == (*answer.outcome, answer.fields)
         assert stored == answer.value
-        assert 0.0 == age(server)
+        assert age(server) == 0.0
 
 
 async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -157,7 +157,7 @@ async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer
 
     for broker in (BROKER, UNKNOWN):
         answer = await peer.call(322, broker.ext, data_version(spelling, 0), spelling=spelling)
-        assert (0, None, {"changed": "true"}, b"") == (*answer.outcome, answer.fields, answer.body)
+        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {"changed": "true"}, b"")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ async def test_data_version_that_is_none_does_not_count(
     answer = await peer.call(322, BROKER.ext, body, spelling=spelling)
 
     assert (1, f"body of DataVersion cannot be read: {reason}") == answer.outcome
-    assert 0.2 == pytest.approx(age(server))
+    assert pytest.approx(age(server)) == 0.2
 
 
 @pytest.mark.parametrize("code", [904, 322])
@@ -196,5 +196,5 @@ async def test_oneway_heartbeat_counts_and_is_not_answered(
     # only this one is answered: `call` takes the next frame, and its opaque has to be right
     await peer.call(106)
 
-    assert 0.0 == age(server)
-    assert 1 == server.heartbeats
+    assert age(server) == 0.0
+    assert server.heartbeats == 1

@@ -24,28 +24,28 @@ async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: 
     """The namespace stays as an empty table; deleting what is not there succeeds."""
     for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
         answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
-        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
 
     answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (0, None, {"value": "new"}, b"") == (*answer.outcome, answer.fields, answer.body)
+    assert (*answer.outcome, answer.fields, answer.body) == (0, None, {"value": "new"}, b"")
     answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (0, None, {}) == (*answer.outcome, answer.fields)
-    assert {"table": {"k": "new", "l": "w"}} == answer.value
+    assert (*answer.outcome, answer.fields) == (0, None, {})
+    assert answer.value == {"table": {"k": "new", "l": "w"}}
 
     for key in ("k", "l", "k", "never"):
-        assert (0, None) == (await peer.call(DELETE, entry(key=key), spelling=spelling)).outcome
-    assert {"table": {}} == (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).value
-    assert (0, None) == (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome
+        assert (await peer.call(DELETE, entry(key=key), spelling=spelling)).outcome == (0, None)
+    assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).value == {"table": {}}
+    assert (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome == (0, None)
 
 
 async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 22 in Java's words."""
     answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (22, "No config item, Namespace: N Key: k", {}) == (*answer.outcome, answer.fields)
+    assert (*answer.outcome, answer.fields) == (22, "No config item, Namespace: N Key: k", {})
     answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (22, "No config item, Namespace: N", {}) == (*answer.outcome, answer.fields)
+    assert (*answer.outcome, answer.fields) == (22, "No config item, Namespace: N", {})
     # 101's answer has a header class in Java, 219's has none
-    assert ({}, None) == ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields)
+    assert ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields) == ({}, None)
 
 
 async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
@@ -63,7 +63,7 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
             (LIST, None, "field namespace is missing"),
         ):
             assert (1, remark) == (await peer.call(code, ext, spelling=spelling)).outcome
-        assert 22 == (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code
+        assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code == 22
         assert not (tmp_path / "kvConfig.json").exists()
 
 
@@ -82,12 +82,12 @@ async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[s
     async with namesrv_in_process(tmp_path, limits=replace(Limits.of(Settings()), kv=small)) as server:
         peer = await server.connect()
         for namespace, key in (("N", "k"), ("N", "l"), ("M", "k")):
-            assert 0 == (await peer.call(PUT, entry(namespace, key, "1234567890"))).code
+            assert (await peer.call(PUT, entry(namespace, key, "1234567890"))).code == 0
 
         assert (1, remark) == (await peer.call(PUT, ext)).outcome
 
         listed = await peer.call(LIST, {"namespace": "N"})
-    assert {"table": {"k": "1234567890", "l": "1234567890"}} == listed.value
+    assert listed.value == {"table": {"k": "1234567890", "l": "1234567890"}}
 
 
 async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,12 +103,12 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, ca
         remark = "key-value configuration not written: Is a directory"
         assert (1, remark) == (await peer.call(PUT, entry(value="new"))).outcome
         assert (1, remark) == (await peer.call(DELETE, entry())).outcome
-        assert {"value": "old"} == (await peer.call(GET, entry())).fields
+        assert (await peer.call(GET, entry())).fields == {"value": "old"}
         assert [path] * 2 == [told["path"] for told in logged(caplog, "kv_write_failed")]
 
         path.rmdir()
-        assert (0, None) == (await peer.call(PUT, entry(value="new"))).outcome
-        assert {"value": "new"} == (await peer.call(GET, entry())).fields
+        assert (await peer.call(PUT, entry(value="new"))).outcome == (0, None)
+        assert (await peer.call(GET, entry())).fields == {"value": "new"}
 
 
 @pytest.mark.settings(order_message_enable=True)
@@ -116,7 +116,7 @@ async def test_only_order_configuration_is_part_of_routes(server: InProcess, pee
     """Other namespaces wake nobody and forget no route."""
     await peer.call(PUT, entry("N", "T", "v"))
     await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
-    assert [] == server.events()
+    assert server.events() == []
 
     await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
-    assert 1 == server.namesrv.manager.revisions.revision
+    assert server.namesrv.manager.revisions.revision == 1

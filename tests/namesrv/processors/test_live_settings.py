@@ -80,7 +80,7 @@ def test_exactly_the_allow_list_changes(
         assert DEFAULTS | changed == asdict(namesrv.live)
         assert before == dict(namesrv.settings)
         # and no file was written
-        assert [] == list(Path(data_dir).iterdir())
+        assert list(Path(data_dir).iterdir()) == []
 
 
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
@@ -90,9 +90,9 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nnobodyKnows=this\n"
 
         answer = await peer.call(318, None, body, spelling=spelling)
-        assert (0, None, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
         answer = await peer.call(319, None, spelling=spelling)
-        assert (0, None, {}) == (*answer.outcome, answer.fields)
+        assert (*answer.outcome, answer.fields) == (0, None, {})
 
     lines = answer.body.decode().splitlines()
     assert sorted(lines) == lines
@@ -109,7 +109,7 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         "bindAddress=127.0.0.1",
     } <= set(lines)
     translation = translate(parse_properties(answer.body.decode()), "file F")
-    assert ([], []) == (translation.problems, translation.warnings)
+    assert (translation.problems, translation.warnings) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ async def test_update_is_answered(
     """In Java's words where it has any; nothing of a refused one has changed."""
     assert outcome_expected == (await peer.call(318, None, body)).outcome
 
-    assert DEFAULTS == asdict(server.namesrv.live)
-    assert [] == server.events()
+    assert asdict(server.namesrv.live) == DEFAULTS
+    assert server.events() == []
 
 
 async def test_update_needs_administration(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         for body in (b"orderMessageEnable=true", b"", b"kvConfigPath=/x", b"\xff"):
             remark = "administration is disabled on this server, see its setting admin-enabled"
             assert (16, remark) == (await peer.call(318, None, body)).outcome
-        assert DEFAULTS == asdict(server.namesrv.live)
+        assert asdict(server.namesrv.live) == DEFAULTS
         shown = (await peer.call(319)).body.decode()
         assert "adminEnabled=false" in shown.splitlines()
         # nothing of where files are
@@ -158,10 +158,10 @@ def test_change_is_logged_and_so_is_what_nobody_knows(tmp_path: Path, caplog: py
 
     apply_update(namesrv, b"enableTopicList=false\nenableAllTopicList=true\nnobodyKnows=1")
 
-    assert [
+    assert [(record.msg, vars(record)["fields"]) for record in caplog.records] == [
         ("setting_unknown", {"key": "nobodyKnows"}),
         ("setting_changed", {"setting": "enable_topic_list", "value": False}),
-    ] == [(record.msg, vars(record)["fields"]) for record in caplog.records]
+    ]
 
 
 @pytest.mark.settings(admin_enabled=True)

@@ -19,7 +19,7 @@ PULL = 20001
 async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any]:
     """The answer's body."""
     answer = await peer.call(PULL, None, native({"topics": topics, **members}), spelling="native")
-    assert (0, None) == answer.outcome
+    assert answer.outcome == (0, None)
     found: dict[str, Any] = answer.value
     return found
 
@@ -45,10 +45,10 @@ async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: N
     single = (await peer.call(105, {"topic": "T"}, spelling="native")).value
     routes = found.pop("routes")
     assert {"boot_id": boot_id, "revision": 2, "ready": True, "full": True} == found
-    assert ["T", "V", "absent"] == list(routes)
+    assert list(routes) == ["T", "V", "absent"]
     assert routes["absent"] is None
     assert single == routes["T"]
-    assert ["broker-b"] == [queues["broker_name"] for queues in routes["V"]["queue_datas"]]
+    assert [queues["broker_name"] for queues in routes["V"]["queue_datas"]] == ["broker-b"]
 
 
 async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
@@ -79,10 +79,10 @@ async def test_an_observers_pull_is_in_no_clients_cache(server: InProcess, peer:
     await peer.register(MASTER)
 
     await pull(peer, "T", observes=True)
-    assert [] == await server.lines("served")
+    assert await server.lines("served") == []
     await pull(peer, "T")
 
-    assert [["T"]] == [line["topics"] for line in await server.lines("served")]
+    assert [line["topics"] for line in await server.lines("served")] == [["T"]]
 
 
 @pytest.mark.settings(admin_enabled=True)
@@ -94,27 +94,27 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
         opaque = await watch(server, watcher, "T", "X", wait_ms=1_500)
         await by
         found: dict[str, Any] = (await watcher.answer_to(opaque)).value
-        assert 0 == len(server.namesrv.watchers)
+        assert len(server.namesrv.watchers) == 0
         return found
 
-    assert ["T"] == list((await woken(peer.register(MASTER)))["routes"])
+    assert list((await woken(peer.register(MASTER)))["routes"]) == ["T"]
     # a setting may have changed every route
     found = await woken(peer.call(318, None, b"orderMessageEnable=true"))
-    assert (True, ["T", "X"]) == (found["full"], list(found["routes"]))
+    assert (found["full"], list(found["routes"])) == (True, ["T", "X"])
     found = await woken(peer.call(100, order))
-    assert "broker-a:8" == found["routes"]["T"]["order_topic_conf"]
+    assert found["routes"]["T"]["order_topic_conf"] == "broker-a:8"
     found = await woken(peer.call(216, {"topic": "T"}))
-    assert (4, False, {"T": None}) == (found["revision"], found["full"], found["routes"])
+    assert (found["revision"], found["full"], found["routes"]) == (4, False, {"T": None})
     await peer.register(MASTER)
-    assert {"T": None} == (await woken(server.hang_up(peer)))["routes"]
+    assert (await woken(server.hang_up(peer)))["routes"] == {"T": None}
 
     opaque = await watch(server, watcher, "T", wait_ms=1_500)
     await (await server.connect()).register(OTHER, registration("V", "W"))
     await server.clock.advance(1.49)
-    assert 1 == len(server.namesrv.watchers)
+    assert len(server.namesrv.watchers) == 1
     await server.clock.advance(0.01)
     found = (await watcher.answer_to(opaque)).value
-    assert (7, False, {}) == (found["revision"], found["full"], found["routes"])
+    assert (found["revision"], found["full"], found["routes"]) == (7, False, {})
 
 
 async def test_question_about_many_topics_is_looked_through_in_steps(server: InProcess, peer: NamesrvPeer) -> None:
@@ -160,7 +160,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         refused = (2, "no memory for a watch of 40000 topics")
         assert (await peer.call(PULL, None, question, spelling="native")).outcome == refused
         await server.clock.advance(61)
-        assert [] == list((await peer.answer_to(opaque)).value["routes"])
+        assert list((await peer.answer_to(opaque)).value["routes"]) == []
 
         await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
         await server.hang_up(peer)

@@ -31,7 +31,7 @@ DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
 
 def topics(server: InProcess) -> set[str]:
     """All topics that have a route."""
-    assert [] == violations(server.namesrv.manager.tables)
+    assert violations(server.namesrv.manager.tables) == []
     return set(server.namesrv.manager.tables.topic_queue_table)
 
 
@@ -45,10 +45,10 @@ async def kinds(server: InProcess) -> list[str]:
 async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
     """Kind full says that it is the whole; so does no topic at all, and so does no body."""
     answer = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
-    assert (0, None, {}) == (*answer.outcome, answer.fields)
+    assert (*answer.outcome, answer.fields) == (0, None, {})
     assert {"T"} == topics(server)
 
-    assert 0 == (await peer.register(MASTER, b"", spelling="native", **FULL)).code
+    assert (await peer.register(MASTER, b"", spelling="native", **FULL)).code == 0
     assert set() == topics(server)
     assert MASTER.name in server.namesrv.manager.tables.broker_addr_table
 
@@ -61,11 +61,11 @@ async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server:
 
     delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
     for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"}), (DELTA, {"U", "W"})):
-        assert (0, None) == (await peer.register(MASTER, delta, spelling="native", **kind)).outcome
+        assert (await peer.register(MASTER, delta, spelling="native", **kind)).outcome == (0, None)
         assert left == topics(server)
     queues = queues_of(server.namesrv.manager.tables, "U", "broker-a")
-    assert (16, 8) == (queues and queues.read_queue_nums, queues and queues.write_queue_nums)
-    assert ["full", "full", "delta", "full", "delta", "delta"] == await kinds(server)
+    assert (queues and queues.read_queue_nums, queues and queues.write_queue_nums) == (16, 8)
+    assert await kinds(server) == ["full", "full", "delta", "full", "delta", "delta"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ async def test_delta_of_a_stranger_has_to_be_a_full_one(
 
     assert (22, f"broker {broker.name} at {broker.addr} is not registered") == answer.outcome
     assert {"T"} == topics(server)
-    assert 1 == len(server.namesrv.manager.tables.broker_live_table)
+    assert len(server.namesrv.manager.tables.broker_live_table) == 1
 
 
 async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: NamesrvPeer) -> None:
@@ -101,15 +101,15 @@ async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: Na
 
     await peer.register(MASTER, registration("W", counter=3), kind="delta")
     assert {"T", "U", "V", "W"} == topics(server)
-    assert ["full", "full", "full"] == await kinds(server)
+    assert await kinds(server) == ["full", "full", "full"]
 
 
 async def test_native_registration_may_be_compressed(server: InProcess, peer: NamesrvPeer) -> None:
     """The header has to say so."""
     body = zlib.compress(native_registration(*(f"topic-{n}" for n in range(1000))))
-    assert 0 == (await peer.register(MASTER, body, spelling="native", compressed="true", **FULL)).code
-    assert 1000 == len(topics(server))
-    assert 1 == (await peer.register(MASTER, body, spelling="native", compressed="false", **FULL)).code
+    assert (await peer.register(MASTER, body, spelling="native", compressed="true", **FULL)).code == 0
+    assert len(topics(server)) == 1000
+    assert (await peer.register(MASTER, body, spelling="native", compressed="false", **FULL)).code == 1
 
 
 async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer: NamesrvPeer) -> None:
@@ -117,9 +117,9 @@ async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer:
     ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
     answer = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
 
-    assert (0, None) == answer.outcome
+    assert answer.outcome == (0, None)
     (live,) = server.namesrv.manager.tables.broker_live_table.values()
-    assert (10.0, 1, "agent-1", True) == (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native)
+    assert (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native) == (10.0, 1, "agent-1", True)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ async def test_unregister_is_fenced_by_agent_and_number(
         body = native_registration("T", counter=int(number))
         await peer.register(MASTER, body, spelling="native", **FULL, registrationSeq=number)
 
-    assert (0, None) == (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome
+    assert (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome == (0, None)
 
     assert (set() if leaves else {"T"}) == topics(server)
     assert [leaves, not leaves] == [bool(server.events("evict")), bool(server.events("fenced"))]
@@ -151,7 +151,7 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
     """Registering again with the same words and the next number fences what was said before it."""
     for number in ("1", "2"):
         await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
-    assert ["full", "unchanged"] == await kinds(server)
+    assert await kinds(server) == ["full", "unchanged"]
 
     stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
     await peer.call(104, stale, spelling="native")
@@ -169,25 +169,25 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
 
     again = await peer.register(MASTER, spelling=spelling)
 
-    assert ["full", "unchanged"] == await kinds(server)
+    assert await kinds(server) == ["full", "unchanged"]
     assert (0, first.fields, first.body) == (again.code, again.fields, again.body)
     assert revision == server.namesrv.manager.revisions.revision
     await server.clock.advance(110)
-    assert 1 == len(server.namesrv.manager.tables.broker_live_table)
+    assert len(server.namesrv.manager.tables.broker_live_table) == 1
 
 
 async def test_equal_registration_of_a_slave_finds_its_new_master(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
     """What a slave is told, address and HA address of the live master of its group, is looked up each time."""
-    assert {} == (await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)).fields
+    assert (await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)).fields == {}
     await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
 
     for _ in range(2):
         answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
-        assert {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"} == answer.fields
+        assert answer.fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"}
     # read anew once, because the group has changed
-    assert ["full", "full", "full", "unchanged"] == await kinds(server)
+    assert await kinds(server) == ["full", "full", "full", "unchanged"]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_header_is_part_of_what_is_registered(server: InProcess, peer: Nam
     await peer.register(MASTER)
     await peer.register(MASTER, **ext)
 
-    assert ["full", "full"] == await kinds(server)
+    assert await kinds(server) == ["full", "full"]
 
 
 async def test_equal_data_version_is_not_enough(server: InProcess, peer: NamesrvPeer) -> None:
@@ -215,18 +215,18 @@ async def test_equal_data_version_is_not_enough(server: InProcess, peer: Namesrv
     await peer.register(MASTER, registration("T", "U", counter=7))
     await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
 
-    assert ["full", "full"] == await kinds(server)
+    assert await kinds(server) == ["full", "full"]
     queues = queues_of(server.namesrv.manager.tables, "U", "broker-a")
-    assert 16 == (queues and queues.read_queue_nums)
+    assert (queues and queues.read_queue_nums) == 16
 
 
 async def test_refused_registration_is_not_remembered(server: InProcess, peer: NamesrvPeer) -> None:
     """The same mistake gets the same answer again."""
     for _ in range(2):
-        assert 1 == (await peer.register(MASTER, bodyCrc32="1")).code
-        assert 1 == (await peer.register(MASTER, registration("T"))).code
+        assert (await peer.register(MASTER, bodyCrc32="1")).code == 1
+        assert (await peer.register(MASTER, registration("T"))).code == 1
 
-    assert [] == await kinds(server)
+    assert await kinds(server) == []
 
 
 QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueueNums":1,"perm":6}]}'
@@ -257,11 +257,11 @@ async def test_registration_is_read_anew_when_something_else_touched_its_broker(
     """In full, once; that of a broker with other topics is still known."""
     await peer.register(MASTER)
     await peer.register(OTHER, registration("V", "W"))
-    assert 0 == (await peer.call(code, ext, body)).code
+    assert (await peer.call(code, ext, body)).code == 0
     await server.forget()
 
     for _ in range(2):
-        assert 0 == (await peer.register(MASTER)).code
+        assert (await peer.register(MASTER)).code == 0
     await peer.register(OTHER, registration("V", "W"))
 
     assert ["full", "unchanged", "full" if touches_others else "unchanged"] == await kinds(server)
@@ -273,7 +273,7 @@ async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess
     await peer.register(MASTER, b"", spelling="json")
     await peer.register(MASTER, b"", spelling="native")
 
-    assert ["full", "full"] == await kinds(server)
+    assert await kinds(server) == ["full", "full"]
 
 
 async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, peer: NamesrvPeer) -> None:

@@ -88,7 +88,7 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
 
         first = broker("b1", "m:1", *topics)
         assert await looks(first) <= LOOKS * CHUNK_TOPICS
-        assert MANY == len(manager.tables.topic_queue_table)
+        assert len(manager.tables.topic_queue_table) == MANY
         await watcher
 
         assert await looks(broker("b2", "o:1", *topics)) <= LOOKS * CHUNK_TOPICS
@@ -153,8 +153,8 @@ async def test_many_topics_are_given_up_in_steps(
                 most, blocks = max(most, blocks - sys.getallocatedblocks()), sys.getallocatedblocks()
         finally:
             gc.enable()
-        assert 0 == (await registering).code
-        assert 3 * MANY == len(server.namesrv.manager.tables.topic_queue_table)
+        assert (await registering).code == 0
+        assert len(server.namesrv.manager.tables.topic_queue_table) == 3 * MANY
     assert most <= blocks_per_topic * 5000
 
 

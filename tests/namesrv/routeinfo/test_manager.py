@@ -81,7 +81,7 @@ async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     assert await scene.manager.unregister(M, "b1", 1)
     gone = replace(BOTH_TOPICS, revision=2)
     assert [Unregistered(M, heard), gone, Evicted(M, heard, "unregistered", 3.0)] == scene.take_effects()
-    assert "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>" == repr(scene.tables)
+    assert repr(scene.tables) == "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>"
     assert "<RouteInfoManager [<RouteTables [0 clusters" in repr(scene.manager)
 
 
@@ -100,7 +100,7 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     assert Scanned(1, scene.manager.now(), 2) == scanned
     silent = scene.manager.now() - before.last_update
     assert [Evicted(M, before, "silent", silent, scan=1)] * evicted == others[1:]
-    assert 1 == scene.manager.scans
+    assert scene.manager.scans == 1
 
 
 async def test_smaller_id_is_reported() -> None:
@@ -120,8 +120,8 @@ async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
     with pytest.raises(SystemError_):
         await scene.manager.register(registration("b1", 0, "m:1", "only"))
 
-    assert "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>" == repr(scene.tables)
-    assert ([], 0, 0) == (scene.effects, scene.manager.revisions.revision, scene.manager.membership)
+    assert repr(scene.tables) == "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>"
+    assert (scene.effects, scene.manager.revisions.revision, scene.manager.membership) == ([], 0, 0)
     await scene.register(MASTER)
 
 
@@ -131,22 +131,22 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     scene.take_effects()
     manager = scene.manager
 
-    assert (2, ["t1", "t2"]) == (await manager.wipe_write_perm("b1"), scene.changed_topics())
-    assert (2, []) == (await manager.wipe_write_perm("b1"), scene.take_effects())
-    assert (2, ["t1", "t2"]) == (await manager.add_write_perm("b1"), scene.changed_topics())
-    assert (0, 0) == (await manager.wipe_write_perm("b9"), await manager.add_write_perm("b9"))
+    assert (await manager.wipe_write_perm("b1"), scene.changed_topics()) == (2, ["t1", "t2"])
+    assert (await manager.wipe_write_perm("b1"), scene.take_effects()) == (2, [])
+    assert (await manager.add_write_perm("b1"), scene.changed_topics()) == (2, ["t1", "t2"])
+    assert (await manager.wipe_write_perm("b9"), await manager.add_write_perm("b9")) == (0, 0)
     for name, cluster, changed in (("t1", "c2", ["t1"]), ("t1", "nowhere", []), ("t2", None, ["t2"]), ("t2", None, [])):
         await manager.delete_topic(name, cluster)
         assert changed == scene.changed_topics()
     await manager.register_topic("t1", [queue_data("b1")])
-    assert [] == scene.changed_topics()
+    assert scene.changed_topics() == []
 
     manager.routes_may_differ(["t1"])
     assert [RouteChanged({"t1": None}.keys(), 7)] == scene.take_effects()
     assert scene.json_cache.find("t1") is not None
     manager.routes_may_differ()
     assert [RouteChanged(None, 8)] == scene.take_effects()
-    assert (0, None) == (len(scene.json_cache), manager.revisions.changed_since(["t1"], 7))
+    assert (len(scene.json_cache), manager.revisions.changed_since(["t1"], 7)) == (0, None)
 
 
 async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None:
@@ -166,7 +166,7 @@ async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> N
     for ended_or_older in (9, 0):
         assert scene.manager.register_unchanged(M, b"master", ended_or_older, None) is None
     assert scene.manager.touch(M, 9) is not None
-    assert 1 == live(scene, M).connection_id
+    assert live(scene, M).connection_id == 1
 
     scene.closed.add(1)
     scene.manager.touch(M, 2, {"depth": 1})
@@ -175,8 +175,8 @@ async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> N
     after = live(scene, M)
     assert (2, {"depth": 1}, DataVersion(2)) == (after.connection_id, after.state, after.data_version)
     await scene.close(2)
-    assert 0 == live(scene, M).connection_id
-    assert [] == violations(scene.tables)
+    assert live(scene, M).connection_id == 0
+    assert violations(scene.tables) == []
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
@@ -192,7 +192,7 @@ async def test_older_connection_counts_again_if_it_is_no_corpse(
 
     assert left == list(scene.tables.broker_live_table)
     assert [1 for _ in left] == [live(scene, broker).connection_id for broker in left]
-    assert [] == violations(scene.tables)
+    assert violations(scene.tables) == []
 
 
 async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteScene) -> None:
@@ -202,10 +202,10 @@ async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteSce
         scene.manager.touch(M, number)
     await scene.register(replace(MASTER, connection_id=100))
 
-    assert MAX_CARRIERS == len(scene.tables.carriers[M])
+    assert len(scene.tables.carriers[M]) == MAX_CARRIERS
     await scene.close(100)
-    assert 1 == live(scene, M).connection_id
-    assert [] == violations(scene.tables)
+    assert live(scene, M).connection_id == 1
+    assert violations(scene.tables) == []
 
 
 async def test_heartbeats_over_many_connections_ask_for_nothing_that_is_known(scene: RouteScene) -> None:
@@ -229,17 +229,17 @@ async def test_heartbeats_over_many_connections_ask_for_nothing_that_is_known(sc
     assert (0, known, 1) == (scene.closed.asked, scene.tables.carriers[M], live(scene, M).connection_id)
     scene.pass_time(CARRIER_GRAIN_SECONDS)
     scene.manager.touch(M, 2)
-    assert 1_001.0 == scene.tables.carriers[M][2].heard
+    assert scene.tables.carriers[M][2].heard == 1_001.0
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.24])
 async def test_grain_of_a_timer_is_no_lateness(scene: RouteScene, grain: float) -> None:
     """Ticks are always a little late; adding that up would make every expiry a lie."""
     scene.manager.was_stopped(grain)
-    assert (1_000.0, []) == (scene.manager.now(), scene.effects)
+    assert (scene.manager.now(), scene.effects) == (1_000.0, [])
 
     scene.manager.was_stopped(0.25)
-    assert 999.75 == scene.manager.now()
+    assert scene.manager.now() == 999.75
 
 
 # ---- removals that come too late, in the middle of their work ----
@@ -266,7 +266,7 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
 
     assert not await removal
     assert Fenced(M, live(scene, M), reason, scan=1 if reason == "silent" else None) == scene.take_effects()[-1]
-    assert {"t1": {"b1": 6}, "t2": {"b1": 6}} == rows(scene.tables)
+    assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -281,7 +281,7 @@ async def test_broker_that_left_and_came_back_is_in(scene: RouteScene) -> None:
     assert coming_back is None, "it has to wait for its turn"
     await busy
     assert await leaving
-    assert {"t1": {"b2": 6}, "t2": {"b2": 6}} == rows(scene.tables)
+    assert rows(scene.tables) == {"t1": {"b2": 6}, "t2": {"b2": 6}}
     await scene.register(MASTER)
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
 
@@ -298,7 +298,7 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
     await registering
     await scene.close(1)
     after = live(scene, M)
-    assert (1_001.0, 2, {"depth": 1}) == (after.last_update, after.connection_id, after.state)
+    assert (after.last_update, after.connection_id, after.state) == (1_001.0, 2, {"depth": 1})
     assert DataVersion(2) == after.data_version
 
 
@@ -339,7 +339,7 @@ async def test_what_would_be_too_much_is_refused_and_changes_nothing(
     natively = replace(MASTER, is_native=True, agent_id="a", broker_addr="m:9")
     await scene.register(replace(natively, body=body("t1", "t2")), replace(natively, body=body("t1", "t3")))
     assert {"t1", "t3"} == scene.tables.topic_queue_table.keys()
-    assert [] == violations(scene.tables)
+    assert violations(scene.tables) == []
 
 
 async def test_operators_topic_counts_too() -> None:
@@ -374,7 +374,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     await manager.evict_silent()
 
     assert {"<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"} == set(locks)
-    assert 14 == len(locks)
+    assert len(locks) == 14
 
 
 async def test_who_waits_for_whom(scene: RouteScene) -> None:
@@ -383,9 +383,9 @@ async def test_who_waits_for_whom(scene: RouteScene) -> None:
     async with scene.manager.lock.read():
         closing = await begin(scene.close(1))
         await asyncio.sleep(0)
-        assert [M] == list(scene.tables.broker_live_table)
+        assert list(scene.tables.broker_live_table) == [M]
     await closing
-    assert {} == scene.tables.broker_live_table
+    assert scene.tables.broker_live_table == {}
 
     await scene.register(replace(MASTER, connection_id=2))
     async with scene.manager.lock.write():

@@ -82,7 +82,7 @@ def test_rows_share_the_string_of_their_brokers_name() -> None:
         register(tables, registration(name, 0, "m:1", topic(changed, 4), is_native=True, kind="delta"))
 
     names = [queues.broker_name for row in tables.topic_queue_table.values() for queues in row.queues]
-    assert 3 == len(names)
+    assert len(names) == 3
     assert {id(tables.broker_addr_table["b1"].broker_name)} == {*map(id, names)}
 
 
@@ -106,7 +106,7 @@ def test_what_is_not_refused(known: Registration, taken: Registration) -> None:
     tables = tables_of(known, taken)
 
     assert taken.body.data_version == tables.broker_live_table[taken.key].data_version
-    assert [] == violations(tables)
+    assert violations(tables) == []
 
 
 FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="team-a")
@@ -209,9 +209,9 @@ def test_displaced_entries_are_named() -> None:
 
     assert [[], [key("m:1")], [key("n:1", "c2")]] == [none.dropped, holder.dropped, moved.dropped]
     assert {key("n:1"), key("s:1", "c2")} == set(other_id.dropped)
-    assert [] == violations(tables)
+    assert violations(tables) == []
     # b1 has become a slave, which stands in for its master
-    assert {"t1": {"b1": 4, "b9": 6}, "t2": {"b1": 4, "b9": 6}} == rows(tables)
+    assert rows(tables) == {"t1": {"b1": 4, "b9": 6}, "t2": {"b1": 4, "b9": 6}}
 
 
 @pytest.mark.parametrize(
@@ -244,11 +244,11 @@ def test_group_keeps_its_first_cluster() -> None:
         list(tables.broker_addr_table["b1"].broker_addrs),
     )
     assert {MASTER.cluster_name: {"b1"}, "c2": {"b1"}} == tables.cluster_addr_table
-    assert [] == violations(tables)
+    assert violations(tables) == []
 
 
 def test_addresses_are_ordered_by_id() -> None:
     """Masters come first in every answer, however their group grew."""
     tables = tables_of(registration("b1", 2, "t:1"), SLAVE, MASTER)
 
-    assert [0, 1, 2] == list(tables.broker_addr_table["b1"].broker_addrs)
+    assert list(tables.broker_addr_table["b1"].broker_addrs) == [0, 1, 2]

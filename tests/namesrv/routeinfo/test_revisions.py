@@ -37,11 +37,11 @@ def test_every_change_has_its_number() -> None:
     """From 1 on; nothing has happened at 0."""
     it = Changing()
     revisions = it.revisions
-    assert (0, 0) == (revisions.revision, revisions.last_change("a"))
-    assert [] == revisions.changed_since(TOPICS, 0)
+    assert (revisions.revision, revisions.last_change("a")) == (0, 0)
+    assert revisions.changed_since(TOPICS, 0) == []
 
-    assert [1, 2, 3] == [it.change({"a"}), revisions.everything_changed(), it.change({"b"}, {"c"})]
-    assert [3, 1, 3, 3] == [revisions.revision, *map(revisions.last_change, TOPICS)]
+    assert [it.change({"a"}), revisions.everything_changed(), it.change({"b"}, {"c"})] == [1, 2, 3]
+    assert [revisions.revision, *map(revisions.last_change, TOPICS)] == [3, 1, 3, 3]
 
 
 @pytest.mark.parametrize("has_route", [True, False])
@@ -74,13 +74,13 @@ def test_large_change_costs_nothing_when_it_is_noted() -> None:
     sizes = [1]
     for _ in settling:
         sizes.append(len(revisions._gone))
-        assert [2, 3, 1] == [*map(revisions.last_change, ("t0", "t1", "t5999"))]
-        assert ["t5999"] == revisions.changed_since(["x", "t5999"], 0)
-        assert ["t0", "t1"] == revisions.changed_since(CROWD, 1)
+        assert [*map(revisions.last_change, ("t0", "t1", "t5999"))] == [2, 3, 1]
+        assert revisions.changed_since(["x", "t5999"], 0) == ["t5999"]
+        assert revisions.changed_since(CROWD, 1) == ["t0", "t1"]
 
-    assert CROWD == revisions._gone.keys()
+    assert revisions._gone.keys() == CROWD
     assert max(later - earlier for earlier, later in itertools.pairwise(sizes)) <= STEP_TOPICS
-    assert 0 == steps_and_result(revisions.settle())[0]
+    assert steps_and_result(revisions.settle())[0] == 0
 
 
 def test_broker_that_comes_and_goes_leaves_nothing() -> None:
@@ -101,9 +101,9 @@ def test_settling_that_is_given_up_begins_anew() -> None:
     next(given_up)
     given_up.close()
 
-    assert 1 == it.revisions.last_change("t5999")
+    assert it.revisions.last_change("t5999") == 1
     finished(it.revisions.settle())
-    assert [1, 1] == [it.revisions._gone["t0"], it.revisions._gone["t5999"]]
+    assert [it.revisions._gone["t0"], it.revisions._gone["t5999"]] == [1, 1]
 
 
 def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
@@ -114,16 +114,16 @@ def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
         it.change((), {topic})
     it.change(TOPICS)
     finished(revisions.settle())
-    assert [0, 1, 2] == [revisions.floor, *map(revisions.last_change, ("gone", "gone too"))]
+    assert [revisions.floor, *map(revisions.last_change, ("gone", "gone too"))] == [0, 1, 2]
 
     for number in range(3):
         it.change((), {f"another {number}"})
     finished(revisions.settle())
 
-    assert [9, 0, 0] == [revisions.floor, *map(revisions.last_change, ("gone", "another 2"))]
-    assert [6, 6, 6] == [revisions.last_change(topic) for topic in TOPICS]
+    assert [revisions.floor, *map(revisions.last_change, ("gone", "another 2"))] == [9, 0, 0]
+    assert [revisions.last_change(topic) for topic in TOPICS] == [6, 6, 6]
     assert revisions.changed_since(TOPICS, 8) is None
-    assert [] == revisions.changed_since(TOPICS, 9)
+    assert revisions.changed_since(TOPICS, 9) == []
 
 
 @pytest.mark.parametrize("spare_topics", [0, 1, 3, 10, 1_000])

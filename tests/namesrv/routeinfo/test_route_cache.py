@@ -50,7 +50,7 @@ def test_answer_is_encoded_once() -> None:
     cache = CountedCache(tables_of(registration("b1", 0, "m:1")))
 
     assert cache.ask("t1") == cache.ask("t1")
-    assert 1 == cache.encoded
+    assert cache.encoded == 1
     assert cache.ask("nothing") is None
     assert cache.find_in_zone("nothing", "z") is None
     assert f"<RouteCache [1 answers | {cache.held()} bytes | 0 zones]>" == repr(cache)
@@ -63,9 +63,9 @@ def test_topics_with_the_same_queues_share_an_answer() -> None:
 
     answers = {id(cache.find(name)) for name in names}
 
-    assert (1, 1) == (cache.encoded, len(answers))
-    assert 4 == cache.ask("other")["queueDatas"][0]["readQueueNums"]
-    assert 2 == len(cache)
+    assert (cache.encoded, len(answers)) == (1, 1)
+    assert cache.ask("other")["queueDatas"][0]["readQueueNums"] == 4
+    assert len(cache) == 2
 
 
 @pytest.mark.parametrize("option", ["order_message_enable", "support_acting_master"])
@@ -92,9 +92,9 @@ def test_zone_has_answers_of_its_own() -> None:
 
     answers = [cache.find_in_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
 
-    assert [["b1"], ["b1"], ["b2"], ["b2"]] == [broker_names(json.loads(answer or b"")) for answer in answers]
-    assert ["b1", "b2"] == broker_names(cache.ask("t1"))
-    assert 3 == cache.encoded
+    assert [broker_names(json.loads(answer or b"")) for answer in answers] == [["b1"], ["b1"], ["b2"], ["b2"]]
+    assert broker_names(cache.ask("t1")) == ["b1", "b2"]
+    assert cache.encoded == 3
 
 
 def test_answers_of_zones_count() -> None:
@@ -125,7 +125,7 @@ def test_answers_go_with_their_rows() -> None:
         assert number == cache.ask("t1")["queueDatas"][0]["readQueueNums"]
         cache.ask("stays")
 
-    assert (2, 100) == (len(cache), cache.encoded)
+    assert (len(cache), cache.encoded) == (2, 100)
     assert cache.held() <= int(repr(cache).split()[4]) <= 3 * cache.held()
 
 
@@ -135,11 +135,11 @@ def test_made_up_zones_are_answered_and_not_remembered() -> None:
     for number in range(MAX_ZONES + 10):
         assert cache.find_in_zone("t1", f"z{number}") is not None
 
-    assert MAX_ZONES == len(cache)
+    assert len(cache) == MAX_ZONES
 
     # one that is known goes on being cached
     answers = [cache.find_in_zone("t1", "z0") for _ in range(2)]
-    assert (MAX_ZONES + 10, 1) == (cache.encoded, len(set(map(id, answers))))
+    assert (cache.encoded, len(set(map(id, answers)))) == (MAX_ZONES + 10, 1)
 
 
 def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:
@@ -151,9 +151,9 @@ def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:
         assert number == cache.ask(f"t{number}")["queueDatas"][0]["readQueueNums"]
         assert cache.held() <= 5_000
 
-    assert (100, "t99") == (cache.encoded, next(reversed(tables.topic_queue_table)))
-    assert (99, 100) == (cache.ask("t99")["queueDatas"][0]["readQueueNums"], cache.encoded)
-    assert (0, 101) == (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded)
+    assert (cache.encoded, next(reversed(tables.topic_queue_table))) == (100, "t99")
+    assert (cache.ask("t99")["queueDatas"][0]["readQueueNums"], cache.encoded) == (99, 100)
+    assert (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded) == (0, 101)
 
 
 def test_clear_forgets_everything() -> None:
@@ -164,4 +164,4 @@ def test_clear_forgets_everything() -> None:
 
     cache.clear()
 
-    assert ("<RouteCache [0 answers | 0 bytes | 0 zones]>", 0) == (repr(cache), cache.held())
+    assert (repr(cache), cache.held()) == ("<RouteCache [0 answers | 0 bytes | 0 zones]>", 0)

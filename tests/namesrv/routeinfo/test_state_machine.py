@@ -618,7 +618,7 @@ class RouteMachine(RuleBasedStateMachine):
     def check(self) -> None:
         """Tables and caches are what the model says, and nothing hangs on what is gone."""
         tables = self.manager.tables
-        assert [] == violations(tables)
+        assert violations(tables) == []
         found = facts_of(tables)
         for table, expected in self.model.facts().items():
             assert expected == found[table], f"{table}: {expected} is {found[table]}"

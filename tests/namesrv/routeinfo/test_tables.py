@@ -46,8 +46,8 @@ def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> No
     """Clusters, brokers, and the address of some broker (304)."""
     tables = tables_of(registration("b2", 0, "o:1"), registration("b1", 3, "s:1"))
 
-    assert (["b1", "b2", "c1"], "s:1") == system_topics(tables)
-    assert ([], None) == system_topics(RouteTables())
+    assert system_topics(tables) == (["b1", "b2", "c1"], "s:1")
+    assert system_topics(RouteTables()) == ([], None)
 
 
 def test_last_broker_takes_everything_along() -> None:
@@ -63,7 +63,7 @@ def test_last_broker_takes_everything_along() -> None:
     for name, value in vars(tables).items():
         if name not in {"revisions", "topic_names"}:  # what is left there is harmless, and bounded
             assert getattr(empty, name) == value, name
-    assert [] == violations(tables)
+    assert violations(tables) == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_names_of_topics_that_come_and_go_do_not_stay() -> None:
         register(tables, registration("b9", 0, "x:1", *names))
         remove(tables, key("x:1"))
         assert len(tables.topic_names) <= 2 + SPARE_NAMES + len(names)
-    assert [] == violations(tables)
+    assert violations(tables) == []
 
 
 def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
@@ -130,7 +130,7 @@ def test_dropping_what_is_not_there_does_nothing() -> None:
     apply(tables, Changes(dropped=[key("nobody:1")]))
 
     assert [key("m:1")] == list(tables.broker_live_table)
-    assert [] == violations(tables)
+    assert violations(tables) == []
 
 
 def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
@@ -155,7 +155,7 @@ def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[Queu
 
     assert set(before) - set(after) == set(gone) - set(new)
     assert set(after) - set(before) == set(new) - set(gone)
-    assert ((), ()) == difference(before, before)
+    assert difference(before, before) == ((), ())
 
 
 def test_difference_of_long_rows_is_short() -> None:
@@ -165,5 +165,5 @@ def test_difference_of_long_rows_is_short() -> None:
 
     assert ((), more[5_000:5_001]) == difference(row, more)
     assert (more[5_000:5_001], ()) == difference(more, row)
-    assert (5_000, True) == place_in(more, "b04999-new")
-    assert (5_000, False) == place_in(row, "b04999-new")
+    assert place_in(more, "b04999-new") == (5_000, True)
+    assert place_in(row, "b04999-new") == (5_000, False)

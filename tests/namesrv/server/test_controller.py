@@ -22,7 +22,7 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     (tmp_path / "kvConfig.json").mkdir()
     settings = Settings(listen_host="127.0.0.1", listen_port=0, http_listen="", data_dir=tmp_path)
 
-    assert EXIT_FAILED == run(Loaded(settings, {}, ()))
+    assert run(Loaded(settings, {}, ())) == EXIT_FAILED
 
     (fields,) = logged(caplog, "start_failed")
     assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
@@ -45,7 +45,7 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
         assert {(0, None)} == {answer.outcome for answer in answers}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
-    assert 20 == len(table)
+    assert len(table) == 20
 
 
 async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,7 +60,7 @@ async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pyt
             await settle()
 
         await server.stop()
-    assert [{"seconds": 2.0}] == logged(caplog, "drain_unfinished")
+    assert logged(caplog, "drain_unfinished") == [{"seconds": 2.0}]
 
 
 async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
@@ -71,5 +71,5 @@ async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
         await peer.register(BROKER)
         clock = server.clock
     assert before == asyncio.all_tasks()
-    assert 0 == clock.sleepers
+    assert clock.sleepers == 0
     assert {"audit", "heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}

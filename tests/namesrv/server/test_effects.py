@@ -45,8 +45,8 @@ async def test_broker_that_is_new_is_information(
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
     await peer.call(904, BROKER.ext, spelling="native")
-    assert [] == told(caplog, SINK)
-    assert ["route", "register", "register"] == remembered(server)
+    assert told(caplog, SINK) == []
+    assert remembered(server) == ["route", "register", "register"]
 
 
 async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
@@ -59,7 +59,7 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
     told(caplog, SINK)
 
     await peer.call(104, BROKER.ext)
-    assert [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})] == told(caplog, SINK)
+    assert told(caplog, SINK) == [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})]
 
     await peer.register(BROKER)
     await server.clock.advance(1)
@@ -72,7 +72,7 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
     await server.clock.advance(0)
     disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
     assert [("WARNING", "broker_evicted", disconnected)] == told(caplog, SINK)
-    assert ["route", "evict"] == remembered(server, number)
+    assert remembered(server, number) == ["route", "evict"]
 
 
 @pytest.mark.settings(notify_min_broker_id_changed=True)
@@ -89,8 +89,8 @@ async def test_stale_removal_and_another_lowest_id_are_information(
     number = server.namesrv.events.last_seq
 
     await older.call(104, BROKER.ext)
-    assert [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})] == told(caplog, SINK)
-    assert ["fenced"] == remembered(server, number)
+    assert told(caplog, SINK) == [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})]
+    assert remembered(server, number) == ["fenced"]
 
     await newer.call(104, BROKER.ext)
     fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
@@ -106,9 +106,9 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
 
     first, _, last = server.namesrv.events.since(0, 10)
 
-    assert (20, 50) == (len(first["topics"]), first["count"])
+    assert (len(first["topics"]), first["count"]) == (20, 50)
     assert set(first["topics"]) < set(names)
-    assert (None, None, 2) == (last["topics"], last["count"], last["revision"])
+    assert (last["topics"], last["count"], last["revision"]) == (None, None, 2)
     assert [first["broker_name"], last["broker_name"]] == [BROKER.name, None]
 
 
@@ -208,8 +208,8 @@ async def test_member_that_cannot_be_reached_is_let_be(
         master, slave = await server.connect(), await server.connect()
         await master.register(BROKER, enableActingMaster="true")
         await slave.register(Broker(id=1, addr=addr), enableActingMaster="true")
-        assert 0 == (await master.call(104, BROKER.ext)).code
-        assert 0 == (await slave.call(105, {"topic": "T"})).code
+        assert (await master.call(104, BROKER.ext)).code == 0
+        assert (await slave.call(105, {"topic": "T"})).code == 0
         # one that does not accept is given up when the time for connecting is over
         await server.clock.advance(NOTICE_SECONDS)
         await until(failed)

@@ -23,7 +23,7 @@ B = Broker("broker-b", 0, "10.0.0.2:10911")
 
 def alive(server: InProcess) -> list[str]:
     """Names of the live brokers."""
-    assert [] == violations(server.namesrv.manager.tables)
+    assert violations(server.namesrv.manager.tables) == []
     return sorted(live.broker_name for live in server.namesrv.manager.tables.broker_live_table.values())
 
 
@@ -44,9 +44,9 @@ async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, afte
     await client.call(106)
 
     await server.clock.advance(after - 0.1)
-    assert ["broker-a"] == alive(server)
+    assert alive(server) == ["broker-a"]
     await server.clock.advance(0.1)
-    assert [] == alive(server)
+    assert alive(server) == []
     (evicted,) = server.events("evict")
     assert ("silent", 1000 * after) == (evicted["reason"], evicted["silent_ms"])
     assert await peer.at_end()
@@ -61,11 +61,11 @@ async def test_connection_that_carries_another_live_broker_stays(server: InProce
     await peer.call(904, B.ext)
 
     await server.clock.advance(30)
-    assert ["broker-b"] == alive(server)
+    assert alive(server) == ["broker-b"]
     await peer.call(904, B.ext)
 
     await server.clock.advance(130)
-    assert [] == alive(server)
+    assert alive(server) == []
     assert await peer.at_end()
 
 
@@ -78,11 +78,11 @@ async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: N
 
     # registered at 10.2 s: at 130 s it was silent for less, at 140 s for more than 120 s
     await server.clock.advance(119.8)
-    assert ["broker-a"] == alive(server)
+    assert alive(server) == ["broker-a"]
     await server.clock.advance(9.9)
-    assert ["broker-a"] == alive(server)
+    assert alive(server) == ["broker-a"]
     await server.clock.advance(0.1)
-    assert [] == alive(server)
+    assert alive(server) == []
 
 
 async def test_stopped_server_evicts_nobody_for_it(
@@ -94,12 +94,12 @@ async def test_stopped_server_evicts_nobody_for_it(
 
     server.clock.stall(300)
     await server.clock.advance(0)
-    assert [{"seconds": 299.0, "stopped": 299.0}] == logged(caplog, "event_loop_lagged")
+    assert logged(caplog, "event_loop_lagged") == [{"seconds": 299.0, "stopped": 299.0}]
 
     await server.clock.advance(20)
-    assert ["broker-a"] == alive(server)
+    assert alive(server) == ["broker-a"]
     await server.clock.advance(11)
-    assert [] == alive(server)
+    assert alive(server) == []
 
 
 async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
@@ -111,13 +111,13 @@ async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
         server.clock.work(29)
         await server.clock.advance(1)
         await other.call(904, B.ext)
-    assert ["broker-a", "broker-b"] == alive(server)
+    assert alive(server) == ["broker-a", "broker-b"]
 
     server.clock.work(29)
     await server.clock.advance(1)
 
-    assert ["broker-b"] == alive(server)
-    assert 149_000 == server.events("evict")[0]["silent_ms"]
+    assert alive(server) == ["broker-b"]
+    assert server.events("evict")[0]["silent_ms"] == 149_000
 
 
 @pytest.mark.parametrize("dials", [False, True], ids=["own connection", "new connection"])
@@ -135,10 +135,10 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
             peer.sendall(json_frame(904, 2, A.ext))
             await housekeeping.tick(0.0)
 
-            assert ["broker-a"] == alive(server)
+            assert alive(server) == ["broker-a"]
             server.clock.stall(130.1)
             await housekeeping.tick(0.0)
-            assert [] == alive(server)
+            assert alive(server) == []
 
 
 @pytest.mark.settings(heartbeat_log_dir="")
@@ -162,7 +162,7 @@ async def test_busy_server_reads_new_connections_before_the_judgement(
         await housekeeping.tick(0.0)
         working.cancel()
 
-        assert ["broker-a"] == alive(server)
+        assert alive(server) == ["broker-a"]
 
 
 @pytest.mark.parametrize("seconds", [0.5, 10])
@@ -180,13 +180,13 @@ async def test_stopped_server_reads_everything_before_it_believes_a_closed_conne
         newer.connect(server.address)
         newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
         await until(lambda: len(server.events("register")) == 2 or server.events("evict"))
-        assert [] == server.events("evict")
+        assert server.events("evict") == []
 
         newer.close()
         await settle()
         await server.clock.advance(RECONNECTION_SECONDS if seconds > 1 else 0)
         await until(lambda: not alive(server))
-        assert ["disconnected"] == [event["reason"] for event in server.events("evict")]
+        assert [event["reason"] for event in server.events("evict")] == ["disconnected"]
 
 
 @pytest.mark.parametrize("back_after", [0.0, 8.0, 30.0])
@@ -233,7 +233,7 @@ async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_cl
         own.close()
         await until(lambda: len(server.events("register")) == 2 or server.events("evict"))
 
-        assert [] == server.events("evict")
+        assert server.events("evict") == []
         await asyncio.gather(*crowd)
 
 
@@ -248,9 +248,9 @@ async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, p
     (live,) = server.namesrv.manager.tables.broker_live_table.values()
     assert live.last_update <= server.namesrv.manager.now()
     await server.clock.advance(119)
-    assert ["broker-a"] == alive(server)
+    assert alive(server) == ["broker-a"]
     await server.clock.advance(12)
-    assert [] == alive(server)
+    assert alive(server) == []
 
 
 async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
@@ -286,24 +286,24 @@ async def test_refusals_are_logged_twenty_a_second(server: InProcess, caplog: py
         assert await peer.at_end()
 
     found = logged(caplog, "connection_refused")
-    assert 20 == len(found)
+    assert len(found) == 20
     assert {
         "peer": hostile[0].address,
         "proxied": None,
         "reason": "frame_too_short",
         "error": "frame length 1, minimum 4",
     } == next(fields for fields in found if fields["peer"] == hostile[0].address)
-    assert [] == logged(caplog, "connections_refused")
+    assert logged(caplog, "connections_refused") == []
 
     await server.clock.advance(1)
-    assert [{"more": 5}] == logged(caplog, "connections_refused")
+    assert logged(caplog, "connections_refused") == [{"more": 5}]
 
     another = await server.connect()
     another.send(b"\x00\x00\x00\x01")
     assert await another.at_end()
-    assert 21 == len(logged(caplog, "connection_refused"))
+    assert len(logged(caplog, "connection_refused")) == 21
     await server.clock.advance(1)
-    assert 1 == len(logged(caplog, "connections_refused"))
+    assert len(logged(caplog, "connections_refused")) == 1
 
 
 async def test_scans_are_counted(server: InProcess) -> None:
@@ -312,8 +312,8 @@ async def test_scans_are_counted(server: InProcess) -> None:
     for _ in range(9):
         server.clock.stall(1)
         await housekeeping.tick(0.0)
-    assert 0 == server.namesrv.counters.scans.count
+    assert server.namesrv.counters.scans.count == 0
     server.clock.stall(0.9)
     # a timer may be a hair early
     await housekeeping.tick(0.0)
-    assert 1 == server.namesrv.counters.scans.count
+    assert server.namesrv.counters.scans.count == 1

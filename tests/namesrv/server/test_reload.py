@@ -84,13 +84,13 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         enforced |= {"requests": namesrv.limiter.quotas}
         for _, value, who, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[who], limit), limit
-        assert 65536 == remoting.dispatcher.max_frame_bytes()
+        assert remoting.dispatcher.max_frame_bytes() == 65536
 
 
 async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
     """Topics per broker, administration; responses that are encoded already are encoded again."""
-    assert 0 == (await peer.register(Broker())).code
-    assert 16 == (await peer.call(318, None, b"enableTopicList=false")).code
+    assert (await peer.register(Broker())).code == 0
+    assert (await peer.call(318, None, b"enableTopicList=false")).code == 16
     put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
     await peer.call(100, put)
     assert b"orderTopicConf" not in (await peer.call(105, {"topic": "T"})).body
@@ -99,8 +99,8 @@ async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: Namesrv
     apply(server.namesrv, changed)
 
     refused = (await peer.register(Broker("broker-b", 0, "10.0.0.2:10911"))).outcome
-    assert (1, "2 topics in one registration, limit 1") == refused
-    assert 0 == (await peer.call(318, None, b"enableTopicList=false")).code
+    assert refused == (1, "2 topics in one registration, limit 1")
+    assert (await peer.call(318, None, b"enableTopicList=false")).code == 0
     assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
 
@@ -138,7 +138,7 @@ async def test_too_low_a_limit_of_open_files_is_warned_about(
 
     assert "open_files_limit_too_low" in {record.msg for record in caplog.get_records("setup")}
     [found] = logged(caplog, "open_files_limit_too_low")
-    assert (1000, 5100) == (found["limit"], found["needed"])
+    assert (found["limit"], found["needed"]) == (1000, 5100)
     assert "to 5100" in found["hint"]
 
 
@@ -159,4 +159,4 @@ async def test_asked_often_it_reloads_once_more(
     reloading.cancel()
     await asyncio.wait([reloading])
 
-    assert 2 == [name for _, name, _ in told(caplog, RELOADER)].count("reloaded")
+    assert [name for _, name, _ in told(caplog, RELOADER)].count("reloaded") == 2

@@ -68,23 +68,23 @@ async def test_snapshot_is_written_within_five_seconds(
     await peer.register(B)
     await peer.register(A)
     await server.clock.advance(4.9)
-    assert [] == log()
+    assert log() == []
     await tick(server, log)
-    assert (EXPECTED_A, EXPECTED_B) == loaded(tmp_path).brokers
+    assert loaded(tmp_path).brokers == (EXPECTED_A, EXPECTED_B)
 
     for body in (None, registration("T", "V", counter=2)):
         await peer.register(A, body)
     await peer.call(904, B.ext)
     await server.clock.advance(20)
-    assert 1 == len(log())
+    assert len(log()) == 1
 
     await peer.call(205, {"brokerName": "broker-a"})
     await tick(server, log)
-    assert ((None, "broker-a"),) == loaded(tmp_path).wiped
+    assert loaded(tmp_path).wiped == ((None, "broker-a"),)
     await peer.call(104, B.ext)
     await peer.call(327, {"brokerName": "broker-a"})
     await tick(server, log)
-    assert ((EXPECTED_A,), ()) == (loaded(tmp_path).brokers, loaded(tmp_path).wiped)
+    assert (loaded(tmp_path).brokers, loaded(tmp_path).wiped) == ((EXPECTED_A,), ())
     path = tmp_path / "snapshot.json"
     assert [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 2, 1)] == log()
 
@@ -142,13 +142,13 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
         path.rmdir()
         await tick(server, log)
         await until(lambda: len(log()) == 3)
-        assert ["INFO snapshot_write_recovered", "DEBUG snapshot_written"] == [name for name, _ in log()[1:]]
-        assert (EXPECTED_A,) == loaded(tmp_path).brokers
+        assert [name for name, _ in log()[1:]] == ["INFO snapshot_write_recovered", "DEBUG snapshot_written"]
+        assert loaded(tmp_path).brokers == (EXPECTED_A,)
 
         path.unlink()
         path.mkdir()
         await peer.register(B)
-    assert "ERROR snapshot_not_written" == log()[-1][0]
+    assert log()[-1][0] == "ERROR snapshot_not_written"
 
 
 def answers_routes(server: InProcess) -> bool:
@@ -182,7 +182,7 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
     waited = "ready: waited 45 s, without 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
     assert [{"reason": waited}] == logged(caplog, "ready") == logged(caplog, "ready_without_brokers")
     async with namesrv_in_process(tmp_path) as server:
-        assert ["broker-b"] == [missing.broker_name for missing in server.namesrv.readiness.missing]
+        assert [missing.broker_name for missing in server.namesrv.readiness.missing] == ["broker-b"]
 
 
 async def test_wiped_permission_survives_a_restart_with_its_broker(tmp_path: Path) -> None:
@@ -202,5 +202,5 @@ async def test_wiped_permission_survives_a_restart_with_its_broker(tmp_path: Pat
 
         await peer.register(B, registration("U", "V"))
         table = server.namesrv.manager.tables.topic_queue_table
-        assert [4] == [queues.perm for queues in table["T"].queues]
-        assert [4, 6] == [queues.perm for queues in table["U"].queues]
+        assert [queues.perm for queues in table["T"].queues] == [4]
+        assert [queues.perm for queues in table["U"].queues] == [4, 6]

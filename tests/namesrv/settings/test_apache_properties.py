@@ -41,8 +41,8 @@ def test_full_file_is_understood() -> None:
     """A file with every key of Apache's server needs no change: known keys count, the others are named."""
     translation = translate(FULL_FILE, "file f")
 
-    assert [] == translation.problems
-    assert {
+    assert translation.problems == []
+    assert values(translation) == {
         "listen_host": "0.0.0.0",
         "listen_port": "9876",
         "scan_interval_seconds": 5.0,
@@ -53,12 +53,12 @@ def test_full_file_is_understood() -> None:
         "delete_topic_with_broker_registration": "false",
         "enable_topic_list": "true",
         "enable_all_topic_list": "true",
-    } == values(translation)
-    assert "file f, listenPort" == translation.given["listen_port"].origin
+    }
+    assert translation.given["listen_port"].origin == "file f, listenPort"
     waits, drains, kv, *without_effect = translation.warnings
     assert waits.startswith("file f, needWaitForService has no effect when false: this server waits only for brokers")
     assert drains.startswith("file f, enableShutdownGracefully has no effect when false: this server always drains")
-    assert "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir" == kv
+    assert kv == "file f, kvConfigPath has no effect: the KV configuration is kept in the data directory, see data-dir"
     threads = "this server has one event loop instead of thread pools"
     assert without_effect[0].startswith("file f, clientRequestThreadPoolNums, clientRequestThreadPoolQueueCapacity, ")
     assert without_effect[0].endswith(f", unRegisterBrokerQueueCapacity have no effect: {threads}")
@@ -145,20 +145,20 @@ def test_wrong_values_and_keys_without_effect_are_named(
 
     assert [text.replace("{key}", f"file f, {key}") for text in problems] == translation.problems
     assert [text.replace("{key}", f"file f, {key}") for text in warnings] == translation.warnings
-    assert {} == translation.given
+    assert translation.given == {}
 
 
 def test_settings_as_properties() -> None:
     """Sorted lines with Apache's names, units and spelling of booleans."""
     shown = {"listen_port": 9876, "scan_interval_seconds": 2.5, "evict_on_disconnect": True, "drain_seconds": 5.0}
 
-    assert (
+    assert as_properties(shown) == (
         "enableShutdownGracefully=true\n"
         "evictOnDisconnect=true\n"
         "listenPort=9876\n"
         "scanNotActiveBrokerInterval=2500\n"
         "shutdownWaitTimeSeconds=5\n"
-    ) == as_properties(shown)
+    )
 
 
 def test_what_is_shown_can_be_loaded_again() -> None:
@@ -167,5 +167,5 @@ def test_what_is_shown_can_be_loaded_again() -> None:
 
     translation = translate(parse_properties(as_properties(settings.model_dump())), "file f")
 
-    assert ([], []) == (translation.problems, translation.warnings)
+    assert (translation.problems, translation.warnings) == ([], [])
     assert settings == Settings.model_validate(values(translation))

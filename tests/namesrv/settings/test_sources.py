@@ -55,16 +55,16 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
     flag, environ = ["--listen-port", "1111"], {"NAMESRV_LISTEN_PORT": "2222"}
     toml, properties = ["--config", str(toml_file)], ["-c", str(properties_file)]
 
-    assert (1111, "flag --listen-port") == port(load([*flag, *properties, *toml], environ))
-    assert (2222, "environment NAMESRV_LISTEN_PORT") == port(load([*properties, *toml], environ))
+    assert port(load([*flag, *properties, *toml], environ)) == (1111, "flag --listen-port")
+    assert port(load([*properties, *toml], environ)) == (2222, "environment NAMESRV_LISTEN_PORT")
     assert (3333, f"file {toml_file}") == port(load([*toml, *properties]))
     assert (4444, f"file {properties_file}, listenPort") == port(load(properties))
-    assert (9876, "default") == port(load([]))
+    assert port(load([])) == (9876, "default")
     # a source that wins one setting leaves the others alone
-    assert "::1" == load([*flag, *properties, *toml], environ).settings.listen_host
+    assert load([*flag, *properties, *toml], environ).settings.listen_host == "::1"
     # only effective values are checked: a flag repairs a wrong file
     toml_file.write_text("listen_port = 99999\n")
-    assert (1111, "flag --listen-port") == port(load([*toml, *flag]))
+    assert port(load([*toml, *flag])) == (1111, "flag --listen-port")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_refused_by_name(argv: list[str], environ: dict[str, str], problem: str)
     """One line says what is wrong, what was given, and where."""
     found = problems(argv, environ)
 
-    assert 1 == len(found)
+    assert len(found) == 1
     assert found[0].startswith(problem)
 
 
@@ -193,7 +193,7 @@ def test_byte_order_mark_is_skipped(toml_file: Path) -> None:
     """Editors that put one in front do no harm."""
     toml_file.write_bytes(b"\xef\xbb\xbflisten_port = 5")
 
-    assert 5 == load(["--config", str(toml_file)]).settings.listen_port
+    assert load(["--config", str(toml_file)]).settings.listen_port == 5
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_actions() -> None:
     asked |= {"help": Action.HELP}
 
     assert list(asked.values()) == [parse([f"--{name}"]).action for name in asked]
-    assert [Action.RUN, Action.PRINT_CONFIG, Action.HELP] == [parse(argv).action for argv in ([], ["-p"], ["-h"])]
+    assert [parse(argv).action for argv in ([], ["-p"], ["-h"])] == [Action.RUN, Action.PRINT_CONFIG, Action.HELP]
 
 
 def whatever_is_wrong(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:

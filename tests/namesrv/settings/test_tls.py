@@ -75,7 +75,7 @@ def test_passphrase_is_shown_nowhere(tmp_path: Path) -> None:
     table = config_table(found)
 
     assert PASSWORD not in f"{table}{as_properties(dict(found.settings))}{found.settings!r}"
-    assert [True] == [line.startswith("# ") for line in table.splitlines() if "tls_key_password" in line]
+    assert [line.startswith("# ") for line in table.splitlines() if "tls_key_password" in line] == [True]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_settings_of_clients_do_not_concern_the_daemon() -> None:
     """Who has set for namesrvctl how to connect can start a server in the same shell."""
     environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_VERIFY_HOST": "false"}
 
-    assert "off" == loaded(environ=environ).settings.tls_mode
+    assert loaded(environ=environ).settings.tls_mode == "off"
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def test_doubts(ca: Authority) -> None:
     files = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}"]
     readable = f"{issued.key_file} holds secrets and is readable by every user: run chmod o-rwx {issued.key_file}"
 
-    assert (
+    assert loaded(*files, "--tls-client-auth=require", "--http-tls-client-auth=require").warnings == (
         "tls-cert-file has no effect: tls-mode is off",
         "tls-client-auth require has no effect: tls-mode is off",
         "http-tls-client-auth require has no effect: http-tls is off",
-    ) == loaded(*files, "--tls-client-auth=require", "--http-tls-client-auth=require").warnings
+    )
     crl = f"--tls-crl-file={ca.revocation_list()}"
-    assert ("tls-crl-file has no effect: no client certificates are asked for, see tls-client-auth",) == loaded(
-        *files, "--tls-mode=enforcing", crl
-    ).warnings
+    assert loaded(*files, "--tls-mode=enforcing", crl).warnings == (
+        "tls-crl-file has no effect: no client certificates are asked for, see tls-client-auth",
+    )
     issued.key_file.chmod(0o604)
     assert (readable,) == loaded(*files, "--tls-mode=enforcing").warnings
     issued.key_file.chmod(0o640)

@@ -9,4 +9,4 @@ def test_event_that_is_changed_later_stays_as_it_was() -> None:
     ring.append(said)
     said["event"] = "other"
 
-    assert [{"seq": 1, "event": "e1"}] == ring.since(0, 1)
+    assert ring.since(0, 1) == [{"seq": 1, "event": "e1"}]

@@ -41,14 +41,14 @@ def test_a_whole_life(systemd: NotifySocket, manager: ServiceManager) -> None:
     messages = systemd.messages()
     reloading = messages.pop(3)
     assert began <= int(reloading.pop("MONOTONIC_USEC")) <= time.monotonic_ns() // 1000
-    assert {"RELOADING": "1", "STATUS": "reloading"} == reloading
-    assert [
+    assert reloading == {"RELOADING": "1", "STATUS": "reloading"}
+    assert messages == [
         {"READY": "1", "STATUS": "serving"},
         {"WATCHDOG": "1"},
         {"STATUS": "waiting for brokers"},
         {"READY": "1", "STATUS": "serving again"},
         {"STOPPING": "1", "STATUS": "draining", "EXTEND_TIMEOUT_USEC": "12500000"},
-    ] == messages
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_without_systemd_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> No
     manager.alive()
     manager.close()
 
-    assert [] == caplog.records
-    assert "<ServiceManager [none | watchdog: no]>" == repr(manager)
+    assert caplog.records == []
+    assert repr(manager) == "<ServiceManager [none | watchdog: no]>"
 
 
 def test_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,7 +90,7 @@ def test_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> N
 
     manager.ready("serving")
 
-    assert ["notify_socket_unknown"] == [record.msg for record in caplog.records]
+    assert [record.msg for record in caplog.records] == ["notify_socket_unknown"]
 
 
 def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,14 +100,14 @@ def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     manager = ServiceManager.of({"NOTIFY_SOCKET": str(path)})
     manager.ready("1")
     manager.status("2")
-    assert ["service_manager_unreachable"] == [record.msg for record in caplog.records]
+    assert [record.msg for record in caplog.records] == ["service_manager_unreachable"]
 
     with NotifySocket(path) as systemd:
         manager.status("3")
-        assert {"STATUS": "3"} == systemd.receive()
+        assert systemd.receive() == {"STATUS": "3"}
     manager.status("4")
 
-    assert ["service_manager_unreachable"] * 2 == [record.msg for record in caplog.records]
+    assert [record.msg for record in caplog.records] == ["service_manager_unreachable"] * 2
     manager.close()
 
 

@@ -53,14 +53,14 @@ def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
     (tmp_path / ".snapshot.json.0123456789abcdef.tmp").touch()
     save(tmp_path / "snapshot.json", SMALL)
 
-    assert SMALL == load(tmp_path / "snapshot.json")
+    assert load(tmp_path / "snapshot.json") == SMALL
     assert [tmp_path / "snapshot.json"] == list(tmp_path.iterdir())
 
 
 def test_no_file_is_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The first start of all has nobody to wait for, and nothing to warn about."""
     assert load(tmp_path / "snapshot.json") is None
-    assert [] == caplog.records
+    assert caplog.records == []
 
 
 def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +68,7 @@ def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest
     (tmp_path / "snapshot.json").mkdir()
 
     assert load(tmp_path / "snapshot.json") is None
-    assert ["snapshot_not_read"] == [record.msg for record in caplog.records]
+    assert [record.msg for record in caplog.records] == ["snapshot_not_read"]
 
 
 def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
@@ -79,8 +79,8 @@ def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
     path.write_bytes(b"damaged")
 
     assert load(path) is None
-    assert ["snapshot_not_set_aside"] == [record.msg for record in caplog.records]
-    assert b"damaged" == path.read_bytes()
+    assert [record.msg for record in caplog.records] == ["snapshot_not_set_aside"]
+    assert path.read_bytes() == b"damaged"
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def test_ready_when_all_are_back() -> None:
     readiness = Readiness([MASTER, MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
     for cluster, name, number in (("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)):
         readiness.broker_seen(cluster, name, number)
-    assert "<Readiness [waiting | 2 of 2 missing]>" == repr(readiness)
+    assert repr(readiness) == "<Readiness [waiting | 2 of 2 missing]>"
 
     for _ in range(2):
         readiness.broker_seen("c", "broker-a", 0)
-        assert ((SLAVE,), False) == (readiness.missing, readiness.is_ready(1_001.0))
+        assert (readiness.missing, readiness.is_ready(1_001.0)) == ((SLAVE,), False)
 
     readiness.broker_seen("c", "broker-a", 1)
-    assert ((), True) == (readiness.missing, readiness.is_ready(1_001.0))
-    assert "ready: all 2 expected brokers are back" == readiness.reason(1_001.0)
+    assert (readiness.missing, readiness.is_ready(1_001.0)) == ((), True)
+    assert readiness.reason(1_001.0) == "ready: all 2 expected brokers are back"
 
 
 def test_lost_snapshot_is_waited_out() -> None:
@@ -135,6 +135,6 @@ def test_lost_snapshot_is_waited_out() -> None:
     readiness.broker_seen("c1", "broker-a", 0)
 
     assert not readiness.is_ready(1_044.9)
-    assert "not ready: waiting 0 s more, the snapshot of brokers to expect was lost" == readiness.reason(1_044.9)
+    assert readiness.reason(1_044.9) == "not ready: waiting 0 s more, the snapshot of brokers to expect was lost"
     assert readiness.is_ready(1_045.0)
-    assert "ready: waited 45 s, the snapshot of brokers to expect was lost" == readiness.reason(1_045.0)
+    assert readiness.reason(1_045.0) == "ready: waited 45 s, the snapshot of brokers to expect was lost"

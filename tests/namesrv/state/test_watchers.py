@@ -36,17 +36,17 @@ async def test_only_those_who_wait_for_the_topic_are_woken(others: list[str]) ->
     watchers.wake({"a"})
     watchers.wake(None)
     tasks = [await waiting(watchers, *topics, *others) for topics in (("a",), ("b",), ("a", "b"), ("c",))]
-    assert 4 == len(watchers)
+    assert len(watchers) == 4
 
     watchers.wake({"a", "x"})
     # who comes after a change has not missed it
     late = await waiting(watchers, "a", *others)
 
-    assert [True, False, True, False, False] == await who_is_done(*tasks, late)
+    assert await who_is_done(*tasks, late) == [True, False, True, False, False]
     watchers.wake({"b", "c"})
-    assert [True, True, True, True, False] == await who_is_done(*tasks, late)
+    assert await who_is_done(*tasks, late) == [True, True, True, True, False]
     watchers.wake(None)
-    assert [True] == await who_is_done(late)
+    assert await who_is_done(late) == [True]
     assert repr(watchers) == NOBODY
 
 
@@ -62,8 +62,8 @@ async def test_who_gives_up_leaves_nothing_behind(others: list[str], *, is_woken
     impatient.cancel()
     assert [is_woken, True] == await who_is_done(patient, impatient)
     watchers.wake({"a", "b"})
-    assert [True, True] == await who_is_done(patient, impatient)
-    assert (True, NOBODY) == (impatient.cancelled(), repr(watchers))
+    assert await who_is_done(patient, impatient) == [True, True]
+    assert (impatient.cancelled(), repr(watchers)) == (True, NOBODY)
 
 
 async def test_crowd_is_told_a_batch_at_a_time() -> None:
@@ -102,7 +102,7 @@ async def test_fewer_of_a_crowd_are_told_at_once_when_that_takes_long() -> None:
         await asyncio.sleep(0)
         told.append(sum(task.done() for task in crowd) - before)
 
-    assert [8, 4, 4, 4] == [count for count in told if count]
+    assert [count for count in told if count] == [8, 4, 4, 4]
 
 
 async def test_crowd_that_waits_for_the_same_topics_is_looked_through_in_steps() -> None:
@@ -138,6 +138,6 @@ async def test_watches_of_many_topics_are_looked_through_in_steps() -> None:
     assert steps >= 2
 
     watchers.wake({"99-t0": None}.keys())
-    assert [False] * 99 + [True] == await who_is_done(*crowd)
+    assert await who_is_done(*crowd) == [False] * 99 + [True]
     for task in crowd:
         task.cancel()

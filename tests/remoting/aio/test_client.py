@@ -58,7 +58,7 @@ async def test_question_is_on_the_wire_to_the_byte(
         for at in range(len(answer)):
             peer.send(answer[at : at + 1])
             await settle()
-        assert (0, b"route") == ((await call).code, call.result().body)
+        assert ((await call).code, call.result().body) == (0, b"route")
 
 
 async def test_answers_find_their_questions_in_any_order() -> None:
@@ -74,7 +74,7 @@ async def test_answers_find_their_questions_in_any_order() -> None:
         answers = await asyncio.gather(*calls)
 
         assert [b"answer to %d" % number for number in range(10)] == [answer.body for answer in answers]
-        assert (0, 1) == (client.pending_count, server.connections)
+        assert (client.pending_count, server.connections) == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_late_answer_is_dropped(gives_up: str) -> None:
         peer.send(frame({"flag": 1}))
         peer.answer(question.opaque, b"in time")
         peer.answer(question.opaque, b"again")
-        assert b"in time" == (await call).body
+        assert (await call).body == b"in time"
         call = ask(client)
         peer.answer((await peer.receive()).opaque)
         await call
@@ -149,8 +149,8 @@ async def test_oneway_is_sent_and_not_waited_for() -> None:
 
         notice, question = await peer.receive(), await peer.receive()
         said = (notice.code, notice.header["flag"], notice.header["extFields"], notice.body, notice.opaque)
-        assert (904, 2, {"brokerName": "a"}, b"b", 0) == said
-        assert 1 == question.opaque
+        assert said == (904, 2, {"brokerName": "a"}, b"b", 0)
+        assert question.opaque == 1
         peer.answer(1)
         await call
 

@@ -70,5 +70,5 @@ async def test_every_question_ends_and_leaves_nothing_behind(seed: int) -> None:
         await settle()
 
     odd = [it for it in outcomes if not isinstance(it, RemotingCommand | RemotingError | asyncio.CancelledError)]
-    assert [] == odd
+    assert odd == []
     assert clock.sleepers == 0

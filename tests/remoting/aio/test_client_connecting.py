@@ -42,7 +42,7 @@ def client_of(bound: socket.socket, clock: FakeClock, **options: Any) -> Remotin
 async def test_nothing_is_connected_before_the_first_question() -> None:
     """A new client is a value; the first question makes the connection, and both ends agree on its address."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
-        assert (False, None, 0) == (client.connected, client.socket_descriptor, client.pending_count)
+        assert (client.connected, client.socket_descriptor, client.pending_count) == (False, None, 0)
 
         peer = await ask_and_answer(client, server)
 
@@ -121,7 +121,7 @@ async def test_connect_times_out(black_hole: str) -> None:
         with pytest.raises(RequestTimeoutError, match=rf"^request 904 to {black_hole}: not sent within 1 s$"):
             await oneway
         await clock.advance(1.9)
-        assert (True, False) == (cancelled.cancelled(), patient[0].done())
+        assert (cancelled.cancelled(), patient[0].done()) == (True, False)
         await clock.advance(0.1)
 
         for call in patient:

@@ -85,11 +85,11 @@ async def test_end_of_the_connection_fails_what_is_not_answered(
             await calls[1]
             end(peer)
 
-        assert b"in time" == (await calls[1]).body
+        assert (await calls[1]).body == b"in time"
         for error in (*await failures([calls[0], calls[2]]), *losses):
             assert str(error).startswith(f"connection to {server.address} {reason}")
             assert cause in (None, type(error.__cause__))
-        assert (False, 0, None, 1) == (client.connected, client.pending_count, client.socket_descriptor, len(losses))
+        assert (client.connected, client.pending_count, client.socket_descriptor, len(losses)) == (False, 0, None, 1)
         await ask_and_answer(client, server)
 
 
@@ -198,7 +198,7 @@ async def test_close_fails_what_waits_and_closes_the_connection() -> None:
         for error in await failures(calls):
             assert f"connection to {server.address} was closed on this side" == str(error)
         assert await peer.at_end()
-        assert (False, 0, []) == (client.connected, client.pending_count, losses)
+        assert (client.connected, client.pending_count, losses) == (False, 0, [])
         closed = rf"^client of {server.address} is closed$"
         with pytest.raises(ConnectionClosedError, match=closed):
             await client.invoke(106, timeout_seconds=3.0)
@@ -296,13 +296,13 @@ async def test_failure_that_nobody_fetches_is_not_reported() -> None:
     with pending.opened():
         pending.fail_all(lambda: LookupError("broker-a"))
 
-    assert [] == complaints
+    assert complaints == []
 
 
 async def test_opaque_is_an_int32_that_no_pending_call_has() -> None:
     """As in Java, 2147483647 is followed by -2147483648; a call that outlives a round keeps its number to itself."""
     pending = PendingCalls(first_opaque=2147483646)
     with pending.opened() as (first, _), pending.opened() as (second, _):
-        assert (2147483646, 2147483647, -2147483648) == (first, second, pending.draw_opaque())
+        assert (first, second, pending.draw_opaque()) == (2147483646, 2147483647, -2147483648)
         pending._next_opaque = 2147483645  # four thousand million calls later
-        assert [2147483645, -2147483648] == [pending.draw_opaque() for _ in range(2)]
+        assert [pending.draw_opaque() for _ in range(2)] == [2147483645, -2147483648]

@@ -83,7 +83,7 @@ def test_key_with_a_passphrase(ca: Authority) -> None:
     issued = ca.issue("server", password=PASSWORD)
     files = TlsFiles(issued.cert_file, issued.key_file, SecretStr(PASSWORD), ca.ca_file)
 
-    assert ssl.CERT_REQUIRED == server_context(files, "require").verify_mode
+    assert server_context(files, "require").verify_mode == ssl.CERT_REQUIRED
     assert PASSWORD not in repr(files)
 
 

@@ -176,15 +176,16 @@ def test_pulled_routes() -> None:
 
     assert {"t": topic_route("broker-a"), "u": None, "v": topic_route("broker-a")} == found.routes
     assert found.routes["t"] is found.routes["v"]
-    assert ("b00t", 7, True) == (found.boot_id, found.revision, found.full)
+    assert (found.boot_id, found.revision, found.full) == ("b00t", 7, True)
 
 
 def test_answer_to_a_pull_is_written_to_the_byte() -> None:
     """Each route in the bytes that it already has."""
     answer = RoutesAnswer("b1", 7, ready=True, full=False, routes={"T": msgspec.Raw(b"\xc0")})
 
-    assert b"\x85\xa7boot_id\xa2b1\xa8revision\x07\xa5ready\xc3\xa4full\xc2\xa6routes\x81\xa1T\xc0" == NATIVE.encode(
-        answer
+    assert (
+        NATIVE.encode(answer)
+        == b"\x85\xa7boot_id\xa2b1\xa8revision\x07\xa5ready\xc3\xa4full\xc2\xa6routes\x81\xa1T\xc0"
     )
 
 

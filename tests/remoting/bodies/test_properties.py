@@ -81,7 +81,7 @@ def test_error_shows_the_escape_in_one_line() -> None:
     with pytest.raises(PropertiesError) as caught:
         parse_properties("a=\\u1\x1b[2J")
 
-    assert r"malformed \uxxxx escape '\\u1\x1b[2'" == str(caught.value)
+    assert str(caught.value) == r"malformed \uxxxx escape '\\u1\x1b[2'"
 
 
 @given(st.text(st.sampled_from("a \t\f=:#!\\u0d8\n\r\ud83dé")) | st.text())
@@ -105,4 +105,4 @@ def test_written_lines_are_sorted_and_plain() -> None:
     """The form of Apache's answer: key=value, sorted, nothing escaped that need not be."""
     properties = {"listenPort": "9876", "bindAddress": "::", "configStorePath": "C:\\x y", "a": " b\n"}
 
-    assert "a=\\ b\\n\nbindAddress=::\nconfigStorePath=C:\\\\x y\nlistenPort=9876\n" == format_properties(properties)
+    assert format_properties(properties) == "a=\\ b\\n\nbindAddress=::\nconfigStorePath=C:\\\\x y\nlistenPort=9876\n"

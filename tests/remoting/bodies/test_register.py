@@ -106,9 +106,9 @@ def test_compressed_form(version: int, inflated: bytes, compressed: bool, level:
 
 def test_native_form() -> None:
     """The same names in snake_case; a delta names the topics that are gone; zlib when the header says so."""
-    assert NATIVE == read_native(NATIVE_BODY)
-    assert NATIVE == read_native(zlib.compress(NATIVE_BODY), compressed=True)
-    assert NATIVE_BODY == encode_native_body(NATIVE)
+    assert read_native(NATIVE_BODY) == NATIVE
+    assert read_native(zlib.compress(NATIVE_BODY), compressed=True) == NATIVE
+    assert encode_native_body(NATIVE) == NATIVE_BODY
 
 
 @pytest.mark.parametrize("version", [0, 36, 37, 479])
@@ -358,10 +358,10 @@ def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool
             return len(read_native(body, compressed=True).topic_configs)
         return len(read(write_compressed(topics, DataVersion(), {}, []), compressed=True).topic_configs)
 
-    assert 20_000 == read_back(names)
+    assert read_back(names) == 20_000
     with pytest.raises(BadRequestError, match=r"20000\D.* limit \d{4,5}$"):
         read_back(["T"] * 20_000)
-    assert 1000 == read_back(["T"] * 1000)
+    assert read_back(["T"] * 1000) == 1000
 
 
 def test_limits_unless_told_otherwise() -> None:

@@ -130,4 +130,4 @@ def test_ext_fields_at_their_bounds_are_taken() -> None:
     large = b'{"' + b"k" * 255 + b'":"' + b"v" * 32768 + b'"}'
 
     assert len(decode_header(0, b'{"extFields":' + many + b"}").ext_fields or {}) == 256
-    assert {"k" * 255: "v" * 32768} == decode_header(0, b'{"extFields":' + large + b"}").ext_fields
+    assert decode_header(0, b'{"extFields":' + large + b"}").ext_fields == {"k" * 255: "v" * 32768}

@@ -58,9 +58,11 @@ def test_lives_are_those_of_the_report(asked: Readings) -> None:
     """A closed file, one with a torn line, and one that is still open: three brokers on two servers."""
     found = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
 
-    assert (3, 29, 1) == (found.reading.files, found.reading.lines, found.reading.bad)
-    assert [("c1/broker-a/0", "ns-1"), ("c1/broker-a/0", "ns-2"), ("c1/broker-b/0", "ns-1")] == [
-        (str(lane.broker), lane.nameserver) for lane in found.lanes
+    assert (found.reading.files, found.reading.lines, found.reading.bad) == (3, 29, 1)
+    assert [(str(lane.broker), lane.nameserver) for lane in found.lanes] == [
+        ("c1/broker-a/0", "ns-1"),
+        ("c1/broker-a/0", "ns-2"),
+        ("c1/broker-b/0", "ns-1"),
     ]
     first, second, third = (
         [
@@ -69,14 +71,14 @@ def test_lives_are_those_of_the_report(asked: Readings) -> None:
         ]
         for lane in found.lanes
     )
-    assert [("silent", 60_000, 185_000, 125_000, False)] == first
-    assert [("silent", 30_500, 155_000, 124_500, True), (None, 170_000, 240_100, 0, False)] == second
-    assert [(None, 240_010, 240_100, 0, False)] == third
+    assert first == [("silent", 60_000, 185_000, 125_000, False)]
+    assert second == [("silent", 30_500, 155_000, 124_500, True), (None, 170_000, 240_100, 0, False)]
+    assert third == [(None, 240_010, 240_100, 0, False)]
     by_server = ask(asked, TimelineQuestion(span=FIVE_MINUTES, text="NS-2"), Timeline)
-    assert ["ns-2"] == [lane.nameserver for lane in by_server.lanes]
+    assert [lane.nameserver for lane in by_server.lanes] == ["ns-2"]
     # its own first life was over by then
     later = ask(asked, TimelineQuestion(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
-    assert [1, 1] == [len(lane.lives) for lane in later.lanes]
+    assert [len(lane.lives) for lane in later.lanes] == [1, 1]
 
 
 def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: Readings) -> None:
@@ -93,10 +95,10 @@ def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: 
     assert first.change is not None
     assert (2, [both[1]], ["broker-a"]) == (first.change.revision, first.change.route, first.change.left)
     # the other one has never had a topic
-    assert (True, None) == (second.is_up, second.change)
+    assert (second.is_up, second.change) == (True, None)
     assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
-    assert [[], [(1, False)], [(1, True)], [(2, False)]] == [told(at) for at in (50, 184_000, 190_000, 200_000)]
-    assert [] == ask(asked, RouteQuestion(span=after(190_000), topic="other"), TopicPast).changes
+    assert [told(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
+    assert ask(asked, RouteQuestion(span=after(190_000), topic="other"), TopicPast).changes == []
 
 
 def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
@@ -130,12 +132,16 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
         past = ask(asked, RouteQuestion(span=after(10_000), topic="t"), TopicPast)
         before = ask(asked, RouteQuestion(span=after(4_200), topic="t"), TopicPast)
 
-    assert [(5, "", ["c"]), (4, "c[0]", ["b"]), (3, "b[0, 2]", ["a"]), (2, "a[0, 1] b[0]", ["x"]), (1, None, [])] == [
-        shown(change) for change in past.changes
+    assert [shown(change) for change in past.changes] == [
+        (5, "", ["c"]),
+        (4, "c[0]", ["b"]),
+        (3, "b[0, 2]", ["a"]),
+        (2, "a[0, 1] b[0]", ["x"]),
+        (1, None, []),
     ]
     # the client was gone by then
-    assert [] == past.clients
-    assert [(3, True)] == [(one.change and one.change.revision, one.is_old) for one in before.clients]
+    assert past.clients == []
+    assert [(one.change and one.change.revision, one.is_old) for one in before.clients] == [(3, True)]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +196,17 @@ def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: P
     found = ask(asked, StripQuestion(span=span.moved(1), cluster="c1", broker_name="broker-a"), Strip)
     earlier = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
-    assert [("c1/broker-a/0", "ns-2"), ("c1/broker-a/1", "ns-1")] == [
-        (str(row.broker), row.nameserver) for row in found.rows
+    assert [(str(row.broker), row.nameserver) for row in found.rows] == [
+        ("c1/broker-a/0", "ns-2"),
+        ("c1/broker-a/1", "ns-1"),
     ]
-    assert ["ns-1", "ns-2"] == [row.nameserver for row in earlier.rows]
-    assert [(0, 1, 0), (30, 1, 30_000), (60, 1, 30_000)] == [
-        (one.number, one.beats, one.longest_ms) for one in earlier.rows[0].bins
+    assert [row.nameserver for row in earlier.rows] == ["ns-1", "ns-2"]
+    assert [(one.number, one.beats, one.longest_ms) for one in earlier.rows[0].bins] == [
+        (0, 1, 0),
+        (30, 1, 30_000),
+        (60, 1, 30_000),
     ]
-    assert (120_000, 30_000) == (earlier.rows[0].expiry_ms, earlier.rows[0].period_ms)
+    assert (earlier.rows[0].expiry_ms, earlier.rows[0].period_ms) == (120_000, 30_000)
 
 
 def test_without_a_line_there_is_no_answer(asked: Readings, tmp_path: Path) -> None:

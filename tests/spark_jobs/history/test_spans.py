@@ -36,7 +36,7 @@ def test_what_is_no_moment_of_a_log_is_refused(text: str) -> None:
 
 def test_a_moment_is_written_as_it_is_read() -> None:
     """Milliseconds only where there are any."""
-    assert ["2026-03-01T00:00:00", "2026-03-01T00:00:00.007"] == [written(MIDNIGHT_MS + ms) for ms in (0, 7)]
+    assert [written(MIDNIGHT_MS + ms) for ms in (0, 7)] == ["2026-03-01T00:00:00", "2026-03-01T00:00:00.007"]
 
 
 def test_a_span_is_a_second_to_a_week() -> None:
