@@ -21,7 +21,6 @@ from demo.story import SCENES, play
 _EXIT_FAILED: Final = 1
 _EXIT_INTERRUPTED: Final = 130
 _KEEP_SECONDS: Final = 600.0
-_END_SECONDS: Final = 10.0
 _CONSOLE: Final = "namesrv-console: "
 
 
@@ -58,10 +57,16 @@ def _console(cluster: Cluster) -> Iterator[str]:
     flags = [f"--server={server.address}" for server in cluster.servers.values()]
     flags += [f"--logs={directory / 'heartbeats'}" for directory in cluster.directories.values()]
     command = [sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags]
-    with _process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        url = next(
-            (line.removeprefix(_CONSOLE) for line in process.stdout or () if f"{_CONSOLE}http" in line), ""
-        ).strip()
+    # what is set for servers of yours says nothing about these
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    # a session of its own: Ctrl-C is for the demo, which ends the console
+    process = subprocess.Popen(  # noqa: S603 - our own program
+        command, env=environ, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with process, contextlib.ExitStack() as stack:
+        stack.callback(process.terminate)
+        lines = process.stdout or ()
+        url = next((line.removeprefix(_CONSOLE).strip() for line in lines if f"{_CONSOLE}http" in line), "")
         if not url:
             raise TimeoutInStoryError("the console has ended")
         cluster.screen.line("console", f"shows all of it: {url}")
@@ -69,29 +74,6 @@ def _console(cluster: Cluster) -> Iterator[str]:
             # never in the terminal, where the story is
             webbrowser.open(url)
         yield url
-
-
-@contextmanager
-def _process(
-    command: Sequence[str], stdout: int | None = None, stderr: int | None = None
-) -> Iterator["subprocess.Popen[str]"]:
-    """A process that ends with the block; Ctrl-C is for the demo, which ends it."""
-    # settings for servers of yours say nothing about these
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
-    process: subprocess.Popen[str] = subprocess.Popen(  # noqa: S603 - our own programs
-        command, env=environ, start_new_session=True, text=True, stdout=stdout, stderr=stderr
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def _report(cluster: Cluster, directory: Path) -> int:
@@ -104,8 +86,8 @@ def _report(cluster: Cluster, directory: Path) -> int:
     )
     screen.heading("How long did stale routes last? The staleness report of these logs:")
     flags = ("--out", str(directory), "--poll", f"{times[30]:g}", "--what-if", grid)
-    with _process([sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]) as process:
-        code = process.wait()
+    command = [sys.executable, "-m", "namesrv_spark_jobs", *logs, *flags]
+    code = subprocess.run(command, check=False).returncode  # noqa: S603 - our own program
     if not code:
         screen.note(f"Look at it: {(directory / 'report.html').resolve().as_uri()}")
     return code

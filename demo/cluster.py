@@ -3,7 +3,6 @@
 import logging
 import socket
 import threading
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,15 +30,6 @@ class Times:
 
     def __getitem__(self, seconds: float) -> float:
         return seconds / self.factor
-
-    @property
-    def server_settings(self) -> dict[str, float]:
-        """A NameServer's: 120 s, 10 s, 45 s."""
-        return {
-            "broker_expiry_seconds": self[120],
-            "scan_interval_seconds": self[10],
-            "wait_for_service_seconds": self[45],
-        }
 
     @property
     def bound_seconds(self) -> float:
@@ -99,6 +89,7 @@ class Cluster:
         # sends that needed another broker, and sends that none took
         self.repeated = 0
         self.failed = 0
+        self._ended = threading.Event()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -118,7 +109,10 @@ class Cluster:
                 stack.enter_context(application)
             # it polls routes that it has requested once
             self.consumer.client.route(TOPIC)
-            stack.enter_context(_Thread(self._produce))
+            producing = threading.Thread(target=self._produce, daemon=True)
+            producing.start()
+            stack.callback(producing.join)
+            stack.callback(self._ended.set)
             self._stack = stack.pop_all()
         return self
 
@@ -131,8 +125,15 @@ class Cluster:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             # the server keeps its port through the story
             port = probe.getsockname()[1]
-        settings: dict[str, Any] = {"listen_port": port, "nameserver_name": name, **self.times.server_settings}
-        return TestNameServer(directory, heartbeat_log_dir=str(directory / "heartbeats"), **settings)
+        return TestNameServer(
+            directory,
+            listen_port=port,
+            nameserver_name=name,
+            heartbeat_log_dir=str(directory / "heartbeats"),
+            broker_expiry_seconds=self.times[120],
+            scan_interval_seconds=self.times[10],
+            wait_for_service_seconds=self.times[45],
+        )
 
     def _broker(self, instance: Instance, **place: str) -> TestBroker:
         name, number = instance
@@ -141,10 +142,10 @@ class Cluster:
 
     # -- what producer and servers do ---------------------------------------------------------------------------------
 
-    def _produce(self, ended: threading.Event) -> None:
+    def _produce(self) -> None:
         """Send a message every 50 ms; one that a broker does not take goes to another broker."""
         client, complained = self.producer.client, set[str]()
-        while not ended.wait(_SEND_SECONDS):
+        while not self._ended.wait(_SEND_SECONDS):
             last: str | None = None
             for attempt in range(_ATTEMPTS):
                 try:
@@ -174,10 +175,6 @@ class Cluster:
         self.log.ready.discard(name)
         self.servers[name].stop()
 
-    def start_server(self, name: str) -> None:
-        """Start it again on its port, with its data."""
-        self.servers[name].start()
-
     def known_everywhere(self) -> None:
         """Wait until both servers and both applications know all brokers."""
         wanted = set(self.brokers)
@@ -200,24 +197,3 @@ class Cluster:
             ),
             self.times.bound_seconds + 30,
         )
-
-
-class _Thread:
-    """Work in a thread until the block ends."""
-
-    def __init__(self, work: Any) -> None:
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=work, args=(self._ended,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-
-def look(seconds: float = 1.5) -> None:
-    """What the eye needs between two events."""
-    time.sleep(seconds)

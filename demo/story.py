@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from demo.cluster import Cluster, look
+from demo.cluster import Cluster
 
+# what the eye needs between two events
+_LOOK_SECONDS: Final = 1.5
 # of its expiry, for how long a broker may pause: with the heartbeat that was due, it stays below the whole
 _PAUSE_SHARE: Final = 0.5
 
@@ -17,7 +19,7 @@ def kill(cluster: Cluster) -> None:
     cluster.screen.lose("kill broker-b", instance)
     cluster.brokers[instance].kill()
     cluster.gone_everywhere(instance)
-    look()
+    time.sleep(_LOOK_SECONDS)
     cluster.screen.line("you", "start broker-b again")
     cluster.start_broker(instance)
     cluster.known_everywhere()
@@ -38,7 +40,7 @@ def freeze(cluster: Cluster) -> None:
     cluster.screen.lose("freeze broker-c: it hangs, and its connections stay open", instance)
     cluster.brokers[instance].freeze()
     cluster.gone_everywhere(instance)
-    look()
+    time.sleep(_LOOK_SECONDS)
     cluster.screen.line("you", "kill broker-c, and start it again")
     cluster.brokers[instance].kill()
     cluster.start_broker(instance)
@@ -51,9 +53,9 @@ def nameserver(cluster: Cluster) -> None:
     name = next((name for name, server in cluster.servers.items() if server.address == chosen), "ns1")
     cluster.screen.line("you", f"stop {name}")
     cluster.stop_server(name)
-    look()
+    time.sleep(_LOOK_SECONDS)
     cluster.screen.line("you", f"start {name} again")
-    cluster.start_server(name)
+    cluster.servers[name].start()
     cluster.known_everywhere()
 
 
@@ -63,11 +65,11 @@ def blackout(cluster: Cluster) -> None:
     before = cluster.sent
     for name in cluster.servers:
         cluster.stop_server(name)
-    look(3.0)
+    time.sleep(2 * _LOOK_SECONDS)
     cluster.screen.line("producer", f"has sent {cluster.sent - before} messages meanwhile")
     cluster.screen.line("you", "start ns1 and ns2 again")
     for name in cluster.servers:
-        cluster.start_server(name)
+        cluster.servers[name].start()
     cluster.known_everywhere()
 
 
@@ -90,8 +92,8 @@ def play(cluster: Cluster, scenes: list[str]) -> None:
     cluster.known_everywhere()
     cluster.screen.line("producer", "sends 20 messages a second, and watches: it is notified of changes at once")
     cluster.screen.line("consumer", f"polls: it requests its routes every {cluster.times[30]:g} s")
-    look()
+    time.sleep(_LOOK_SECONDS)
     for name in scenes:
         cluster.screen.heading((SCENES[name].__doc__ or "").strip())
         SCENES[name](cluster)
-        look()
+        time.sleep(_LOOK_SECONDS)
