@@ -193,6 +193,7 @@ class ServerInfo(msgspec.Struct):
     topics: int = 0
     connections: int = 0
     watchers: int | None = None
+    # requests that the fast path answered
     pulls: int | None = None
     heartbeats: int | None = None
     refusals: dict[str, int] | None = None

@@ -65,9 +65,11 @@ async def test_server_info_describes_the_run(server: InProcess) -> None:
     assert await hostile.at_end()
     await peer.register(MASTER)
     await peer.register(ELSEWHERE, registration("U", "V"))
-    await peer.call(904, MASTER.ext)
-    await other.call(105, {"topic": "T"})
-    await other.call(105, {"topic": "T"}, spelling="native")
+    # of repeated requests all but the first take the fast path
+    for _ in range(2):
+        await peer.call(904, MASTER.ext)
+        await other.call(105, {"topic": "T"})
+        await other.call(105, {"topic": "T"}, spelling="native")
     server.clock.step_wall(3600)
     await server.clock.advance(2.5)
 
