@@ -1,12 +1,13 @@
 """Plans removals: which brokers leave, and what that changes."""
 
+from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RouteOptions
 from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
 from namesrv.routeinfo.topics import plan_perms
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
+from namesrv_remoting.codes import PERM_WRITE
 
 
 def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
@@ -32,8 +33,7 @@ def plan_removal(
         yield from plan_rows(tables, changes, topics, lambda row: row_with(row, name, None))
         return changes
     changes.groups[name] = BrokerData(group.cluster, name, addrs, group.zone_name, group.enable_acting_master)
-    if group.enable_acting_master and min(addrs) > MASTER_ID:
-        # nobody takes writes until the master is back
+    if loses_write(addrs, enable_acting_master=group.enable_acting_master):
         yield from plan_perms(tables, changes, name, lambda perm: perm & ~PERM_WRITE)
     if options.notify_min_broker_id_changed and group.enable_acting_master and min(addrs) != min(group.broker_addrs):
         recipients = tuple(addr for _, addr in sorted(addrs.items()))

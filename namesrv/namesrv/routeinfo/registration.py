@@ -10,6 +10,7 @@ from itertools import repeat
 from operator import attrgetter, is_
 from typing import Final, TypeAlias
 
+from namesrv.routeinfo.acting_master import makes_routes, registers_without_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import (
     BrokerAddrInfo,
@@ -63,9 +64,10 @@ def plan_registration(
     changes.dropped.extend(displaced(tables, name, key, holder))
     live = tables.broker_live_table.get(key)
     if creates_routes(registration, addrs):
-        taken = 0
-        if name in tables.wiped or (registration.broker_id != MASTER_ID and registration.enable_acting_master):
-            taken = PERM_WRITE
+        is_acting = registers_without_write(
+            registration.broker_id, enable_acting_master=registration.enable_acting_master
+        )
+        taken = PERM_WRITE if is_acting or name in tables.wiped else 0
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
         dropped = yield from topics_dropped(tables, registration, options)
         yield from plan_rows(tables, changes, dropped, lambda row: row_with(row, name, None))
@@ -109,9 +111,8 @@ def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[i
 
 
 def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
-    """8: only a master creates routes, or the slave that stands in for one."""
-    broker_id = registration.broker_id
-    return broker_id == MASTER_ID or (registration.enable_acting_master is not None and broker_id == min(addrs))
+    """8: only a master creates routes, or the acting master of its group."""
+    return makes_routes(registration.broker_id, addrs, enable_acting_master=registration.enable_acting_master)
 
 
 def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:

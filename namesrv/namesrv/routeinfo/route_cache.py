@@ -13,10 +13,10 @@ from typing import Final, Generic, Literal, TypeVar
 import msgspec
 
 from namesrv.routeinfo import views
+from namesrv.routeinfo.acting_master import is_shown_as_it_is
 from namesrv.routeinfo.records import RouteOptions, TopicRow
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
-from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class RouteCache(Generic[T]):
 
     def _key(self, topic: str, row: TopicRow, zone: str) -> AnswerKey:
         conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
-        shows_slaves = self.options.support_acting_master and topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
+        shows_slaves = self.options.support_acting_master and is_shown_as_it_is(topic)
         return row, zone, conf, shows_slaves
 
     def _known(self, row: TopicRow, key: AnswerKey | None) -> T | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from namesrv.routeinfo.acting_master import is_shown_as_it_is, shown_to_clients
 from namesrv.routeinfo.records import BrokerAddrInfo, RouteOptions
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
-from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PREFIX
 
 
 def topic_route(
@@ -16,11 +16,8 @@ def topic_route(
     if row is None:
         return None
     groups = [tables.broker_addr_table[queues.broker_name] for queues in row.queues]
-    if options.support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX):
-        groups = [
-            _with_acting_master(group) if not queues.perm & PERM_WRITE else group
-            for group, queues in zip(groups, row.queues, strict=True)
-        ]
+    if options.support_acting_master and not is_shown_as_it_is(topic):
+        groups = [shown_to_clients(group, queues) for group, queues in zip(groups, row.queues, strict=True)]
     return TopicRouteData(
         groups,
         row.queues,
@@ -28,15 +25,6 @@ def topic_route(
         order_topic_conf if options.order_message_enable else None,
         tables.topic_queue_mapping_info_table.get(topic),
     )
-
-
-def _with_acting_master(group: BrokerData) -> BrokerData:
-    """The slave with the smallest id in the master's place, if there is no master and the group lets it act."""
-    if MASTER_ID in group.broker_addrs or not group.enable_acting_master:
-        return group
-    smallest = min(group.broker_addrs)
-    addrs = {MASTER_ID if i == smallest else i: addr for i, addr in group.broker_addrs.items()}
-    return BrokerData(group.cluster, group.broker_name, addrs, group.zone_name, group.enable_acting_master)
 
 
 def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[str, tuple[str, ...]]:
