@@ -17,8 +17,9 @@ from namesrv.encoded_routes import EncodedRoutes, json_frame, json_response, nat
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import BrokerAddrInfo, TopicRow
+from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.rows import TopicRow
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.topic import DataVersion

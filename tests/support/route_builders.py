@@ -8,16 +8,10 @@ from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    RegisterResult,
-    Registration,
-    Rerouted,
-    RouteOptions,
-)
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
+from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
@@ -70,11 +64,11 @@ def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
     return BrokerAddrInfo(cluster_name, broker_addr)
 
 
-def apply(tables: RouteTables, changes: Changes) -> Rerouted:
+def apply(tables: RouteTables, changes: Changes) -> RowChanges:
     """Make changes; what routes were made of before, and are after it."""
     prepared = finished(tables.prepare(changes))
     tables.apply(prepared)
-    return prepared.rerouted
+    return prepared.row_changes
 
 
 def register(

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from namesrv.routeinfo import records
+from namesrv.routeinfo import rows as topic_rows
 from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
 from namesrv_remoting.bodies.route import QueueData
 
@@ -43,7 +43,7 @@ def _index(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
 
 def queues_of(tables: RouteTables, topic: str, broker_name: str) -> QueueData | None:
     """The queues of a topic on one broker."""
-    row = records.queues_of(tables.topic_queue_table.get(topic))
+    row = topic_rows.queues_of(tables.topic_queue_table.get(topic))
     return next((queues for queues in row if queues.broker_name == broker_name), None)
 
 

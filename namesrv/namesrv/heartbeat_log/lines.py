@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from namesrv.routeinfo.effects import Effect
-from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, QueueRow, difference, queues_of
-from namesrv.routeinfo.tables import place_in
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, place_in, queues_of
 from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
@@ -78,7 +78,7 @@ class RoutesPublished(NamedTuple):
     """New routes of these topics, some or all of those that one change touched."""
 
     revision: int
-    topics: Sequence[Alike]
+    topics: Sequence[SharedStep]
     # those that changed, as they were
     groups_before: Mapping[str, BrokerData | None]
     # all groups now; values are frozen

@@ -18,7 +18,8 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.effects import Effect, Scanned
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Rerouted
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.rows import RowChanges
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.base import parts
@@ -144,23 +145,23 @@ class HeartbeatLog(LineLog):
             self._put += 1
             self._items.append(beat)
 
-    def routes_published(self, revision: int, rerouted: Rerouted) -> None:
+    def routes_published(self, revision: int, row_changes: RowChanges) -> None:
         """Take note of new routes at the moment from which they are answered, without a look at each of them."""
         # what was answered until now was of the revision before
         if self.late.pulls:
-            pulls, of = dict(self.late.take(rerouted.rows.keys())), self._tables.revisions.last_change_of
+            pulls, of = dict(self.late.take(row_changes.rows.keys())), self._tables.revisions.last_change_of
             self._note_pulls(
                 [
                     (topic, of(topic, before), pulls[topic])
-                    for topics, before, _ in chain.from_iterable(rerouted.parts if pulls else ())
+                    for topics, before, _ in chain.from_iterable(row_changes.batches if pulls else ())
                     for topic in topics
                     if topic in pulls
                 ]
             )
         groups = dict(self._tables.broker_addr_table)
         now = self._clock.monotonic()
-        for part in rerouted.parts:
-            published = RoutesPublished(revision, part, rerouted.groups_before, groups)
+        for part in row_changes.batches:
+            published = RoutesPublished(revision, part, row_changes.groups_before, groups)
             topics = sum(map(len, map(_topics, part)))
             self._note(now, published, 1 + topics // _TOPICS_PER_WEIGHT + len(groups) // _GROUPS_PER_WEIGHT)
 

@@ -11,7 +11,7 @@ from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import apply_update, effective_properties
 from namesrv.processors.topic_lists import LargeLists, TopicLists
 from namesrv.routeinfo import views
-from namesrv.routeinfo.records import QueueRow
+from namesrv.routeinfo.rows import QueueRow
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.route import ClusterInfo, KVTable, TopicList, read_queue_datas
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, UNIT_FLAG, UNIT_SUB_FLAG, RequestCode

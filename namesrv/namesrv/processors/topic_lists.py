@@ -6,7 +6,7 @@ from typing import Final
 
 from namesrv.net.steps import in_parts
 from namesrv.routeinfo.manager import RouteInfoManager
-from namesrv.routeinfo.records import QueueRow
+from namesrv.routeinfo.rows import QueueRow
 from namesrv_remoting.bodies.dialects import Dialect
 from namesrv_remoting.bodies.route import TopicList
 from namesrv_remoting.errors import SystemBusyError, SystemError_

@@ -6,8 +6,9 @@ from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.registration import addrs_after, creates_routes, displaced, topics_dropped
+from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.shares import Holder, Sizes, exceeded_share, may_exceed_a_share, sizes_of
-from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemError_

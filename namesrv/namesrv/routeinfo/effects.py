@@ -11,16 +11,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from namesrv.routeinfo.records import (
-    HEARTBEAT_SECONDS,
-    Alike,
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    QueueRow,
-    Reason,
-    difference,
-    queues_of,
-)
+from namesrv.routeinfo.records import HEARTBEAT_SECONDS, BrokerAddrInfo, BrokerLiveInfo, Reason
+from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, queues_of
 from namesrv_remoting.requests import AccessClass
 
 Level = Literal["debug", "info", "warning"]
@@ -435,7 +427,7 @@ class RouteChanged(Effect):
     topics: AbstractSet[str] | None
     revision: int
     # the same topics by their rows, a thousand at a time: routes can also change with what is in no row
-    parts: Sequence[Sequence[Alike]] = field(default=(), compare=False)
+    parts: Sequence[Sequence[SharedStep]] = field(default=(), compare=False)
     # the group whose registration, removal or permission changed the routes; None: a topic or an option changed them
     broker_name: str | None = None
 
@@ -552,7 +544,7 @@ def _registration(live: BrokerLiveInfo) -> dict[str, Any]:
     }
 
 
-def _route(topic: str, alike: Alike) -> dict[str, Any]:
+def _route(topic: str, alike: SharedStep) -> dict[str, Any]:
     gone, new = difference(queues_of(alike.before), queues_of(alike.after))
     return {"topic": topic, "before": _queues(gone), "after": _queues(new)}
 

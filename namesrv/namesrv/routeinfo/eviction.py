@@ -3,7 +3,8 @@
 from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RouteOptions
-from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
+from namesrv.routeinfo.rows import row_with
+from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
 from namesrv.routeinfo.topics import plan_perms
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData

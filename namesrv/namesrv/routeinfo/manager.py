@@ -51,21 +51,12 @@ from namesrv.routeinfo.records import (
     Reason,
     RegisterResult,
     Registration,
-    Rerouted,
     RouteOptions,
-    TopicRow,
-    queues_of,
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
+from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
 from namesrv.routeinfo.shares import HeldRows, Holder
-from namesrv.routeinfo.tables import (
-    CHUNK_TOPICS,
-    MAX_CARRIERS,
-    Carrier,
-    Changes,
-    Prepared,
-    RouteTables,
-)
+from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.base import parts
@@ -99,7 +90,7 @@ class RouteInfoManager:
         forget_answers: Callable[[], None] = lambda: None,
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None,
-        on_publish: Callable[[int, Rerouted], None] | None = None,
+        on_publish: Callable[[int, RowChanges], None] | None = None,
         policy: TakeoverPolicy | None = None,
         quotas: TableQuotas | None = None,
     ) -> None:
@@ -647,16 +638,16 @@ class RouteInfoManager:
 
     def _apply(self, prepared: Prepared, effects: list[Effect], broker_name: str | None = None) -> bool:
         self.tables.apply(prepared)
-        return self._publish(prepared.rerouted, effects, broker_name)
+        return self._publish(prepared.row_changes, effects, broker_name)
 
-    def _publish(self, rerouted: Rerouted, effects: list[Effect], broker_name: str | None = None) -> bool:
+    def _publish(self, row_changes: RowChanges, effects: list[Effect], broker_name: str | None = None) -> bool:
         """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
-        topics = rerouted.rows.keys()
+        topics = row_changes.rows.keys()
         if topics:
             if self._on_publish is not None:
-                self._on_publish(self.revisions.revision + 1, rerouted)
-            revision = self.revisions.changed(rerouted)
-            effects.append(RouteChanged(topics, revision, rerouted.parts, broker_name))
+                self._on_publish(self.revisions.revision + 1, row_changes)
+            revision = self.revisions.changed(row_changes)
+            effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name))
         return bool(topics)
 
 

@@ -12,24 +12,9 @@ from typing import Final, TypeAlias
 
 from namesrv.routeinfo.acting_master import makes_routes, registers_without_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
-from namesrv.routeinfo.records import (
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    RegisterResult,
-    Registration,
-    RouteOptions,
-    TopicRow,
-    queues_of,
-)
-from namesrv.routeinfo.tables import (
-    CHUNK_TOPICS,
-    MOST_STEPS,
-    Changes,
-    RouteTables,
-    place_in,
-    plan_rows,
-    row_with,
-)
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.rows import CHUNK_TOPICS, MOST_STEPS, StepsOfRows, TopicRow, place_in, queues_of, row_with
+from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
@@ -132,39 +117,33 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     followed by one with the newest version, and then every full registration would look like old news.
     """
     name, table, rows = tables.name_of_broker(registration.broker_name), tables.topic_queue_table, changes.rows
-    # (row before, the queues registered) -> row after; nearly all topics of a broker make the same step
-    steps: dict[tuple[int, _Numbers], TopicRow | None] = {}
-    # the rows before, so that no id stands for two of them
-    kept: list[TopicRow | None] = []
     # so that rows hold the same object where they hold the same
-    known: dict[_Numbers, QueueData] = {}
+    queues: dict[_Numbers, QueueData] = {}
 
     def step(row: TopicRow | None, numbers: _Numbers) -> TopicRow | None:
-        kept.append(row)
         read, write, perm, flags = numbers
-        if numbers not in known:
-            known[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
-        after = steps[id(row), numbers] = row_with(row, name, known[numbers])
-        return after
+        if numbers not in queues:
+            queues[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
+        return row_with(row, name, queues[numbers])
 
+    # nearly all topics of a broker make the same step
+    steps = StepsOfRows(step)
     for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
         topics = tables.names_of([*map(_topic_name, part)])
-        befores, said = [*map(table.get, topics)], [*map(_numbers, part)]
-        first, numbers = befores[0], said[0]
-        if said.count(numbers) == len(said) and all(map(is_, befores, repeat(first))):
-            # nearly always, and then no Python runs for each
-            after = steps.get((id(first), numbers)) or step(first, numbers)
+        befores, registered = [*map(table.get, topics)], [*map(_numbers, part)]
+        first, numbers = befores[0], registered[0]
+        if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
+            # nearly always, and then no Python runs for each topic
+            after = steps.after(first, numbers)
             if after is not first:
                 rows.update(zip(topics, repeat(after)))
             elif rows:
                 _put_each(rows, topics, befores, befores)
         else:
-            afters = [steps.get((id(row), each)) or step(row, each) for row, each in zip(befores, said, strict=True)]
-            _put_each(rows, topics, befores, afters)
-        if len(steps) > MOST_STEPS:
-            steps.clear()
-            kept.clear()
-            known.clear()
+            _put_each(rows, topics, befores, [*map(steps.after, befores, registered)])
+        steps.forget_many()
+        if len(queues) > MOST_STEPS:
+            queues.clear()
         if len(part) == CHUNK_TOPICS:
             yield
 

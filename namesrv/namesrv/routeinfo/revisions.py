@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import Final
 
-from namesrv.routeinfo.records import Rerouted, TopicRow
+from namesrv.routeinfo.rows import RowChanges, TopicRow
 from namesrv_remoting.bodies.base import Steps, parts
 
 # Of at most so many topics without a route the last change is remembered; a client that asks for changes since before a
@@ -31,24 +31,24 @@ class RouteRevisions:
         # left only where that was one of many
         self._gone: dict[str, int] = {}
         # large changes whose topics have yet to be entered there: nothing looks at each of a hundred thousand at once
-        self._large: list[tuple[int, Rerouted]] = []
+        self._large: list[tuple[int, RowChanges]] = []
         # the number of the last small one
         self._small = 0
         self._spare_topics = spare_topics
 
-    def changed(self, rerouted: Rerouted) -> int:
+    def changed(self, row_changes: RowChanges) -> int:
         """Note one change, whose rows are in the table; its number."""
         self.revision += 1
-        for row in rerouted.made:
+        for row in row_changes.made:
             row.revision = self.revision
-        if len(rerouted.gone) > STEP_TOPICS:
-            self._large.append((self.revision, rerouted))
-        elif rerouted.gone:
-            self._gone.update(dict.fromkeys(rerouted.gone, self.revision))
+        if len(row_changes.gone) > STEP_TOPICS:
+            self._large.append((self.revision, row_changes))
+        elif row_changes.gone:
+            self._gone.update(dict.fromkeys(row_changes.gone, self.revision))
             self._small = self.revision
-        if self._gone and len(rerouted.rows) <= STEP_TOPICS:
+        if self._gone and len(row_changes.rows) <= STEP_TOPICS:
             # the fewer are left there, the quicker the next ones are entered
-            for alike in chain.from_iterable(rerouted.parts):
+            for alike in chain.from_iterable(row_changes.batches):
                 if alike.before is None and alike.after is not None:
                     deque(map(self._gone.pop, alike.topics, repeat(None)), maxlen=0)
         return self.revision
@@ -63,8 +63,8 @@ class RouteRevisions:
         """Enter large changes, and forget topics that have no route if there are too many; one at a time, in steps."""
         gone, routed = self._gone, self._routed
         while self._large:
-            number, rerouted = self._large[0]
-            for part in parts(rerouted.gone, STEP_TOPICS):
+            number, row_changes = self._large[0]
+            for part in parts(row_changes.gone, STEP_TOPICS):
                 if self._small > number:
                     # a small change has come in between, perhaps of one of these
                     part = tuple(topic for topic in part if gone.get(topic, 0) < number)  # noqa: PLW2901
@@ -90,8 +90,8 @@ class RouteRevisions:
         if row is not None:
             return row.revision
         found = self._gone.get(topic, 0)
-        for number, rerouted in self._large:
-            if number > found and topic in rerouted.rows:
+        for number, row_changes in self._large:
+            if number > found and topic in row_changes.rows:
                 found = number
         return found
 

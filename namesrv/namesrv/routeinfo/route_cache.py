@@ -14,7 +14,8 @@ import msgspec
 
 from namesrv.routeinfo import views
 from namesrv.routeinfo.acting_master import is_shown_as_it_is
-from namesrv.routeinfo.records import RouteOptions, TopicRow
+from namesrv.routeinfo.records import RouteOptions
+from namesrv.routeinfo.rows import TopicRow
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 

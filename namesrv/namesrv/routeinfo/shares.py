@@ -11,7 +11,8 @@ from random import choice
 from typing import Final, Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
-from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
+from namesrv.routeinfo.rows import CHUNK_TOPICS
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps, parts
 
 # One address alone can fill a table but for this part of it.

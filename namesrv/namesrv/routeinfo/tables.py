@@ -1,38 +1,33 @@
 """The route tables of a NameServer and their indexes."""
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
-from operator import attrgetter, is_
 from typing import Final, NamedTuple, TypeVar, cast
 
 from namesrv.routeinfo.effects import MinBrokerIdChanged
-from namesrv.routeinfo.records import (
-    Alike,
-    BrokerAddrInfo,
-    BrokerLiveInfo,
-    QueueRow,
-    Rerouted,
-    TopicRow,
-    difference,
-    queues_of,
-)
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, RouteRevisions
+from namesrv.routeinfo.rows import (
+    CHUNK_TOPICS,
+    QueueStep,
+    RowChanges,
+    SharedStep,
+    StepsOfRows,
+    TopicRow,
+    queue_step,
+    queues_of,
+    renewal_of_rows,
+    shared_steps,
+)
 from namesrv_remoting.bodies.base import Steps, parts
-from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_broker_name: Final = attrgetter("broker_name")
-
-# Topics worked out between two yields: about a millisecond.
-CHUNK_TOPICS: Final = 1000
-# Changes of rows that are remembered, since other topics may make the same: to free them takes a millisecond or two.
-MOST_STEPS: Final = 5 * CHUNK_TOPICS
 # Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
 # its connections; a broker that reconnects has two or three.
 MAX_CARRIERS: Final = 16
@@ -69,7 +64,7 @@ class Prepared:
     """Changes as the tables take them in."""
 
     changes: Changes
-    rerouted: Rerouted
+    row_changes: RowChanges
     # topic -> its row, of those that have one after the change
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
     # broker name -> topics that it gets, as keys, and that it loses
@@ -199,51 +194,44 @@ class RouteTables:
         """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
         yield from self._forget_names(changes.rows)
         yield from self._set_apart(changes)
-        prepared = Prepared(changes, Rerouted(changes.rows))
+        prepared = Prepared(changes, RowChanges(changes.rows))
         yield from self._prepare_rows(prepared)
         for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
             self._prepare_mapping(prepared, topic, broker_name, mapping)
             if number % CHUNK_TOPICS == 0:
                 yield
-        rerouted, known = prepared.rerouted, self.broker_addr_table
-        rerouted.groups_before.update(
+        row_changes, known = prepared.row_changes, self.broker_addr_table
+        row_changes.groups_before.update(
             (name, known.get(name)) for name, group in changes.groups.items() if known.get(name) != group
         )
         # topics whose rows stay, and whose routes do not; a group that goes is in no row any more
-        moved = [name for name in self._moved(changes, rerouted) if changes.groups.get(name, True)]
+        moved = [name for name in self._moved(changes, row_changes) if changes.groups.get(name, True)]
         others = chain.from_iterable(self.topics_of_broker.get(name, ()) for name in moved)
-        renewed: dict[int, TopicRow | None] = {}
+        renewal = renewal_of_rows()
         for part in parts(others, CHUNK_TOPICS):
-            touched = [topic for topic in dict.fromkeys(part) if topic not in rerouted.rows]
+            touched = [topic for topic in dict.fromkeys(part) if topic not in row_changes.rows]
             if touched:
-                self._renew(rerouted, touched, renewed)
+                row_changes.add(self._renewed(touched, renewal))
             if len(part) == CHUNK_TOPICS:
                 yield
         yield from self._sort_out(prepared)
         return prepared
 
-    def renew(self, topics: Iterable[str]) -> Rerouted:
+    def renew(self, topics: Iterable[str]) -> RowChanges:
         """Give topics new rows with the same queues, in one step: their routes change with what is in no table."""
-        rerouted = Rerouted()
-        renewed: dict[int, TopicRow | None] = {}
+        row_changes, renewal = RowChanges(), renewal_of_rows()
         for part in parts(dict.fromkeys(topics), CHUNK_TOPICS):
-            self._renew(rerouted, part, renewed)
-        self.topic_queue_table.update((topic, row) for topic, row in rerouted.rows.items() if row is not None)
-        return rerouted
+            row_changes.add(self._renewed(part, renewal))
+        self.topic_queue_table.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)
+        return row_changes
 
-    def _renew(self, rerouted: Rerouted, topics: Sequence[str], renewed: dict[int, TopicRow | None]) -> None:
-        """Do so as a part of a change. In `renewed` are the new rows by the ids of the old ones, which `parts` keep."""
+    def _renewed(self, topics: Sequence[str], renewal: StepsOfRows[None]) -> Sequence[SharedStep]:
+        """The steps of topics whose queues stay the same to new rows."""
         rows = [*map(self.topic_queue_table.get, topics)]
-        part = []
-        for members, before, _ in alike(topics, rows, rows):
-            if id(before) not in renewed:
-                renewed[id(before)] = None if before is None else TopicRow(before.queues)
-            after = renewed[id(before)]
-            part.append(Alike(members, before, after))
-            rerouted.rows.update(dict.fromkeys(members, after))
-            rerouted.made += () if after is None else (after,)
-            rerouted.gone += members if after is None else ()
-        rerouted.parts.append(part)
+        return [
+            SharedStep(members, before, renewal.after(before, None))
+            for members, before, _ in shared_steps(topics, rows, rows)
+        ]
 
     def names_of(self, topics: Sequence[str]) -> list[str]:
         """The tables' own strings of some topics, which are to be changed next."""
@@ -265,7 +253,7 @@ class RouteTables:
 
     def _sort_out(self, prepared: Prepared) -> Steps[None]:
         """Those that have a row after the change: nearly always all that are in it, or none."""
-        rows, gone = prepared.rerouted.rows, prepared.rerouted.gone
+        rows, gone = prepared.row_changes.rows, prepared.row_changes.gone
         prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
         if prepared.rows and gone:
             for part in parts(gone, CHUNK_TOPICS):
@@ -284,33 +272,23 @@ class RouteTables:
                 yield
 
     def _prepare_rows(self, prepared: Prepared) -> Steps[None]:
-        rows = prepared.rerouted.rows
-        # what a change from one row to another means for the index; rows are shared by thousands of topics
-        steps: dict[tuple[int, int], tuple[frozenset[str], frozenset[str], int]] = {}
-        for part in parts(rows, CHUNK_TOPICS):
-            found = alike(part, [*map(self.topic_queue_table.get, part)], [*map(rows.__getitem__, part)])
-            prepared.rerouted.parts.append(found)
-            for topics, before, after in found:
-                pair = (id(before), id(after))
-                if pair not in steps:
-                    steps[pair] = _step_between(queues_of(before), queues_of(after))
-                    prepared.rerouted.made += () if after is None else (after,)
-                prepared.rerouted.gone += topics if after is None else ()
-                self._prepare_alike(prepared, topics, *steps[pair])
-            if len(steps) > MOST_STEPS:
-                steps.clear()
+        row_changes = prepared.row_changes
+        for part in parts(row_changes.rows, CHUNK_TOPICS):
+            befores = [*map(self.topic_queue_table.get, part)]
+            batch = shared_steps(part, befores, [*map(row_changes.rows.__getitem__, part)])
+            row_changes.note(batch)
+            for topics, before, after in batch:
+                self._prepare_step(prepared, topics, queue_step(before, after))
             if len(part) == CHUNK_TOPICS:
                 yield
 
-    def _prepare_alike(
-        self, prepared: Prepared, names: Sequence[str], joined: frozenset[str], left: frozenset[str], more: int
-    ) -> None:
-        """Prepare the same step of some topics, without any of Python's for each."""
-        prepared.queue_count += more * len(names)
-        prepared.route_count += (len(joined) - len(left)) * len(names)
-        for broker_name in joined:
+    def _prepare_step(self, prepared: Prepared, names: Sequence[str], step: QueueStep) -> None:
+        """Prepare the same step of some topics; no Python runs for each of them."""
+        prepared.queue_count += step.more_queues * len(names)
+        prepared.route_count += (len(step.joined) - len(step.left)) * len(names)
+        for broker_name in step.joined:
             prepared.joined.setdefault(broker_name, {}).update(dict.fromkeys(names))
-        for broker_name in left:
+        for broker_name in step.left:
             prepared.left.setdefault(broker_name, []).extend(names)
             for topic in names if self.topic_queue_mapping_info_table else ():
                 if topic in self.topic_queue_mapping_info_table:
@@ -327,14 +305,14 @@ class RouteTables:
         else:
             by_broker[broker_name] = mapping
 
-    def _moved(self, changes: Changes, rerouted: Rerouted) -> set[str]:
+    def _moved(self, changes: Changes, row_changes: RowChanges) -> set[str]:
         """Brokers whose addresses, zone, acting master or filter servers are about to change."""
         known = self.filter_server_table
         if any(known.get(key, ()) != servers for key, servers in changes.filter_servers.items()) or any(
             key in known for key in changes.dropped
         ):
-            return {*rerouted.groups_before, *changes.groups}
-        return set(rerouted.groups_before)
+            return {*row_changes.groups_before, *changes.groups}
+        return set(row_changes.groups_before)
 
     def apply(self, prepared: Prepared) -> None:
         """Make the changes, in one step that nobody can see half of: whole tables are put into whole tables."""
@@ -356,7 +334,7 @@ class RouteTables:
         self.route_count += prepared.route_count
         # here and below no Python runs for each topic
         self.topic_queue_table.update(cast("dict[str, TopicRow]", prepared.rows))
-        deque(map(self.topic_queue_table.pop, prepared.rerouted.gone, repeat(None)), maxlen=0)
+        deque(map(self.topic_queue_table.pop, prepared.row_changes.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
             known = self.topics_of_broker.setdefault(broker_name, topics)
             if known is not topics:
@@ -389,70 +367,20 @@ def plan_rows(
     tables: RouteTables, changes: Changes, topics: Iterable[str], step: Callable[[TopicRow], TopicRow | None]
 ) -> Steps[None]:
     """Make the same step with the row of each of these topics, yielding about every millisecond."""
-    # rows are shared by thousands of topics; they are kept, so that no id stands for two of them
-    steps: dict[int, TopicRow | None] = {}
-    kept: list[TopicRow | None] = []
+
+    def stays_if_equal(row: TopicRow | None, _: None) -> TopicRow | None:
+        after = step(cast("TopicRow", row))
+        return row if queues_of(after) == queues_of(row) else after
+
+    steps = StepsOfRows(stays_if_equal)
     for names in parts(topics, CHUNK_TOPICS):
         rows = [*map(tables.topic_queue_table.__getitem__, names)]
-        for members, row, _ in alike(names, rows, rows):
-            at = id(row)
-            if at not in steps:
-                kept.append(row)
-                after = step(cast("TopicRow", row))
-                steps[at] = row if queues_of(after) == queues_of(row) else after
-            if steps[at] is not row:
-                changes.rows.update(dict.fromkeys(members, steps[at]))
+        for members, row, _ in shared_steps(names, rows, rows):
+            after = steps.after(row, None)
+            if after is not row:
+                changes.rows.update(dict.fromkeys(members, after))
         if len(names) == CHUNK_TOPICS:
             yield
-
-
-def alike(
-    topics: Sequence[str], befores: Sequence[TopicRow | None], afters: Sequence[TopicRow | None]
-) -> Sequence[Alike]:
-    """Topics by their rows before and after a change, which they nearly always share."""
-    first_before, first_after = befores[0], afters[0]
-    if all(map(is_, befores, repeat(first_before))) and (
-        afters is befores or all(map(is_, afters, repeat(first_after)))
-    ):
-        return (Alike(topics, first_before, first_after),)
-    pairs = zip(map(id, befores), map(id, afters), strict=True)
-    found: dict[tuple[int, int], list[str]] = {}
-    made: list[Alike] = []
-    for topic, pair, before, after in zip(topics, pairs, befores, afters, strict=True):
-        if pair in found:
-            found[pair].append(topic)
-        else:
-            found[pair] = [topic]
-            made.append(Alike(found[pair], before, after))
-    return made
-
-
-def row_with(row: TopicRow | None, broker_name: str, queues: QueueData | None) -> TopicRow | None:
-    """The row with other queues of a broker, or without any (None); a row without queues is none."""
-    held = queues_of(row)
-    at, is_there = place_in(held, broker_name)
-    if is_there and held[at] == queues:
-        return row
-    others = (*held[:at], *(() if queues is None else (queues,)), *held[at + is_there :])
-    return TopicRow(others) if others else None
-
-
-def queues_in(row: QueueRow) -> int:
-    """Queues of one topic, on all its brokers; one that is read or written."""
-    return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row)
-
-
-def place_in(row: QueueRow, broker_name: str) -> tuple[int, bool]:
-    """Where a broker's queues are in a row, or would be, and whether they are there."""
-    at = bisect_left(row, broker_name, key=_broker_name)
-    return at, at < len(row) and row[at].broker_name == broker_name
-
-
-def _step_between(before: QueueRow, after: QueueRow) -> tuple[frozenset[str], frozenset[str], int]:
-    """The brokers that a topic gets and loses by a change of its row, and how many more queues it has then."""
-    gone, new = difference(before, after)
-    names_gone, names_new = frozenset(map(_broker_name, gone)), frozenset(map(_broker_name, new))
-    return names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone)
 
 
 def _put(table: dict[K, V], key: K, value: V) -> None:

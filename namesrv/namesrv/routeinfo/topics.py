@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from namesrv.routeinfo.records import TopicRow, queues_of
-from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows, row_with
+from namesrv.routeinfo.rows import TopicRow, queues_of, row_with
+from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE

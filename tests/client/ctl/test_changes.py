@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from namesrv.routeinfo.records import queues_of
+from namesrv.routeinfo.rows import queues_of
 from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess

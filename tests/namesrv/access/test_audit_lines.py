@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
 from namesrv.routeinfo.effects import Registered, RouteChanged, WriteWiped
-from namesrv.routeinfo.records import Alike, BrokerAddrInfo, BrokerLiveInfo, TopicRow
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.rows import SharedStep, TopicRow
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log import Item
 
@@ -48,7 +49,7 @@ def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int
     """And those counted that are others than before, not those that a change has only touched."""
     row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
-    parts = [[Alike([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
+    parts = [[SharedStep([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
     made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True)])
 
     routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
@@ -66,5 +67,5 @@ def test_a_change_of_nothing_is_no_line() -> None:
     """A registration that comes to what was there, rows and all."""
     again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
     rows = [TopicRow((QueueData("b", 8, 8, 6),), revision) for revision in (1, 2)]
-    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[Alike(["T"], *rows)]]), again])
+    change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[SharedStep(["T"], *rows)]]), again])
     assert AuditLines("ns", "0a").line(Item(1.0, 1.0, change)) == b""

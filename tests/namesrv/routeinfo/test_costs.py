@@ -13,8 +13,8 @@ import pytest
 
 from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.routeinfo.manager import REMOVALS_AT_ONCE
-from namesrv.routeinfo.records import Alike, Registration, Rerouted
-from namesrv.routeinfo.tables import CHUNK_TOPICS
+from namesrv.routeinfo.records import Registration
+from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, SharedStep
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.register import RegisterBrokerBody, encode_json_body, encode_native_body
 from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
@@ -167,9 +167,9 @@ async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -
     )
     topics = [Topic(f"topic-{number}") for number in range(MANY)]
     await scene.register(*(registration(name, 0, name, *map(topic, topics)) for name in ("b1", "b2")))
-    rerouted = Rerouted(dict.fromkeys(topics), [[Alike(topics, None, None)]])
+    row_changes = RowChanges(dict.fromkeys(topics), [[SharedStep(topics, None, None)]])
     Topic.loop_thread, Topic.looks = threading.get_ident(), 0
-    log.routes_published(1, rerouted)
+    log.routes_published(1, row_changes)
     assert 0 == Topic.looks < log.queued
     scene.pass_time(100.0)
 

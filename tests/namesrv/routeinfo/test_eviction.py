@@ -5,7 +5,8 @@ import pytest
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.eviction import plan_removal, silent_brokers
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.routeinfo.tables import CHUNK_TOPICS, RouteTables
+from namesrv.routeinfo.rows import CHUNK_TOPICS
+from namesrv.routeinfo.tables import RouteTables
 from tests.support.route_builders import key, registration, remove, tables_of
 from tests.support.steps import steps_and_result
 

@@ -13,7 +13,8 @@ from namesrv.routeinfo.admission import check_registration, check_topics
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
-from namesrv.routeinfo.tables import CHUNK_TOPICS, Carrier
+from namesrv.routeinfo.rows import CHUNK_TOPICS
+from namesrv.routeinfo.tables import Carrier
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_

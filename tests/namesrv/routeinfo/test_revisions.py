@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from namesrv.routeinfo.records import Alike, Rerouted, TopicRow
 from namesrv.routeinfo.revisions import DEFAULT_SPARE_TOPICS, STEP_TOPICS, RouteRevisions
+from namesrv.routeinfo.rows import RowChanges, SharedStep, TopicRow
 from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]
@@ -25,12 +25,12 @@ class Changing:
     def change(self, routed: Collection[str] = (), gone: Collection[str] = ()) -> int:
         """These topics have other routes now, those none."""
         row = TopicRow(())
-        steps = [Alike([topic], self.routed.get(topic), row) for topic in routed]
+        steps = [SharedStep([topic], self.routed.get(topic), row) for topic in routed]
         self.routed.update(dict.fromkeys(routed, row))
         for topic in gone:
             self.routed.pop(topic, None)
         rows = {**dict.fromkeys(routed, row), **dict.fromkeys(gone)}
-        return self.revisions.changed(Rerouted(rows, [steps], made=[row], gone=[*gone]))
+        return self.revisions.changed(RowChanges(rows, [steps], made=[row], gone=[*gone]))
 
 
 def test_every_change_has_its_number() -> None:

@@ -4,14 +4,12 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from namesrv.routeinfo.records import Rerouted, TopicRow, difference
-from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables, place_in
+from namesrv.routeinfo.rows import RowChanges, TopicRow
+from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.routeinfo.views import system_topics
-from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.route_builders import apply, body, key, queue_data, register, registration, remove, tables_of
 from tests.support.table_invariants import violations
@@ -100,9 +98,9 @@ def test_topics_that_stay_as_they_are_are_not_affected() -> None:
         ("new", [queue_data("b1"), queue_data("nobody")]),
         ("new", []),
     ):
-        assert Rerouted() == apply(tables, plan_register_topic(tables, topic, said))
+        assert RowChanges() == apply(tables, plan_register_topic(tables, topic, said))
     for topic, cluster in (("t1", "nowhere"), ("nothing", None)):
-        assert Rerouted() == apply(tables, plan_delete_topic(tables, topic, cluster))
+        assert RowChanges() == apply(tables, plan_delete_topic(tables, topic, cluster))
 
 
 def test_names_of_topics_that_come_and_go_do_not_stay() -> None:
@@ -141,29 +139,3 @@ def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
     tables.forget_digests(["b1", "nobody"])
 
     assert {key("o:1"): b"3"} == tables.digests
-
-
-rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).map(
-    lambda queues: tuple(QueueData(name, queues[name], 1, 6) for name in sorted(queues))
-)
-
-
-@given(rows_of_names, rows_of_names)
-def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
-    """What is in one row only is in its part, and what both parts have cancels out."""
-    gone, new = difference(before, after)
-
-    assert set(before) - set(after) == set(gone) - set(new)
-    assert set(after) - set(before) == set(new) - set(gone)
-    assert difference(before, before) == ((), ())
-
-
-def test_difference_of_long_rows_is_short() -> None:
-    """One broker that comes to ten thousand others is all that there is to look at."""
-    row = tuple(QueueData(f"b{number:05}", 1, 1, 6) for number in range(10_000))
-    more = (*row[:5_000], QueueData("b04999-new", 1, 1, 6), *row[5_000:])
-
-    assert ((), more[5_000:5_001]) == difference(row, more)
-    assert (more[5_000:5_001], ()) == difference(more, row)
-    assert place_in(more, "b04999-new") == (5_000, True)
-    assert place_in(row, "b04999-new") == (5_000, False)

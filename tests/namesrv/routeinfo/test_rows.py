@@ -1,0 +1,173 @@
+"""Rows that topics share, and the steps from row to row: the invariants of `namesrv.routeinfo.rows`."""
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.routeinfo import rows
+from namesrv.routeinfo.rows import (
+    QueueStep,
+    RowChanges,
+    StepsOfRows,
+    TopicRow,
+    difference,
+    place_in,
+    queue_step,
+    queues_in,
+    queues_of,
+    renewal_of_rows,
+    row_with,
+    shared_steps,
+)
+from namesrv_remoting.bodies.route import QueueData
+from tests.support.route_builders import queue_data
+
+rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).map(
+    lambda queues: tuple(QueueData(name, queues[name], 1, 6) for name in sorted(queues))
+)
+
+
+@given(rows_of_names, rows_of_names)
+def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
+    """What is in one row only is in its part, and what both parts have cancels out."""
+    gone, new = difference(before, after)
+
+    assert set(before) - set(after) == set(gone) - set(new)
+    assert set(after) - set(before) == set(new) - set(gone)
+    assert difference(before, before) == ((), ())
+
+
+def test_difference_of_long_rows_is_short() -> None:
+    """One broker that comes to ten thousand others is all that there is to look at."""
+    row = tuple(QueueData(f"b{number:05}", 1, 1, 6) for number in range(10_000))
+    more = (*row[:5_000], QueueData("b04999-new", 1, 1, 6), *row[5_000:])
+
+    assert ((), more[5_000:5_001]) == difference(row, more)
+    assert (more[5_000:5_001], ()) == difference(more, row)
+    assert place_in(more, "b04999-new") == (5_000, True)
+    assert place_in(row, "b04999-new") == (5_000, False)
+
+
+# five topics at most, each with one of three rows or none, before and after
+row_numbers = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5)
+ROWS = (None, *(TopicRow((queue_data("b1", number),)) for number in (1, 2, 3)))
+
+
+@given(row_numbers)
+def test_each_topic_is_in_one_shared_step(numbers: list[tuple[int, int]]) -> None:
+    """A step has all topics with the same row before and after, in their order, and no other topic."""
+    topics = [f"t{number}" for number in range(len(numbers))]
+    befores, afters = ([ROWS[pair[side]] for pair in numbers] for side in (0, 1))
+
+    steps = shared_steps(topics, befores, afters)
+
+    pairs = [(id(step.before), id(step.after)) for step in steps]
+    assert len(set(pairs)) == len(pairs)
+    assert sorted(chain.from_iterable(step.topics for step in steps)) == topics
+    assert all(list(step.topics) == sorted(step.topics) for step in steps)
+    found = {topic: (step.before, step.after) for step in steps for topic in step.topics}
+    assert found == dict(zip(topics, zip(befores, afters, strict=True), strict=True))
+
+
+@given(row_numbers)
+def test_row_changes_hold_each_topic_once(numbers: list[tuple[int, int]]) -> None:
+    """Rows, batches, made rows and topics that are gone say the same."""
+    topics = [f"t{number}" for number in range(len(numbers))]
+    befores, afters = ([ROWS[pair[side]] for pair in numbers] for side in (0, 1))
+    changes = RowChanges()
+
+    for start in range(0, len(topics), 2):
+        some = slice(start, start + 2)
+        changes.add(shared_steps(topics[some], befores[some], afters[some]))
+
+    assert changes.rows == dict(zip(topics, afters, strict=True))
+    in_batches = [topic for batch in changes.batches for step in batch for topic in step.topics]
+    assert in_batches == topics
+    assert {id(row) for row in changes.made} == {id(row) for row in afters if row is not None}
+    assert changes.gone == [topic for topic, row in changes.rows.items() if row is None]
+
+
+def test_step_is_worked_out_once_for_a_row() -> None:
+    """Topics that share a row before share one after it; another row, or another argument, is another step."""
+    asked: list[tuple[TopicRow | None, int]] = []
+
+    def step(row: TopicRow | None, queues: int) -> TopicRow | None:
+        asked.append((row, queues))
+        return None if queues == 0 else row_with(row, "b2", queue_data("b2", queues))
+
+    steps, one, other = StepsOfRows(step), TopicRow((queue_data("b1"),)), TopicRow((queue_data("b1"),))
+    found = [steps.after(row, queues) for row in (one, other, one, None) for queues in (4, 0) for _ in range(2)]
+
+    assert asked == [(row, queues) for row in (one, other, None) for queues in (4, 0)]
+    assert found[0] is found[1] is found[8]
+    assert found[0] is not found[4]
+    assert [queues_of(row) for row in found[::4]] == [
+        (queue_data("b1"), queue_data("b2", 4)),
+        (queue_data("b1"), queue_data("b2", 4)),
+        (queue_data("b1"), queue_data("b2", 4)),
+        (queue_data("b2", 4),),
+    ]
+    assert found[2::4] == [None] * 4
+
+
+def test_steps_keep_the_rows_that_they_know() -> None:
+    """The id of a row that is freed may be another row's: so no row is freed while its id is known."""
+    steps = StepsOfRows[int](lambda row, number: TopicRow((queue_data("b1", number),)))
+
+    found = [queues_of(steps.after(TopicRow((queue_data("b1"),)), number)) for number in range(1, 200)]
+
+    assert found == [(queue_data("b1", number),) for number in range(1, 200)]
+    assert repr(steps) == "<StepsOfRows [199 steps]>"
+
+
+def test_many_steps_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nearly every topic has a row of its own, they are not kept."""
+    monkeypatch.setattr(rows, "MOST_STEPS", 2)
+    steps = StepsOfRows[int](lambda row, _: row)
+    sizes = []
+    for number in range(4):
+        steps.after(None, number)
+        steps.forget_many()
+        sizes.append(repr(steps))
+
+    assert sizes == [f"<StepsOfRows [{number} steps]>" for number in (1, 2, 0, 1)]
+
+
+def test_renewed_rows_have_the_same_queues() -> None:
+    """And topics that shared a row share the new one; a topic without a row has none."""
+    renewal, row = renewal_of_rows(), TopicRow((queue_data("b1"),), revision=7)
+
+    after = renewal.after(row, None)
+
+    assert after is not row
+    assert after is renewal.after(row, None)
+    assert (queues_of(after), renewal.after(None, None)) == (row.queues, None)
+
+
+@given(rows_of_names, rows_of_names)
+def test_queue_step_says_what_the_indexes_need(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
+    """Brokers that come and go, and the number of queues."""
+    names_before, names_after = ({queues.broker_name for queues in row} for row in (before, after))
+
+    step = queue_step(TopicRow(before), TopicRow(after) if after else None)
+
+    more = sum(queues.read_queue_nums for queues in after) - sum(queues.read_queue_nums for queues in before)
+    assert step == QueueStep(frozenset(names_after - names_before), frozenset(names_before - names_after), more)
+    assert queues_in(after) - queues_in(before) == more
+
+
+@given(rows_of_names, st.sampled_from("abcdefgh"), st.none() | st.integers(1, 2))
+def test_row_with_other_queues_stays_in_order(before: tuple[QueueData, ...], name: str, wanted: int | None) -> None:
+    """One broker's queues are replaced, added or taken out; nothing left is no row, and nothing new the same row."""
+    row = TopicRow(before) if before else None
+    queues = None if wanted is None else QueueData(name, wanted, 1, 6)
+
+    after = row_with(row, name, queues)
+
+    expected = {each.broker_name: each for each in before} | {name: queues}
+    left = tuple(expected[each] for each in sorted(expected) if expected[each] is not None)
+    assert queues_of(after) == left
+    assert (after is None) is (not left)
+    assert (after is row) is (left == before)
