@@ -52,7 +52,7 @@ _SETTLE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Durations:
     """How long each part takes, and how soon a silent broker has to be gone."""
 
     quiet_seconds: float
@@ -79,8 +79,8 @@ class Pace:
         return self.expiry_seconds + self.scan_seconds + _LATE_SECONDS
 
 
-FULL: Final = Pace(2.0, 6.0, 1.0, 4.0, 0.5)
-SHORT: Final = Pace(0.5, 1.8, 0.3, 1.2, 0.15)
+FULL: Final = Durations(2.0, 6.0, 1.0, 4.0, 0.5)
+SHORT: Final = Durations(0.5, 1.8, 0.3, 1.2, 0.15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Result:
     is_answering: bool
 
 
-def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
+def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> Result:
     """Start a server, watch it in peace, attack it, watch it again, stop it.
 
     Raises:
@@ -154,21 +154,21 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
     with ExitStack() as stack:
         if attack.is_ipv6:
             stack.enter_context(PrivateNetwork())
-        flags = (*stack.enter_context(_settings(attack)), *pace.flags)
+        flags = (*stack.enter_context(_settings(attack)), *durations.flags)
         group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
         prefix = () if group is None else group.prefix
         server = stack.enter_context(daemon(bench, *flags, shares=(), prefix=prefix, is_unread=attack.is_unread))
         http_url = f"{'https' if '--http-tls' in flags else 'http'}://127.0.0.1:{server.http_port}"
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).success(seed)
-        others = stack.enter_context(_Others(server, http_url, pace))
+        others = stack.enter_context(_Others(server, http_url, durations))
         # connects before the attackers, who may take all places
         watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
         before = _Reading.of(server, http_url)
-        time.sleep(pace.quiet_seconds)
+        time.sleep(durations.quiet_seconds)
         idle = server.cpu_seconds() - before.cpu_seconds
         _reset_peak(server)
-        seconds = max(attack.seconds, pace.attack_seconds)
+        seconds = max(attack.seconds, durations.attack_seconds)
         attacker = stack.enter_context(Attacker(server.port, server.http_port, seconds, is_ipv6=attack.is_ipv6))
         sending = partial(prepared, attacker) if attack.opening is None else attack.opening(attacker)
         with Wire(server, PATIENCE_SECONDS) as dead:
@@ -182,11 +182,11 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
             sending()
             ended = time.monotonic()
             attacker.close()
-            is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * pace.most_scans, pace)
+            is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * durations.most_scans, durations)
         # what it still computes
-        time.sleep(pace.quiet_seconds)
+        time.sleep(durations.quiet_seconds)
         cpu_seconds = server.cpu_seconds()
-        idle *= (time.monotonic() - before.at) / pace.quiet_seconds
+        idle *= (time.monotonic() - before.at) / durations.quiet_seconds
         try:
             after, is_answering = _Reading.of(server, http_url), True
         except BenchError as error:
@@ -229,9 +229,9 @@ def run(bench: Bench, name: str, attack: Attack, pace: Pace) -> Result:
         lost=seen.lost,
         is_dead_gone=is_dead_gone,
         dead_scans=max([0, *(count - scans for at, count, _ in seen.metrics if at < last_dead)]),
-        most_scans=pace.most_scans,
+        most_scans=durations.most_scans,
         dead_seconds=max((pull.sent_at + pull.seconds for pull in with_dead), default=died_at) - died_at,
-        most_dead_seconds=pace.most_dead_seconds,
+        most_dead_seconds=durations.most_dead_seconds,
         livez_seconds=max((took for at, took in seen.probes if began <= at + took and at <= ended), default=0.0),
         refused_clients=sum(not one.is_broker for one in refused),
         refused_brokers=sum(one.is_broker for one in refused),
@@ -250,7 +250,7 @@ def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
         yield (*hosts, *attack.flags, *attack.configured(Path(directory)))
 
 
-def _is_dead_gone(watcher: Wire, http_url: str, scans: int, pace: Pace) -> bool:
+def _is_dead_gone(watcher: Wire, http_url: str, scans: int, durations: Durations) -> bool:
     """Wait until the dead broker is gone, or so many scans were made."""
     while True:
         is_last = scan_count(scraped(http_url)) > scans
@@ -258,7 +258,7 @@ def _is_dead_gone(watcher: Wire, http_url: str, scans: int, pace: Pace) -> bool:
             return True
         if is_last:
             return False
-        time.sleep(pace.scan_seconds)
+        time.sleep(durations.scan_seconds)
 
 
 def _reset_peak(server: Server) -> None:
@@ -315,10 +315,15 @@ class _Seen:
 class _Others:
     """The process of others.py, from when all brokers are registered until the block ends."""
 
-    def __init__(self, server: Server, http_url: str, pace: Pace) -> None:
+    def __init__(self, server: Server, http_url: str, durations: Durations) -> None:
         command = [sys.executable, "-m", "benchmarks.abuse.others"]
         command += ["--port", str(server.port), "--http-url", http_url, "--pid", str(server.pid)]
-        command += ["--heartbeat-seconds", str(pace.heartbeat_seconds), "--expiry-seconds", str(pace.expiry_seconds)]
+        command += [
+            "--heartbeat-seconds",
+            str(durations.heartbeat_seconds),
+            "--expiry-seconds",
+            str(durations.expiry_seconds),
+        ]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
     def __enter__(self) -> Self:

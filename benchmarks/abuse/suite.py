@@ -23,15 +23,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     command.parser.add_argument("--short", action="store_true", help="the most important attacks, for two seconds each")
     options = command.parse(arguments)
-    pace = SHORT if options.short else FULL
+    durations = SHORT if options.short else FULL
     if options.seconds is not None:
-        pace = dataclasses.replace(pace, attack_seconds=options.seconds)
+        durations = dataclasses.replace(durations, attack_seconds=options.seconds)
     bench, conditions = unpinned_bench(), Conditions.now()
     named = options.subjects or [name for name, attack in ATTACKS.items() if attack.is_short or not options.short]
     results: list[Result] = []
     for name in named:
         try:
-            results.append(run(bench, name, ATTACKS[name], pace))
+            results.append(run(bench, name, ATTACKS[name], durations))
         except (BenchError, OSError) as error:
             bench.progress(f"{name} cannot be measured: {error}")
         else:

@@ -35,8 +35,8 @@ _VICTIMS_SHARE: Final = 0.06
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast time goes by: the full one is six times the default, so that an hour has the heartbeats of six."""
+class Durations:
+    """How long everything takes: in full a sixth of the defaults, so that an hour has the heartbeats of six."""
 
     churn_seconds: float
     heartbeat_seconds: float
@@ -55,8 +55,8 @@ class Pace:
         return (f"--broker-expiry-seconds={self.expiry_seconds}", f"--scan-interval-seconds={self.scan_seconds}")
 
 
-FULL: Final = Pace(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, _REMEMBERED, _FREED_SECONDS + 3.0)
-SHORT: Final = Pace(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1000, 0.0)
+FULL: Final = Durations(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, _REMEMBERED, _FREED_SECONDS + 3.0)
+SHORT: Final = Durations(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1000, 0.0)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -87,28 +87,30 @@ def main(arguments: Sequence[str]) -> int:
 def _soak(options: argparse.Namespace, found: Found) -> None:
     began = time.monotonic()
     with ExitStack() as stack:
-        pace = SHORT if options.short else FULL
-        server = stack.enter_context(soaked(Bench(), pace.flags(), found))
+        durations = SHORT if options.short else FULL
+        server = stack.enter_context(soaked(Bench(), durations.flags(), found))
         cycles = _Cycles(options, server, stack, found)
         cycles.begin()
         _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
-        before = server.resident_at_rest(pace.rest_seconds)
+        before = server.resident_at_rest(durations.rest_seconds)
         cycles.fill()
-        found.remembered_bytes = server.resident_at_rest(pace.rest_seconds) - before
+        found.remembered_bytes = server.resident_at_rest(durations.rest_seconds) - before
         # what grows needs two
         while len(found.samples) < 2 or time.monotonic() - began < options.minutes * 60:
             cycles.one()
-            resident_bytes = server.resident_at_rest(pace.rest_seconds)
+            resident_bytes = server.resident_at_rest(durations.rest_seconds)
             found.samples.append(server.sample(time.monotonic() - began, resident_bytes))
             _say(_progress(found))
         found.exit_code = server.terminated()
 
 
-def _crews(options: argparse.Namespace, pace: Pace, server: SoakedServer, stack: ExitStack) -> dict[str, Crew]:
+def _crews(
+    options: argparse.Namespace, durations: Durations, server: SoakedServer, stack: ExitStack
+) -> dict[str, Crew]:
     victims = max(1, round(options.agents * _VICTIMS_SHARE))
     common = ("--port", str(server.port), "--seed", str(options.seed))
-    beats = ("--heartbeat-seconds", str(pace.heartbeat_seconds), "--expiry-seconds", str(pace.expiry_seconds))
-    polls = ("--poll-seconds", str(pace.poll_seconds), "--warm-up-seconds", "0")
+    beats = ("--heartbeat-seconds", str(durations.heartbeat_seconds), "--expiry-seconds", str(durations.expiry_seconds))
+    polls = ("--poll-seconds", str(durations.poll_seconds), "--warm-up-seconds", "0")
     given: dict[str, tuple[str, ...]] = {
         "brokers": (*beats, "--name", "broker", "--first", "0", "--count", str(options.agents - victims)),
         "victims": (*beats, "--name", VICTIM, "--first", str(options.agents - victims), "--count", str(victims)),
@@ -127,9 +129,9 @@ class _Cycles:
     """Churn and rest, in turn."""
 
     def __init__(self, options: argparse.Namespace, server: SoakedServer, stack: ExitStack, found: Found) -> None:
-        self._pace = SHORT if options.short else FULL
+        self._durations = SHORT if options.short else FULL
         self._server = server
-        self._crews = _crews(options, self._pace, server, stack)
+        self._crews = _crews(options, self._durations, server, stack)
         self._noise = stack.enter_context(Noise(server.port, options.seed))
         self._found = found
         self._faults = self._all_faults(random.Random(options.seed))
@@ -145,11 +147,11 @@ class _Cycles:
         Churn would take hours to fill that, and a leak would hide behind it.
         """
         with self._server.wire() as wire:
-            known.send_once(wire, self._pace.requests)
+            known.send_once(wire, self._durations.requests)
 
     def one(self) -> None:
         """Let everything change for a while, and compare everything once it is at rest."""
-        seconds = self._pace.churn_seconds
+        seconds = self._durations.churn_seconds
         for name in ("brokers", "clients"):
             self._crews[name].command("churn", seconds=seconds)
         self._noise.churn(seconds)
@@ -188,7 +190,7 @@ class _Cycles:
         """For long enough to be evicted."""
         victims = self._crews["victims"]
         victims.send(signal.SIGSTOP)
-        time.sleep(self._pace.expiry_seconds + 2 * self._pace.scan_seconds)
+        time.sleep(self._durations.expiry_seconds + 2 * self._durations.scan_seconds)
         victims.send(signal.SIGCONT)
 
     def _leave(self) -> None:
@@ -198,7 +200,7 @@ class _Cycles:
         victims.response()
 
     def _stop_server(self) -> None:
-        self._server.stop_for(self._pace.stopped_seconds)
+        self._server.stop_for(self._durations.stopped_seconds)
 
     # -- truth ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +232,7 @@ class _Cycles:
             ]
             if not untrue or time.monotonic() > gives_up_at:
                 return untrue
-            time.sleep(self._pace.scan_seconds)
+            time.sleep(self._durations.scan_seconds)
 
 
 def _differ(what: str, known: set[str], true: set[str]) -> list[str]:

@@ -93,8 +93,8 @@ def _beside(
     def measured() -> _Beside:
         if not frames:
             return _Beside(run(bench, server, PULLS, *flags))
-        turns = itertools.cycle(frames)
-        with Repeating(lambda: wire.success(next(turns)), at_most=_PER_SECOND) as broker:
+        in_turn = itertools.cycle(frames)
+        with Repeating(lambda: wire.success(next(in_turn)), at_most=_PER_SECOND) as broker:
             load = run(bench, server, PULLS, *flags)
         return _Beside(load, broker.per_second)
 
