@@ -134,7 +134,6 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
 _OPAQUE: Final = b'"opaque":'
 _MAX_INT32: Final = b"2147483647"
 _MOST_DIGITS: Final = len(_MAX_INT32)
-_ZERO: Final = ord("0")
 # array of six, code, opaque, flag, version, nil, empty map
 _SHORTEST_NATIVE: Final = 8 + 7
 # Where the opaque of a native request begins, by the first byte of the code; 0: no positive number.
@@ -148,22 +147,23 @@ _NEGATIVE: Final = 0x80
 
 def _opaque_in(frame: bytes) -> tuple[int, int]:
     """Where the opaque of a request begins and ends: 0 and 0 if that is not found, or not a number from 1 on."""
-    serialize_type = frame[4]
-    if serialize_type == _JSON:
+    if frame[4] == _JSON:
         # from behind, where Java clients have it
         begin = frame.rfind(_OPAQUE) + len(_OPAQUE)
         end = frame.find(b",", begin)
         opaque = frame[begin:end]
-        is_number = opaque.isdigit() and opaque[0] != _ZERO
-        digits = end - begin
-        if is_number and (digits < _MOST_DIGITS or (digits == _MOST_DIGITS and opaque <= _MAX_INT32)):
+        if opaque.isdigit() and opaque >= b"1" and (end - begin < _MOST_DIGITS or _is_int32(opaque)):
             return begin, end
-    elif serialize_type == _NATIVE and len(frame) >= _SHORTEST_NATIVE:
+    elif frame[4] == _NATIVE and len(frame) >= _SHORTEST_NATIVE:
         begin = _NATIVE_OPAQUE_BEGINS[frame[9]]
         size = _NATIVE_OPAQUE_BYTES[frame[begin]]
         if begin and size and (size < _WHOLE_OPAQUE or frame[begin + 1] < _NEGATIVE):
             return begin, begin + size
     return 0, 0
+
+
+def _is_int32(digits: bytes) -> bool:
+    return len(digits) == _MOST_DIGITS and digits <= _MAX_INT32
 
 
 def _four_bytes(opaque: bytes) -> bytes:
@@ -282,28 +282,30 @@ class FastPath:
     def _pull(self, connection: ServerConnection, pull: _Pull, serialize_type: int, opaque: bytes) -> bytes | None:
         if not self.is_ready:
             return None
-        response: Any
         topic, is_json = pull.topic, serialize_type == _JSON
-        cache: RouteCache[Any] = self._routes.json if is_json else self._routes.native
         if pull.zone:
+            cache: RouteCache[Any] = self._routes.json if is_json else self._routes.native
             response = cache.find_in_zone(topic, pull.zone)
         else:
             row = self._rows.get(topic, _NO_ROW)
             # None until it is encoded, and for a topic without a route
-            response = (row.json if is_json else row.native) or cache.find(topic)
+            if is_json:
+                response = row.json or self._routes.json.find(topic)
+            else:
+                response = row.native or self._routes.native.find(topic)
         if response is None:
             return None
         self.pulls += 1
         if self._first_served is not None:
             self._note_served(self._first_served, connection, topic, response)
-        if connection.role != "client":
-            connection.note_role("client")
+        if connection.peer.role != "client":
+            connection.peer.note_role("client")
         return json_frame(response, opaque) if is_json else native_frame(response, _four_bytes(opaque))
 
     def _note_served(
         self, first_served: FirstServed, connection: ServerConnection, topic: str, response: object
     ) -> None:
-        served = connection.served
+        served = connection.peer.served
         if served is None or served.get(topic) is not response:
             first_served(connection, topic, response)
         if self._late_topics and topic in self._late_topics:
@@ -337,5 +339,5 @@ class FastPath:
 
     def _count_heartbeat(self, connection: ServerConnection) -> None:
         self.heartbeats += 1
-        if connection.role != "broker":
-            connection.note_role("broker")
+        if connection.peer.role != "broker":
+            connection.peer.note_role("broker")

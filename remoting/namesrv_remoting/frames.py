@@ -54,38 +54,49 @@ def needed_bytes(data: bytes | bytearray | memoryview, at: int, max_frame_bytes:
     announced bytes are kept.
     """
     there = len(data) - at
+    if there >= 8:
+        length: int
+        length, word = HEAD.unpack_from(data, at)
+        if length <= max_frame_bytes - 4 and word >> 24 in _SERIALIZE_TYPES:
+            header_length = word & 0xFFFFFF
+            if header_length <= max_header_bytes and header_length <= length - 4:
+                return 4 + length
+        raise _wrong_head(length, word >> 24, word & 0xFFFFFF, max_frame_bytes, max_header_bytes)
     if there < 4:
         return 4
-    length: int = LENGTH.unpack_from(data, at)[0]
-    if length > max_frame_bytes - 4:
-        if length >> 16 in _TLS_RECORDS:
-            raise RemoteProtocolError("TLS received where plain text is expected", reason="tls")
-        if length == _HTTP_RESPONSE:
-            raise RemoteProtocolError(
-                "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
-                reason="frame_too_large",
-            )
-        raise RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
-    if length < 4:
-        raise RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")
-    if there < 8:
-        return 8
-    (word,) = LENGTH.unpack_from(data, at + 4)
-    serialize_type, header_length = word >> 24, word & 0xFFFFFF
+    (length,) = LENGTH.unpack_from(data, at)
+    if not 4 <= length <= max_frame_bytes - 4:
+        raise _wrong_length(length, max_frame_bytes)
+    return 8
+
+
+def _wrong_head(
+    length: int, serialize_type: int, header_length: int, max_frame_bytes: int, max_header_bytes: int
+) -> RemoteProtocolError:
+    if not 4 <= length <= max_frame_bytes - 4:
+        return _wrong_length(length, max_frame_bytes)
     if serialize_type not in _SERIALIZE_TYPES:
-        raise RemoteProtocolError(
-            f"unknown serialize type {serialize_type}, expected 0, 1 or 77", reason="serialize_type"
-        )
+        message = f"unknown serialize type {serialize_type}, expected 0, 1 or 77"
+        return RemoteProtocolError(message, reason="serialize_type")
     if header_length > length - 4:
-        raise RemoteProtocolError(f"header of {header_length} bytes in a frame of {length}", reason="header_length")
-    if header_length > max_header_bytes:
-        raise RemoteProtocolError(
-            f"header of {header_length} bytes, limit {max_header_bytes}", reason="header_too_large"
+        return RemoteProtocolError(f"header of {header_length} bytes in a frame of {length}", reason="header_length")
+    return RemoteProtocolError(f"header of {header_length} bytes, limit {max_header_bytes}", reason="header_too_large")
+
+
+def _wrong_length(length: int, max_frame_bytes: int) -> RemoteProtocolError:
+    if length < 4:
+        return RemoteProtocolError(f"frame length {length}, minimum 4", reason="frame_too_short")
+    if length >> 16 in _TLS_RECORDS:
+        return RemoteProtocolError("TLS received where plain text is expected", reason="tls")
+    if length == _HTTP_RESPONSE:
+        return RemoteProtocolError(
+            "HTTP response received: the peer's port is for HTTP, perhaps that of --http-listen",
+            reason="frame_too_large",
         )
-    return 4 + length
+    return RemoteProtocolError(f"frame of {length + 4} bytes, limit {max_frame_bytes}", reason="frame_too_large")
 
 
-def cut_frame(data: memoryview, at: int, end: int) -> Frame:
+def cut_frame(data: bytes | bytearray | memoryview, at: int = 0, end: int | None = None) -> Frame:
     """The frame between `at` and `end`, positions that follow from `needed_bytes`."""
     (word,) = LENGTH.unpack_from(data, at + 4)
     body_at = at + 8 + (word & 0xFFFFFF)
@@ -99,45 +110,89 @@ class FrameReader:
     frame is delivered after it.
     """
 
-    __slots__ = ("_buffer", "_max_frame_bytes", "_max_header_bytes", "_needed", "error")
+    __slots__ = ("_at", "_data", "_size", "error", "max_frame_bytes", "max_header_bytes")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
-        self._max_frame_bytes = max_frame_bytes
-        self._max_header_bytes = max_header_bytes
-        # the beginning of an incomplete frame
-        self._buffer = bytearray()
-        # the size that the buffer must reach before it is examined again
-        self._needed = 0
-        # the protocol error that ended the stream
+        self.max_frame_bytes = max_frame_bytes
+        self.max_header_bytes = max_header_bytes
+        # what was received, and where the next frame begins in it
+        self._data: bytes | bytearray = b""
+        self._at = 0
+        # the size of that frame, 0 while it is unknown
+        self._size = 0
+        # why the stream ended, if it did
         self.error: RemoteProtocolError | None = None
 
     @property
+    def held_bytes(self) -> int:
+        """How many bytes were received and not taken."""
+        return len(self._data) - self._at
+
+    @property
     def is_inside_frame(self) -> bool:
-        """True if a frame has begun and is not complete."""
-        return bool(self._buffer)
+        """Whether a frame has begun and not ended."""
+        return self.held_bytes > 0
+
+    def feed(self, data: bytes) -> None:
+        """Keep what was received."""
+        if self._at == len(self._data):
+            self._data, self._at = data, 0
+            return
+        if isinstance(self._data, bytes):
+            self._data = bytearray(memoryview(self._data)[self._at :])
+        else:
+            del self._data[: self._at]
+        self._data += data
+        self._at = 0
 
     def receive_data(self, data: bytes) -> list[Frame]:
-        """The frames that are complete now; check `error` afterwards."""
+        """Keep what was received, and take the frames that are complete now; look at `error` afterwards."""
+        self.feed(data)
         frames: list[Frame] = []
-        if self.error is not None:
-            return frames
-        received: bytes | bytearray = data
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._needed:
-                return frames
-            received, self._buffer = self._buffer, bytearray()
-        # A memoryview, so that a frame of megabytes is copied only once.
-        with memoryview(received) as view:
-            at = 0
-            try:
-                while at < len(view):
-                    self._needed = needed_bytes(view, at, self._max_frame_bytes, self._max_header_bytes)
-                    if len(view) - at < self._needed:
-                        self._buffer += view[at:]
-                        break
-                    frames.append(cut_frame(view, at, at + self._needed))
-                    at += self._needed
-            except RemoteProtocolError as error:
-                self.error = error
+        # through a view: a response of megabytes is copied once
+        with memoryview(self._data) as view:
+            while 0 < (size := self.next_size()) <= self.held_bytes:
+                frames.append(cut_frame(view, self._at, self._at + size))
+                self._skip(size)
         return frames
+
+    def next_size(self) -> int:
+        """The size of the next frame; 0 before its first eight bytes are here, and after an error."""
+        if self._size or self.error is not None:
+            return self._size
+        try:
+            needed = needed_bytes(self._data, self._at, self.max_frame_bytes, self.max_header_bytes)
+        except RemoteProtocolError as error:
+            self.error = error
+            return 0
+        if len(self._data) - self._at >= 8:
+            self._size = needed
+        return self._size
+
+    def next_header(self) -> bytes | None:
+        """The beginning of the next frame up to the end of its header, which stays here; None before that is here."""
+        if not self.next_size():
+            return None
+        (word,) = LENGTH.unpack_from(self._data, self._at + 4)
+        end = self._at + 8 + (word & 0xFFFFFF)
+        return bytes(self._data[self._at : end]) if end <= len(self._data) else None
+
+    def next_frame(self, most: int) -> bytes | None:
+        """Take the next frame as it came, if it is complete, and no larger than that."""
+        data, begin = self._data, self._at
+        size = self._size or self.next_size()
+        end = begin + size
+        if not size or size > most or end > len(data):
+            return None
+        self._at, self._size = end, 0
+        return bytes(data[begin:end])
+
+    def take(self, most: int) -> bytes:
+        """Take the next frame, or as much of it as is here, as it came."""
+        begin = self._at
+        self._skip(min(most, self.held_bytes))
+        return bytes(self._data[begin : self._at])
+
+    def _skip(self, size: int) -> None:
+        self._at += size
+        self._size = 0

@@ -161,7 +161,7 @@ async def longest_computing(server: InProcess, other: RawPeer, peer: socket.sock
         with contextlib.suppress(OSError):
             peer.recv(FLOOD_BYTES, socket.MSG_DONTWAIT)
     # what is still unread would be the next case's
-    for connection in [one for one in server.namesrv.connections.values() if one.ip == ATTACKER]:
+    for connection in [one for one in server.namesrv.connections.values() if one.peer.ip == ATTACKER]:
         connection.abort()
     # ends the thread, too
     with contextlib.suppress(OSError):

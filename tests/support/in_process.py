@@ -73,7 +73,7 @@ class InProcess:
 
     def find_connection(self, peer: NamesrvPeer) -> ServerConnection | None:
         connections = self.namesrv.connections.values()
-        return next((connection for connection in connections if connection.peer == peer.address), None)
+        return next((connection for connection in connections if connection.peer.address == peer.address), None)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         """What RECENT_EVENTS would tell of what has happened since `forget`; signs of life are no events."""

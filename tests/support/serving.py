@@ -81,7 +81,7 @@ class Serving:
         )
 
     def connection_of(self, peer: RawPeer) -> ServerConnection:
-        [found] = [one for one in self.server.connections.values() if one.peer == peer.address]
+        [found] = [one for one in self.server.connections.values() if one.peer.address == peer.address]
         return found
 
 
@@ -130,7 +130,7 @@ def server_of(
         connections={},
         budget=budget or MemoryBudget(512 * 1024 * 1024),
         tls=tls or ServerTls(),
-        may_be_idle=lambda connection: connection.role == "broker",
+        may_be_idle=lambda connection: connection.peer.role == "broker",
     )
 
 

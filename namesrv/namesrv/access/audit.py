@@ -201,7 +201,10 @@ class AuditLog:
             audited.is_refused = not observed
         fields, name = command.ext_fields or {}, _REQUESTS.get(command.code, "UNKNOWN")
         about = {subject: cut(str(fields[subject])) for subject in SUBJECTS if subject in fields}
-        sender, remark = sender_of(connection, request.account or connection.account), cut(remark, _REMARK_CHARACTERS)
+        sender, remark = (
+            sender_of(connection, request.account or connection.peer.account),
+            cut(remark, _REMARK_CHARACTERS),
+        )
         self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
@@ -215,7 +218,7 @@ class AuditLog:
             self._end_window()
 
     def _refuse(self, connection: ServerConnection, refusal: Refusal) -> None:
-        if self._refusals.admit(refusal, connection.ip, connection.network):
+        if self._refusals.admit(refusal, connection.peer.ip, connection.peer.network):
             self._record(refusal)
 
     def _end_window(self) -> None:
@@ -263,7 +266,7 @@ def _line_log(settings: Settings, retention: Retention, boot_id: str, suffix: st
 
 def _change_of(request: Request, changes: Sequence[Effect]) -> Change:
     name, connection = _REQUESTS.get(request.command.code, "UNKNOWN"), request.connection
-    return Change(name, sender_of(connection, request.account), changes, request.account or connection.network)
+    return Change(name, sender_of(connection, request.account), changes, request.account or connection.peer.network)
 
 
 def _current() -> _AuditedRequest | None:
@@ -274,4 +277,5 @@ def _current() -> _AuditedRequest | None:
 def sender_of(connection: ServerConnection, account: str) -> dict[str, Any]:
     """Account, address and certificate of the peer, as far as they are known."""
     certificate = [cut(name) for name in connection.certificate_names[:_NAMES]]
-    return {"account": account, "peer": connection.peer, "proxied": connection.proxied, "certificate": certificate}
+    peer = connection.peer
+    return {"account": account, "peer": peer.address, "proxied": peer.proxied, "certificate": certificate}

@@ -137,11 +137,11 @@ class AccessGuard:
         try:
             account, recipe = await self._identify(request, signer_of)
             request = replace(request, account=account.name)
-            request.connection.note_account(account.name)
+            request.connection.peer.account = account.name
             self._check_account(account, request.connection)
             return self._admit(request, account, recipe)
         except (AccessRefusedError, SignatureError) as error:
-            request.connection.note_account(request.account)
+            request.connection.peer.account = request.account
             self._refused(request, error)
             if self.enforces:
                 raise
@@ -207,8 +207,8 @@ class AccessGuard:
 
     def _check_account(self, account: Account, connection: ServerConnection) -> None:
         """Refuse an account outside its networks or after its end; its owner may read why."""
-        if not account.is_admitted_from(address_of(connection.ip)):
-            remark = f"account {account.name} may not be used from {connection.ip}"
+        if not account.is_admitted_from(address_of(connection.peer.ip)):
+            remark = f"account {account.name} may not be used from {connection.peer.ip}"
             raise AccessRefusedError(remark, reason="network")
         if account.is_expired(self._clock.wall()):
             raise AccessRefusedError(f"account {account.name} expired at {account.expires}", reason="expired")
@@ -230,19 +230,19 @@ class AccessGuard:
         return self._verifier.check(command)
 
     def _identity_of(self, connection: ServerConnection) -> ConnectionIdentity:
-        known: ConnectionIdentity | None = connection.identity
+        known: ConnectionIdentity | None = connection.peer.identity
         if known is not None and known.file is self.file:
             return known
-        file, address = self.file, address_of(connection.ip)
+        file, address = self.file, address_of(connection.peer.ip)
         account = file.of_certificate(connection.certificate_names) or file.of_network(address)
         classes = _NOTHING
         if account is not None:
             # noted here since the fast path does not
-            connection.note_account(account.name)
+            connection.peer.account = account.name
             if account.expires is None and account.is_admitted_from(address):
                 classes = frozenset(each for each in AccessClass if account.may_anything_in(each))
         identity = ConnectionIdentity(file, account, classes)
-        connection.keep_identity(identity)
+        connection.peer.identity = identity
         return identity
 
     # -- whether they may ---------------------------------------------------------------------------------------------
@@ -326,8 +326,8 @@ class AccessGuard:
             "access_refused",
             request=_name_of(command.code),
             account=request.account or None,
-            peer=connection.peer,
-            proxied=connection.proxied,
+            peer=connection.peer.address,
+            proxied=connection.peer.proxied,
             reason=error.reason,
             error=error.remark,
             observed=observed or None,

@@ -115,7 +115,7 @@ class RequestLimiter:
         mode, share = self.quotas.mode, request.connection.read_share
         if mode == "off":
             return False
-        seconds, reason = self.draw(request.connection.network, rank)
+        seconds, reason = self.draw(request.connection.peer.network, rank)
         if seconds > MAX_WAIT_SECONDS:
             if mode == "observe":
                 self._note_excess(request, name, reason)
@@ -163,7 +163,7 @@ class RequestLimiter:
 
     def _note_excess(self, request: Request, name: str, reason: str) -> None:
         """Count what the fast path answered beyond the quota, in the class of the request that shows it."""
-        mine = self._by_network[request.connection.network]
+        mine = self._by_network[request.connection.peer.network]
         self.exceeded[name, reason, "observed"] += mine.excess
         mine.excess = 0
 

@@ -53,7 +53,7 @@ async def revoke_registrations(
     async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
         for key, live in part:
             connection = connections.get(live.connection_id)
-            ip = "" if connection is None else connection.ip
+            ip = "" if connection is None else connection.peer.ip
             reason = _why_revoked(file, key, live, ip, now) or await _refused_topic(file, tables, key, live)
             if reason is not None:
                 revoked.append(Revoked(key, live, reason))

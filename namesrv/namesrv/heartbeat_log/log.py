@@ -201,11 +201,11 @@ class HeartbeatLog(LineLog):
 
     def gone(self, connection: ServerConnection) -> None:
         """A connection has ended."""
-        record = connection.served
+        record = connection.peer.served
         if isinstance(record, ServedAnswers):
             if record.epoch == self._served_epoch:
                 self._served_pairs -= len(record.revisions)
-            connection.keep(None)
+            connection.peer.served = None
             self._note(self._clock.monotonic(), Told(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
@@ -218,10 +218,10 @@ class HeartbeatLog(LineLog):
         if self._served_pairs >= MAX_SERVED_PAIRS:
             self._served_pairs = 0
             self._served_epoch += 1
-        record = connection.served
+        record = connection.peer.served
         if not isinstance(record, ServedAnswers) or record.epoch != self._served_epoch:
             record = ServedAnswers(client_name(connection), self._served_epoch)
-            connection.keep(record)
+            connection.peer.served = record
         return record
 
     def _note_late_pulls(self) -> None:
@@ -255,4 +255,4 @@ def _weight(topics: Sequence[object]) -> int:
 
 def client_name(connection: ServerConnection) -> str:
     """The name of a connection in the log."""
-    return f"{connection.peer}#{connection.id}"
+    return f"{connection.peer.address}#{connection.id}"

@@ -98,9 +98,9 @@ class Dispatcher:
                 request.connection.confirm_broker()
         except ResponseError as error:
             code, reply = error.code, Reply(ext_fields=error.ext_fields, remark=error.remark)
-            closes = isinstance(error, NotReadyError) and not request.connection.is_broker
+            closes = isinstance(error, NotReadyError) and not request.connection.peer.is_broker
         except Exception as error:
-            logger.exception("request %s from %s failed", command.code, request.connection.peer)
+            logger.exception("request %s from %s failed", command.code, request.connection.peer.address)
             code = ResponseCode.SYSTEM_ERROR
             reply = Reply(remark=f"internal error: {type(error).__name__}; see the server's log")
         key = (self.next_code(command.code), code)

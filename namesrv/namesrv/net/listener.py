@@ -150,7 +150,7 @@ class RemotingServer:
 
     def connection_opened(self, connection: ServerConnection) -> bool:
         """Let a peer in, or not; whether it has to say first that it is a broker."""
-        limits, network = self.limits, connection.network
+        limits, network = self.limits, connection.peer.network
         if limits.max_connections_per_ip and self._sockets_per_network[network] >= limits.max_connections_per_ip:
             message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
@@ -192,10 +192,10 @@ class RemotingServer:
         if self.connections.pop(connection.id, None) is None:
             return
         self._unconfirmed.pop(connection.id, None)
-        self.budget.let_out(connection.network, _CONNECTION_BYTES)
-        if connection.tls_version:
+        self.budget.let_out(connection.peer.network, _CONNECTION_BYTES)
+        if connection.peer.tls_version:
             self.tls.open_connections -= 1
-        network = connection.network
+        network = connection.peer.network
         self._sockets_per_network[network] -= 1
         if not self._sockets_per_network[network]:
             del self._sockets_per_network[network]

@@ -71,7 +71,7 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
     # a server without any has a number, too
     found: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
     async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
-        found.update((_PROTOCOLS.get(each.serialize_type, "none"), each.role or "none") for each in part)
+        found.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
     return found
 
 

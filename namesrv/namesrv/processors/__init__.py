@@ -32,7 +32,7 @@ def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
     """The handler of one kind: it notes who asks, takes typed values, and logs what operators have changed."""
 
     async def handle(request: Request) -> Reply:
-        request.connection.note_role(kind.sender)
+        request.connection.peer.note_role(kind.sender)
         values: tuple[Any, ...] = kind.values(request.command)
         reply = await handler(request, *values)
         if kind.access_class is AccessClass.ADMIN_WRITE:

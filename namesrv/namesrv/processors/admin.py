@@ -128,7 +128,7 @@ class AdminProcessor:
         if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
             raise SystemError_("disable")
         encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
-        self._large_lists.give(request.connection.network, len(encoded))
+        self._large_lists.give(request.connection.peer.network, len(encoded))
         return Reply(encoded)
 
     async def update_config(self, request: Request) -> Reply:
@@ -194,9 +194,9 @@ def log_change(request: Request) -> None:
         logging.INFO,
         "operator_changed",
         request=RequestCode(command.code).name,
-        peer=connection.peer,
-        proxied=connection.proxied,
+        peer=connection.peer.address,
+        proxied=connection.peer.proxied,
         account=request.account or None,
-        role=connection.role,
+        role=connection.peer.role,
         asked=asked,
     )

@@ -89,20 +89,20 @@ class ExtensionProcessor:
         found = [
             Connection(
                 id=connection.id,
-                peer=connection.peer,
-                proxied=connection.proxied,
-                role=connection.role or None,
-                protocol=_PROTOCOLS.get(connection.serialize_type),
+                peer=connection.peer.address,
+                proxied=connection.peer.proxied,
+                role=connection.peer.role or None,
+                protocol=_PROTOCOLS.get(connection.peer.serialize_type),
                 since_ms=int(connection.opened_wall * 1000),
                 last_request_seconds=round(now - connection.last_read, 3),
-                requests=connection.requests,
+                requests=connection.peer.requests,
                 in_flight=connection.in_flight,
                 unsent_bytes=connection.unsent_bytes,
-                account=connection.account or None,
+                account=connection.peer.account or None,
             )
             async for part in in_parts(list(self._namesrv.connections.values()), _SLICE)
             for connection in part
-            if asked.role in (None, connection.role)
+            if asked.role in (None, connection.peer.role)
         ]
         return Reply(NATIVE.encode(ConnectionsAnswer(found)))
 
@@ -154,7 +154,7 @@ class ExtensionProcessor:
         guard, connection = self._namesrv.guard, request.connection
         account = None if guard is None else guard.file.accounts.get(request.account)
         found = WhoAmI(
-            peer=connection.peer,
+            peer=connection.peer.address,
             access="open" if guard is None else "enforce" if guard.enforces else "observe",
             account=None if account is None else account.name,
             by=None if account is None else _recognised_by(request, account),

@@ -28,7 +28,8 @@ from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, admit_all
 from namesrv.net.listener import RemotingServer
-from namesrv.net.protocol import ServerConnection, address_text
+from namesrv.net.peer import address_text
+from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.steps import Turns
 from namesrv.observability.surface import http_port
@@ -289,7 +290,7 @@ class NamesrvController:
             limits.tables,
             sink=sink,
             is_connected=connections.__contains__,
-            network_of=lambda number: connections[number].network if number in connections else "",
+            network_of=lambda number: connections[number].peer.network if number in connections else "",
             forget_answers=answers.clear,
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=None if log is None else log.touched,
@@ -439,7 +440,7 @@ class NamesrvController:
         if not await server.drain(_FINISH_SECONDS):
             event(logger, logging.WARNING, "drain_unfinished", seconds=_FINISH_SECONDS)
         # clients first, so that brokers know longest
-        connections = sorted(server.connections.values(), key=lambda connection: connection.is_broker)
+        connections = sorted(server.connections.values(), key=lambda connection: connection.peer.is_broker)
         if connections:
             event(logger, logging.INFO, "draining", connections=len(connections), seconds=drain_seconds)
         await server.close_connections(connections, drain_seconds)

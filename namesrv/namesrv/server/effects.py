@@ -67,7 +67,7 @@ class EffectSink:
         about = {} if effect.broker is None else identity(*effect.broker)
         if effect.connection is not None:
             connection = self.connections.get(effect.connection)
-            about["peer"] = None if connection is None else connection.peer
+            about["peer"] = None if connection is None else connection.peer.address
         if effect.log_name:
             event(logger, _LEVELS[effect.level], effect.log_name, **about, **effect.log_fields())
         if effect.event_name:

@@ -141,12 +141,19 @@ class Housekeeping:
 
     def connection_opened(self, connection: ServerConnection) -> None:
         """A peer was let in."""
-        event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer)
+        event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer.address)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
         """A peer is gone: its brokers go at once, unless it is we who leave."""
         namesrv = self._namesrv
-        event(logger, logging.DEBUG, "connection_closed", connection=connection.id, peer=connection.peer, reason=reason)
+        event(
+            logger,
+            logging.DEBUG,
+            "connection_closed",
+            connection=connection.id,
+            peer=connection.peer.address,
+            reason=reason,
+        )
         if namesrv.heartbeat_log is not None:
             namesrv.heartbeat_log.gone(connection)
         if namesrv.settings.evict_on_disconnect and not namesrv.is_draining:
@@ -175,9 +182,9 @@ class Housekeeping:
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
         """A peer broke the protocol or a limit."""
-        self._namesrv.counters.refusals[connection.serialize_type, error.reason] += 1
+        self._namesrv.counters.refusals[connection.peer.serialize_type, error.reason] += 1
         if error.reason in _EXPECTED:
-            event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer, reason=error.reason)
+            event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer.address, reason=error.reason)
             return
         if self._namesrv.audit is not None:
             self._namesrv.audit.refused_connection(connection, error)
@@ -189,8 +196,8 @@ class Housekeeping:
             logger,
             logging.WARNING,
             "connection_refused",
-            peer=connection.peer,
-            proxied=connection.proxied,
+            peer=connection.peer.address,
+            proxied=connection.peer.proxied,
             reason=error.reason,
             error=str(error),
         )

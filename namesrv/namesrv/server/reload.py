@@ -15,7 +15,7 @@ from typing import Final
 from namesrv.access.audit_lines import SettingChanged
 from namesrv.access.revocation import revoke_registrations
 from namesrv.context import LiveSettings, Namesrv
-from namesrv.net.protocol import address_text
+from namesrv.net.peer import address_text
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError

@@ -318,8 +318,8 @@ async def test_of_a_topic_there_is_one_string(tmp_path: Path) -> None:
         (connection,) = server.namesrv.connections.values()
         own = server.namesrv.manager.tables.topic_names["T"]
 
-        assert [own] == list(connection.served)
-        assert own is next(iter(connection.served))
+        assert [own] == list(connection.peer.served)
+        assert own is next(iter(connection.peer.served))
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ async def test_several_hosts_share_one_port() -> None:
             peer = await RawPeer.connect(address)
             assert await is_served(peer)
             [connection] = served.server.connections.values()
-            assert connection.peer == peer.address
-            assert connection.peer.startswith(shown)
+            assert connection.peer.address == peer.address
+            assert connection.peer.address.startswith(shown)
             peer.close()
             await until(lambda: not served.server.connections)
 
@@ -233,6 +233,6 @@ async def test_limits_of_an_address_are_those_of_its_network(host: str, network:
         peer = await served.connect()
         connection = served.connection_of(peer)
 
-        assert connection.network == connection.read_share.address == network
+        assert connection.peer.network == connection.read_share.address == network
         assert served.server._sockets_per_network == {network: 1}
         assert served.server.budget._used_by.keys() == {network}

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import Pace, Turns
 from namesrv_remoting.errors import SystemError_
@@ -30,7 +31,7 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
     async with serving() as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
-        assert (peer.address, None, 0, -1) == (connection.peer, connection.proxied, connection.requests, -1)
+        assert Peer(peer.address, "127.0.0.1", network="127.0.0.1") == connection.peer
         await feed(peer, b"".join(questions) + bytes(shifted))
 
         for opaque, kind in enumerate(kinds):
@@ -40,7 +41,7 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
             assert answer.ext_fields is not None
             assert answer.ext_fields["a"] == "b"
         assert (await peer.receive()).body == b"012345"
-        assert (connection.requests, connection.serialize_type) == (31, BINARY)
+        assert (connection.peer.requests, connection.peer.serialize_type) == (31, BINARY)
         assert (connection.in_flight, connection.unsent_bytes, connection.is_open) == (0, 0, True)
 
 
@@ -182,7 +183,7 @@ async def test_fast_path_answers_first(feed: Feed) -> None:
         bodies = {(await peer.receive()).body for _ in range(4)}
         assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
         assert said == noted.seen
-        assert ((connection := served.connection_of(peer)).requests, connection.serialize_type) == (5, JSON)
+        assert ((connection := served.connection_of(peer)).peer.requests, connection.peer.serialize_type) == (5, JSON)
 
 
 async def test_reads_of_one_frame_each_are_answered() -> None:
@@ -213,7 +214,7 @@ async def test_reads_of_one_frame_each_are_answered() -> None:
             await ask(known[:20], known[20:]),
         ] == [b"fast", b"new", b"fast", b"fast"]
         connection = served.connection_of(peer)
-        assert (connection.requests, connection.serialize_type) == (5, JSON)
+        assert (connection.peer.requests, connection.peer.serialize_type) == (5, JSON)
         assert len(known + silent + new + long + known) == served.server.bytes_received
 
 

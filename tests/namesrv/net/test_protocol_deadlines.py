@@ -46,7 +46,7 @@ async def test_peer_that_is_late_is_closed(limits: dict[str, Any], steps: Steps,
     async with serving(**limits) as served:
         peer, other = await served.connect(), await served.connect()
         await other.ask(FRAME)
-        served.connection_of(other).note_role("broker")
+        served.connection_of(other).peer.note_role("broker")
         for number, step in enumerate(steps):
             assert served.heard.refused == [], steps[:number]
             if isinstance(step, bytes):

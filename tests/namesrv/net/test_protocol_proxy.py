@@ -33,7 +33,7 @@ async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: F
         await feed(peer, header + json_frame(ECHO, 7) + native_frame(ECHO, 8))
 
         assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
-        assert proxied == served.connection_of(peer).proxied
+        assert proxied == served.connection_of(peer).peer.proxied
 
 
 @pytest.mark.parametrize(

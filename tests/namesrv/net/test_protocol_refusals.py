@@ -151,7 +151,7 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
     async with serving({PULL: refuse}) as served:
         peer = await served.connect()
         if is_broker:
-            served.connection_of(peer).note_role("broker")
+            served.connection_of(peer).peer.note_role("broker")
         answer = await peer.ask(json_frame(PULL, 7))
 
         assert (answer.code, answer.remark) == (1, "name server not ready")
@@ -224,4 +224,4 @@ async def test_close_comes_after_what_was_written() -> None:
 
         assert body == (await peer.receive()).body
         assert await peer.at_end()
-        assert (connection.requests, connection.is_open) == (1, False)
+        assert (connection.peer.requests, connection.is_open) == (1, False)

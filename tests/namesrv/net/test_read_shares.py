@@ -24,12 +24,12 @@ async def requests_by_iteration(served: Serving, connections: list[ServerConnect
     """Let each connection receive its flood in one read; how many frames were processed in each loop iteration."""
     counts: list[int] = []
     expected = sum(flood.count(b'"opaque"') for flood in floods)
-    before = sum(connection.requests for connection in connections)
+    before = sum(connection.peer.requests for connection in connections)
     for connection, flood in zip(connections, floods, strict=True):
         connection.data_received(flood)
     while sum(counts) < expected:
         seen = before + sum(counts)
-        counts.append(sum(connection.requests for connection in connections) - seen)
+        counts.append(sum(connection.peer.requests for connection in connections) - seen)
         await asyncio.sleep(0)
     return counts
 
@@ -74,8 +74,8 @@ async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between(
         answer = await other.ask(json_frame(ECHO, 7))
 
         assert answer.opaque == 7
-        assert flooded.requests < FLOOD
-        await until(lambda: flooded.requests == FLOOD)
+        assert flooded.peer.requests < FLOOD
+        await until(lambda: flooded.peer.requests == FLOOD)
 
 
 async def test_order_of_frames_survives_the_waiting() -> None:

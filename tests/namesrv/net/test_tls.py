@@ -216,7 +216,7 @@ async def test_bytes_may_come_one_by_one(
         await feed(peer, side.sealed(json_frame(ECHO, 7)) + side.sealed(native_frame(ECHO, 8)))
 
         assert [answer.opaque for answer in await side.frames(peer, 2)] == [7, 8]
-        assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).proxied
+        assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).peer.proxied
 
 
 STRANGER_REFUSED = (
@@ -463,7 +463,7 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
         await until(lambda: served.heard.closed or served.connection_of(peer).is_write_paused)
         assert not served.heard.closed, (served.heard.refused, served.heard.closed)
-        assert served.connection_of(peer).requests < 100
+        assert served.connection_of(peer).peer.requests < 100
         peer.widen()
 
         assert list(range(100)) == [answer.opaque for answer in await side.frames(peer, 100)]
@@ -476,7 +476,7 @@ async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
         peer.send(await side.finish(peer))
-        await until(lambda: served.connection_of(peer).tls_version)
+        await until(lambda: served.connection_of(peer).peer.tls_version)
         accepted = served.connection_of(peer).socket
         assert accepted is not None
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
@@ -655,7 +655,7 @@ async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) ->
             [connection] = served.server.connections.values()
             transport = connection._transport
             assert transport is not None
-            await until(lambda: connection.tls_version)
+            await until(lambda: connection.peer.tls_version)
             transport.data_received(records.key_updates(MANY))  # type: ignore[attr-defined]  # as the socket's transport does
             assert connection.read_share.left <= 0
             await settle()

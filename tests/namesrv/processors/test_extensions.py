@@ -164,12 +164,12 @@ async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
     await broker.register(MASTER)
     for peer, topic in ((fast, "T"), (ordinary, "absent")):
         await peer.call(106)
-        assert server.connection_of(peer).role == "admin"
+        assert server.connection_of(peer).peer.role == "admin"
         await peer.call(105, {"topic": topic})
-        assert server.connection_of(peer).role == "client"
+        assert server.connection_of(peer).peer.role == "client"
     await known.call(904, MASTER.ext)
     await unknown.call(904, Broker("broker-z").ext)
-    assert [server.connection_of(one).role for one in (known, unknown)] == ["broker", "broker"]
+    assert [server.connection_of(one).peer.role for one in (known, unknown)] == ["broker", "broker"]
 
     # what waits until something happens has a class of its own, for metrics
     _, kinds = processors(server.namesrv)

@@ -35,7 +35,7 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
         peer = await server.connect()
         connection = server.connection_of(peer)
         opaques = [peer.tell(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)]
-        await until(lambda: connection.requests == 20)
+        await until(lambda: connection.peer.requests == 20)
 
         server.controller.ask_to_stop()
         await until(lambda: connection.in_flight == 0)

@@ -1,0 +1,174 @@
+"""The receiver turns bytes into the same events however they are cut, and knows at any time what it holds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.net.receiver import HeaderReceived, Receiver, State
+from namesrv_remoting.errors import RemoteProtocolError
+from namesrv_remoting.frames import Frame
+from tests.support.serving import LIMITS
+from tests.support.spelling import JSON, NATIVE, cut
+
+SMALL = 64
+LIMITS_HERE = replace(LIMITS, small_frame_bytes=SMALL, max_frame_bytes=1024, max_header_bytes=32, proxy_protocol=True)
+# a header that begins with this has its frame accepted, or its body dropped; every other one ends the receiver
+ACCEPTED, DROPPED = b"+", b"-"
+SMALL_FRAME = cut(JSON, b"+{}", b"body")
+LARGE_FRAME = cut(JSON, b"+{}", b"x" * 100)
+PROXIED = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"
+
+# what is compared of an event
+Seen = tuple[str, object]
+
+
+def receive(pieces: Iterable[bytes], *, on_probation: bool = False) -> tuple[list[Seen], Receiver]:
+    """The events of these reads, with every decision taken at once, and the receiver behind them."""
+    receiver, seen = Receiver(LIMITS_HERE), list[Seen]()
+    if on_probation:
+        receiver.begin_probation()
+    for piece in pieces:
+        receiver.receive_data(piece)
+        while (event := receiver.next_event()) is not None:
+            seen.append(shown(event))
+            if isinstance(event, RemoteProtocolError):
+                receiver.end()
+            elif isinstance(event, HeaderReceived):
+                decide(receiver, event)
+    return seen, receiver
+
+
+def decide(receiver: Receiver, event: HeaderReceived) -> None:
+    """Accept, drop or end, as the header says; the body of a small frame cannot be dropped."""
+    begins = event.header.header[:1]
+    if begins == ACCEPTED:
+        receiver.accept()
+    elif begins == DROPPED and event.size > SMALL:
+        receiver.drop_body()
+    else:
+        receiver.end()
+
+
+def shown(event: object) -> Seen:
+    """An event as it is compared."""
+    if isinstance(event, Frame):
+        return "large", event._replace(body=bytes(event.body))
+    if isinstance(event, RemoteProtocolError):
+        return "error", str(event)
+    return "event", event
+
+
+@pytest.mark.parametrize(
+    ("stream", "seen"),
+    [
+        (SMALL_FRAME * 2, [("event", SMALL_FRAME), ("event", SMALL_FRAME)]),
+        (
+            LARGE_FRAME + SMALL_FRAME,
+            [
+                ("event", HeaderReceived(Frame(JSON, b"+{}", b""), 111)),
+                ("large", Frame(JSON, b"+{}", b"x" * 100)),
+                ("event", SMALL_FRAME),
+            ],
+        ),
+        (
+            cut(NATIVE, b"-{}", b"x" * 100) + SMALL_FRAME,
+            [("event", HeaderReceived(Frame(NATIVE, b"-{}", b""), 111)), ("event", SMALL_FRAME)],
+        ),
+        (PROXIED + SMALL_FRAME, [("event", (len(PROXIED), ("192.0.2.1", 1))), ("event", SMALL_FRAME)]),
+        (SMALL_FRAME + bytes(8) + SMALL_FRAME, [("event", SMALL_FRAME), ("error", "frame length 0, minimum 4")]),
+        (
+            b"\0\0\x04\0\0\0\0\0" + SMALL_FRAME,
+            [("error", "frame of 1028 bytes, limit 1024")],
+        ),
+        (b"PROXY nonsense\r\n", [("error", "PROXY header: version 1 line")]),
+        (SMALL_FRAME + LARGE_FRAME[:10], [("event", SMALL_FRAME)]),
+    ],
+    ids=["small", "large", "dropped", "proxied", "garbage", "too large", "no proxy header", "begun"],
+)
+def test_stream_becomes_these_events(stream: bytes, seen: list[Seen]) -> None:
+    """Small frames as they came; of large ones the header first."""
+    assert seen == receive([stream])[0]
+
+
+def test_on_probation_every_header_comes_first() -> None:
+    """However small the frame is, until probation ends."""
+    header = ("event", HeaderReceived(Frame(JSON, b"+{}", b""), len(SMALL_FRAME)))
+    seen, receiver = receive([SMALL_FRAME], on_probation=True)
+    assert [header, ("event", SMALL_FRAME)] == seen
+
+    receiver.end_probation()
+    receiver.receive_data(SMALL_FRAME)
+    assert receiver.next_event() == SMALL_FRAME
+
+
+def test_nothing_comes_out_before_the_decision() -> None:
+    """The frame waits, and those behind it; how much memory an accepted one needs is known from its header on."""
+    receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False))
+    assert (receiver.state, receiver.is_idle, receiver.is_inside_frame) == (State.FRAMES, True, False)
+    receiver.receive_data(LARGE_FRAME[:20])
+    header = receiver.next_event()
+    receiver.receive_data(LARGE_FRAME[20:30])
+    assert (
+        receiver.state,
+        receiver.next_event(),
+        receiver.held_bytes,
+        receiver.is_inside_frame,
+    ) == (State.HEADER, None, 30, True)
+    assert header == receiver.header
+
+    receiver.accept()
+    assert (State.BODY, len(LARGE_FRAME)) == (receiver.state, receiver.held_bytes)
+    receiver.receive_data(LARGE_FRAME[30:])
+    assert Frame(JSON, b"+{}", b"x" * 100) == receiver.next_event()
+    assert (
+        receiver.next_event(),
+        receiver.state,
+        receiver.held_bytes,
+        receiver.is_idle,
+    ) == (None, State.FRAMES, 0, True)
+
+
+def test_ended_receiver_holds_nothing() -> None:
+    """What still comes has no meaning."""
+    _, receiver = receive([LARGE_FRAME[:50]])
+    receiver.end()
+    receiver.receive_data(SMALL_FRAME)
+
+    assert (
+        receiver.next_event(),
+        receiver.held_bytes,
+        receiver.is_idle,
+        receiver.is_inside_frame,
+    ) == (None, 0, False, False)
+    assert repr(receiver) == "<Receiver [ENDED | 0 bytes]>"
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
+    """A stream of frames with some garbage in it, and the pieces that it is cut into."""
+    parts = [draw(st.sampled_from([b"", PROXIED, PROXIED[:9], b"\r\n\r\n"]))]
+    for _ in range(draw(st.integers(0, 6))):
+        header = draw(st.sampled_from([b"+{}", b"-{}", b"?", b"", b"+" * 40]))
+        frame = cut(draw(st.sampled_from([JSON, NATIVE, 2])), header, bytes(draw(st.integers(0, 200))))
+        parts.append(frame[: draw(st.sampled_from([len(frame)] * 9 + [5]))])
+    stream = b"".join(parts)
+    cuts = draw(st.lists(st.integers(0, len(stream)), max_size=12))
+    return stream, [stream[begin:end] for begin, end in pairwise(sorted({0, len(stream), *cuts}))]
+
+
+@given(cut_up=streams(), on_probation=st.booleans())
+def test_events_do_not_depend_on_how_the_stream_is_cut(
+    cut_up: tuple[bytes, Sequence[bytes]], *, on_probation: bool
+) -> None:
+    """Any pieces give the events of the whole; so does one byte at a time, and no byte is held that was handed out."""
+    stream, pieces = cut_up
+    whole, receiver = receive([stream], on_probation=on_probation)
+    for cut_in in (pieces, [stream[at : at + 1] for at in range(len(stream))]):
+        seen, other = receive(cut_in, on_probation=on_probation)
+        assert whole == seen
+        assert (receiver.state, receiver.held_bytes) == (other.state, other.held_bytes)
+    assert receiver.held_bytes <= LIMITS_HERE.max_frame_bytes
