@@ -25,11 +25,14 @@ _EPILOG = (
 # the end of a setting's name -> what its value is called
 _METAVARS = {
     "_seconds": "SECONDS",
+    "_days": "DAYS",
+    "_percent": "PERCENT",
     "_bytes": "BYTES",
     "_dir": "DIRECTORY",
     "access": "FILE",
     "_file": "FILE",
     "_host": "ADDRESS",
+    "_hosts": "NAMES",
     "_name": "NAME",
     "_listen": "ADDRESS:PORT",
 }

@@ -164,8 +164,8 @@ class Settings(BaseModel):
     the group asked for that. If off, consumers that need a master stop until it is back."""
 
     wait_for_service_seconds: float = Field(default=45.0, ge=0, le=3600)
-    """After a restart, refuse route questions for up to this long while brokers of the last run are missing; clients
-    keep the routes they have. Lower: clients may get incomplete routes; 0 answers at once."""
+    """After a restart, refuse route requests for up to this long while brokers that were registered before are missing;
+    clients keep the routes they have. Lower: clients may get incomplete routes; 0 answers them at once."""
 
     drain_seconds: float = Field(default=5.0, ge=0, le=600)
     """Time over which connections are closed after SIGTERM. Higher: clients move to the other servers more gently;
@@ -185,7 +185,7 @@ class Settings(BaseModel):
     """Answer the lists of topics by cluster and of unit topics; if off, consoles and tools that need them fail."""
 
     enable_all_topic_list: bool = True
-    """Answer the list of all topics; if off, consoles lose it, and nobody can make the server build a very large
+    """Answer the list of all topics; if off, consoles lose it, and no peer can make the server build a very large
     one."""
 
     max_topics_per_broker: int = Field(default=100_000, ge=1, le=10_000_000)
@@ -212,7 +212,7 @@ class Settings(BaseModel):
     higher: a peer that trickles bytes holds memory for longer."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or nobody can
+    """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or no peer can
     connect when that is reached. Each takes a few KiB. The last tenth is reserved for brokers: a peer that takes one of
     these must begin like a broker, and the access file has to allow that; until a broker has registered over it, such a
     connection makes room for a newer one."""
@@ -224,18 +224,18 @@ class Settings(BaseModel):
 
     idle_timeout_seconds: float = Field(default=600.0, ge=0, le=86400)
     """Close a connection that has registered no broker and on which nothing was sent for this long; 0 never does.
-    Clients ask every 30 s. Below 120, RocketMQ clients lose connections that they keep in reserve; higher: those of
-    vanished clients stay open for longer."""
+    Clients request routes every 30 s. Below 120, RocketMQ clients lose connections that they keep in reserve; higher:
+    those of vanished clients stay open for longer."""
 
     max_memory_bytes: int = Field(default=512 * MIB, ge=64 * MIB, le=1 << 40)
     """Memory for routes and peers together: what the tables leave of it, and an eighth in any case, is for frames being
-    received, answers not yet read and watches, an eighth of that for one address. When it is used up, new connections
+    received, responses not yet read and watches, an eighth of that for one address. When it is used up, new connections
     and large frames are refused and connected peers notice nothing. Higher: the process may grow; lower: many large
     registrations at once have to wait."""
 
     heartbeat_log_dir: str = "heartbeats"
     """Directory of the heartbeat log, which namesrv-staleness reads: heartbeats, evictions, and which client got which
-    route. A relative path is below data-dir. An empty value turns it off, and nobody can say afterwards how long stale
+    route. A relative path is below data-dir. An empty value turns it off, and with it every figure of how long stale
     routes lasted."""
 
     heartbeat_log_keep_days: float = Field(default=14.0, ge=0.01, le=3650)
@@ -259,13 +259,13 @@ class Settings(BaseModel):
 
     takeover: Literal["allow", "warn", "refuse"] = "allow"
     """What becomes of a request over another connection that would take the place of a live broker, or remove it: one
-    heard in time, on an open connection. With refuse, a broker that comes back at another address before its old
-    connection has ended has to wait until that one is late; with allow, as with Apache's server, anyone may displace a
-    broker."""
+    that was last seen in time, on an open connection. With refuse, a broker that comes back at another address before
+    its old connection has ended has to wait until that one is late; with allow, as with Apache's server, anyone may
+    displace a broker."""
 
     quotas: Literal["off", "observe", "enforce"] = "observe"
     """Whether the quotas below hold. With observe, requests that exceed one are counted and written to the audit trail,
-    and answered: to find out which peers would be refused before they are."""
+    and served: to find out which peers would be refused before they are."""
 
     quota_requests_per_second: int = Field(default=50_000, ge=1, le=10_000_000)
     """Requests a second from all addresses together, after a burst of ten seconds' worth; one address may have its
@@ -282,7 +282,7 @@ class Settings(BaseModel):
 
     audit_log_dir: str = "audit"
     """Directory of the audit trail, which `namesrvctl audit` reads: who changed what, and who was refused what. A
-    relative path is below data-dir. An empty value turns it off, and nobody can say afterwards who did it."""
+    relative path is below data-dir. An empty value turns it off, and no record of who did what remains."""
 
     audit_log_keep_days: float = Field(default=90.0, ge=0.01, le=3650)
     """Days for which files of the audit trail are kept."""
