@@ -257,45 +257,57 @@ class RouteInfoManager:
         ]
 
     async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:
+        """Check a registration, remove the brokers whose places it has, and apply it.
+
+            check      admission.py       older than what is known, over a limit or a share: refused, nothing changes
+              |
+            displace   eviction.py        squatters of other accounts, and the broker that had the address before
+              |
+            plan       registration.py    Changes: rows, groups, mappings, the live entry, as values
+              |
+            prepare    tables.py          Prepared: what indexes and counts become; in steps of a millisecond
+              |
+            apply      tables.py          all tables in one step; effects follow when the lock is released
+
+        Every step but the last may let others run, and only heartbeats and unchanged registrations come in between. The
+        connection may close meanwhile: then nothing is applied, since no close event would follow.
+        """
         is_connected = partial(self._is_connected, registration.connection_id)
-        await run_in_steps(
-            check_registration(self.tables, registration, self.options, self.limits, is_connected=self._is_connected)
-        )
-        await run_in_steps(
-            check_shares(
-                self.tables,
-                registration,
-                self.options,
-                self.limits,
-                holders=self._holders(registration),
-                held=lambda holder: self._held_rows.of(holder, self.membership),
-            )
-        )
-        key = registration.key
+        await self._check(registration)
         if is_connected():
-            await self._remove_squatters(registration, effects)
-        former = self.tables.broker_live_table.get(key)
-        if former is not None and former.broker_name != registration.broker_name and is_connected():
-            # the process at this address was another broker before, which nothing else would ever remove
-            await self._remove(key, former, "superseded", effects, broker_name=former.broker_name)
+            await self._displace(registration, effects)
         self._last_generation += 1
         changes, result = await run_in_steps(
             plan_registration(self.tables, registration, self.options, self.now(), self._last_generation)
         )
         prepared = await self._prepared(changes)
         if not is_connected():
-            # it hung up meanwhile, and nothing would ever report its end
             return RegisterResult()
         self._take_in(registration, prepared, effects)
         return result
 
-    async def _remove_squatters(self, registration: Registration, effects: list[Effect]) -> None:
-        """Remove the brokers of other accounts that are in the places of the one that registers."""
+    async def _check(self, registration: Registration) -> None:
+        """Refuse a registration that contradicts the tables or would hold too much. Raises ResponseError."""
+        tables, options, limits = self.tables, self.options, self.limits
+        await run_in_steps(check_registration(tables, registration, options, limits, is_connected=self._is_connected))
+        held = partial(self._held_rows.of, membership=self.membership)
+        await run_in_steps(
+            check_shares(tables, registration, options, limits, holders=self._holders(registration), held=held)
+        )
+
+    async def _displace(self, registration: Registration, effects: list[Effect]) -> None:
+        """Remove the brokers in whose places a broker registers: squatters, and the former one at its address."""
+        table = self.tables.broker_live_table
         for cluster_name, broker_addr in registration.displaces:
             key = BrokerAddrInfo(cluster_name, broker_addr)
-            live = self.tables.broker_live_table.get(key)
-            if live is not None and _squats(key, live, registration):
-                await self._remove(key, live, "superseded", effects, generation=live.generation)
+            squatter = table.get(key)
+            if squatter is not None and _squats(key, squatter, registration):
+                await self._remove(key, squatter, "superseded", effects, generation=squatter.generation)
+        former = table.get(registration.key)
+        is_other = former is not None and former.broker_name != registration.broker_name
+        if former is not None and is_other and self._is_connected(registration.connection_id):
+            # The process at this address was another broker before, which nothing else would ever remove.
+            await self._remove(registration.key, former, "superseded", effects, broker_name=former.broker_name)
 
     def _holders(self, registration: Registration) -> list[Holder]:
         """The peer address and the account whose shares of the tables a registration counts towards."""
