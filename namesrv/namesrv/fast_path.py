@@ -298,8 +298,9 @@ class FastPath:
         self.pulls += 1
         if self._first_served is not None:
             self._note_served(self._first_served, connection, topic, response)
-        if connection.peer.role != "client":
-            connection.peer.note_role("client")
+        peer = connection.peer
+        if peer.role != "client":
+            peer.note_role("client")
         return json_frame(response, opaque) if is_json else native_frame(response, _four_bytes(opaque))
 
     def _note_served(
