@@ -139,9 +139,9 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "answers are kept when routes change",
-        "namesrv.routeinfo.tables",
-        "renewed[id(before)] = None if before is None else TopicRow(before.queues)",
-        "renewed[id(before)] = before",
+        "namesrv.routeinfo.rows",
+        "return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))",
+        "return StepsOfRows(lambda row, _: row)",
     ),
     Mutation(
         "routes are answered by a server whose brokers are not back, and the client believes it",
