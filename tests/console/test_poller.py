@@ -24,9 +24,9 @@ def view(shown: Shown, at: int = 0) -> ServerView:
 
 async def requests_within(server: InProcess, seconds: float) -> int:
     """How many requests a server got, of all its connections."""
-    before = sum(connection.requests for connection in server.namesrv.connections.values())
+    before = sum(connection.peer.requests for connection in server.namesrv.connections.values())
     await server.clock.advance(seconds)
-    return sum(connection.requests for connection in server.namesrv.connections.values()) - before
+    return sum(connection.peer.requests for connection in server.namesrv.connections.values()) - before
 
 
 async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:

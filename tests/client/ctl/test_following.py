@@ -123,8 +123,9 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
 
 
 def questions(server: InProcess) -> int:
-    """How many the one who watches has asked."""
-    return max((one.requests for one in server.namesrv.connections.values() if one.role == "client"), default=0)
+    """The number of requests of the watching client."""
+    peers = [connection.peer for connection in server.namesrv.connections.values()]
+    return max((peer.requests for peer in peers if peer.role == "client"), default=0)
 
 
 async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
