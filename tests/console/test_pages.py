@@ -132,6 +132,7 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
     """Who changed what, newest first; without a trail the events of the servers."""
     async with scene(tmp_path) as it:
         assert "register cluster-1/broker-b/0" in await it.page("/audit")
+        await it.one.clock.advance(1.0)
         await (await it.one.connect()).call(205, {"brokerName": "broker-a"})
         await until(lambda: "WIPE" in "".join(_lines(it.one.data_dir)))
         async with console(it.one.clock, it.one.where, audit=(it.one.data_dir, tmp_path / "none")) as shown:
