@@ -11,25 +11,25 @@ from namesrv.processors.extensions import ExtensionProcessor
 from namesrv.processors.handlers import Handlers, TypedHandler
 from namesrv_remoting.requests import REQUESTS, AccessClass, RequestKind
 
-# answered when something happens, not in turn
+# Requests (watches) whose response may wait for an event; the dispatcher does not answer them in order.
 CONCURRENT: Final = frozenset(code for code, kind in REQUESTS.items() if kind.may_wait)
 
 
 def typed_handlers(namesrv: Namesrv) -> Handlers:
-    """By request code, the handlers of this server's requests; each takes what its row in the table has."""
+    """Return the handler of each request code; a handler takes the values that its row in REQUESTS names."""
     parts = (BrokerProcessor, ClientProcessor, AdminProcessor, ExtensionProcessor)
     return {code: handler for part in parts for code, handler in part(namesrv).handlers().items()}
 
 
 def processors(namesrv: Namesrv) -> tuple[dict[int, Handler], dict[int, str]]:
-    """By request code: handlers, and what they are counted under (broker, client, admin, watch)."""
+    """Return two tables by request code: the handlers, and their kind in metrics (broker, client, admin, watch)."""
     kinds = {REQUESTS[code]: handler for code, handler in typed_handlers(namesrv).items()}
     handlers = {int(kind.code): _bound(kind, handler) for kind, handler in kinds.items()}
     return handlers, {int(kind.code): "watch" if kind.may_wait else kind.sender for kind in kinds}
 
 
 def _bound(kind: RequestKind, handler: TypedHandler) -> Handler:
-    """The handler of one kind: it notes who asks, takes typed values, and logs what operators have changed."""
+    """Wrap a handler: note the role of the peer, decode typed values, and log changes made by operators."""
 
     async def handle(request: Request) -> Reply:
         request.connection.peer.note_role(kind.sender)

@@ -30,12 +30,12 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 _ALL: Final = "all"
-# of a field, and of a body that is text, in the log; values of the KV configuration may be long
+# Longest text of a header field or body in the log; values of the key-value configuration may be long.
 _SHOWN_CHARACTERS: Final = 200
 
 
 class AdminProcessor:
-    """Reads the tables for people, and changes what people may change."""
+    """Handles operators' requests, which read the tables or change them."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
@@ -45,7 +45,7 @@ class AdminProcessor:
         self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes)
 
     def handlers(self) -> Handlers:
-        """By request code."""
+        """Return the handler of each request code."""
         both = UNIT_FLAG | UNIT_SUB_FLAG
         return {
             RequestCode.PUT_KV_CONFIG: self.put_kv,
@@ -68,46 +68,46 @@ class AdminProcessor:
         }
 
     async def cluster_info(self, request: Request) -> Reply:
-        """106."""
+        """Handle GET_BROKER_CLUSTER_INFO (106)."""
         clusters = {cluster: sorted(names) for cluster, names in self._tables.cluster_addr_table.items()}
         return Reply(dialect_of(request.command).encode(ClusterInfo(self._tables.broker_addr_table, clusters)))
 
     async def wipe_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
-        """205."""
+        """Handle WIPE_WRITE_PERM_OF_BROKER (205)."""
         count = await self._manager.wipe_write_perm(header.broker_name)
         return Reply(ext_fields={"wipeTopicCount": str(count)})
 
     async def add_write_perm(self, request: Request, header: BrokerNameRequestHeader) -> Reply:
-        """327."""
+        """Handle ADD_WRITE_PERM_OF_BROKER (327)."""
         count = await self._manager.add_write_perm(header.broker_name)
         return Reply(ext_fields={"addTopicCount": str(count)})
 
     async def delete_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
-        """216."""
+        """Handle DELETE_TOPIC_IN_NAMESRV (216)."""
         await self._manager.delete_topic(header.topic, header.cluster_name)
         return SUCCESS
 
     async def register_topic(self, request: Request, header: TopicRequestHeader) -> Reply:
-        """217."""
+        """Handle REGISTER_TOPIC_IN_NAMESRV (217)."""
         if request.command.body:
             queue_datas = read_queue_datas(dialect_of(request.command), request.command.body)
             await self._manager.register_topic(header.topic, queue_datas)
         return SUCCESS
 
     async def system_topics(self, request: Request) -> Reply:
-        """304."""
+        """Handle GET_SYSTEM_TOPIC_LIST_FROM_NS (304)."""
         names, broker_addr = views.system_topics(self._tables)
         return Reply(dialect_of(request.command).encode(TopicList(names, broker_addr)))
 
     async def all_topics(self, request: Request) -> Reply:
-        """206."""
+        """Handle GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
         return await self._list(request, _ALL, lambda _: True)
 
     async def topics_of_cluster(self, request: Request, header: ClusterRequestHeader) -> Reply:
-        """224."""
+        """Handle GET_TOPICS_BY_CLUSTER (224)."""
         cluster = header.cluster
         found = self._tables.cluster_addr_table.get(cluster)
-        # any number of unknown clusters could be asked for: they share one list
+        # Unknown clusters share one cached list, since a peer can request any number of them.
         if found is None:
             return await self._list(request, "none", lambda _: False)
         brokers = frozenset(found)
@@ -116,7 +116,7 @@ class AdminProcessor:
         )
 
     def topics_flagged(self, *, among: int, wanted: int) -> Handler:
-        """311 to 313: by the flags of a topic's first queues, which is where Java looks."""
+        """Handle 311 to 313: select topics by the flags of their first queues, as Java does."""
 
         async def list_flagged(request: Request) -> Reply:
             return await self._list(request, (among, wanted), lambda row: row[0].topic_sys_flag & among == wanted)
@@ -132,18 +132,18 @@ class AdminProcessor:
         return Reply(encoded)
 
     async def update_config(self, request: Request) -> Reply:
-        """318."""
+        """Handle UPDATE_NAMESRV_CONFIG (318)."""
         changed = apply_update(self._namesrv, request.command.body)
         if self._namesrv.audit is not None:
             self._namesrv.audit.settings_changed(*changed)
         return SUCCESS
 
     async def get_config(self, request: Request) -> Reply:
-        """319."""
+        """Handle GET_NAMESRV_CONFIG (319)."""
         return Reply(effective_properties(self._namesrv).encode())
 
     async def put_kv(self, request: Request, header: PutKVConfigRequestHeader) -> Reply:
-        """100: answered, like a deletion, when it is on disk."""
+        """Handle PUT_KV_CONFIG (100); the response is sent once the value is on disk, as for a deletion."""
         try:
             await self._namesrv.kv.put(header.namespace, header.key, header.value)
         except KVLimitError as error:
@@ -154,14 +154,14 @@ class AdminProcessor:
         return SUCCESS
 
     async def get_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
-        """101."""
+        """Handle GET_KV_CONFIG (101)."""
         value = self._namesrv.kv.get(header.namespace, header.key)
         if value is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace} Key: {header.key}", ext_fields={})
         return Reply(ext_fields={"value": value})
 
     async def delete_kv(self, request: Request, header: KVConfigKeyRequestHeader) -> Reply:
-        """102: also succeeds when there was nothing to delete."""
+        """Handle DELETE_KV_CONFIG (102); deleting a missing key succeeds, too."""
         try:
             if await self._namesrv.kv.delete(header.namespace, header.key):
                 self._kv_changed(header.namespace, header.key)
@@ -170,20 +170,20 @@ class AdminProcessor:
         return SUCCESS
 
     async def kv_namespace(self, request: Request, header: NamespaceRequestHeader) -> Reply:
-        """219."""
+        """Handle GET_KVLIST_BY_NAMESPACE (219)."""
         table = self._namesrv.kv.namespace(header.namespace)
         if table is None:
             raise QueryNotFoundError(f"No config item, Namespace: {header.namespace}")
         return Reply(dialect_of(request.command).encode(KVTable(table)))
 
     def _kv_changed(self, namespace: str, key: str) -> None:
-        # order configuration is part of the topic's route
+        # The order configuration is part of the topic's route.
         if namespace == ORDER_TOPIC_CONFIG and self._namesrv.live.order_message_enable:
             self._manager.routes_may_differ((key,))
 
 
 def log_change(request: Request) -> None:
-    """Log an operator's change that has been made: who, and what."""
+    """Log a change that an operator's request has made, with its sender."""
     command, connection = request.command, request.connection
     fields = (command.ext_fields or {}).items()
     asked = {name: str(value)[:_SHOWN_CHARACTERS] for name, value in fields if name not in CREDENTIALS}

@@ -1,4 +1,4 @@
-"""Handlers of brokers' requests: registration, heartbeats, leaving (103, 104, 322, 901, 904)."""
+"""Handlers of brokers' requests: registration, heartbeats, unregistration (103, 104, 322, 901, 904)."""
 
 import asyncio
 import secrets
@@ -32,29 +32,32 @@ from namesrv_remoting.headers import (
     UnregisterBrokerRequestHeader,
 )
 
-# Two megabytes of JSON take XXH3 0.2 ms, and SHA-1 or BLAKE2 1 to 2 ms: half or more of what an unchanged
-# registration may cost.
+# For two megabytes of JSON, XXH3 takes 0.2 ms, and SHA-1 or BLAKE2 1 to 2 ms: half or more of the time that an
+# unchanged registration may take.
 try:
     from xxhash import xxh3_128 as _new_hasher
-except ImportError:  # may be missing
+except ImportError:  # xxhash is optional
     from hashlib import blake2b as _new_hasher  # type: ignore[assignment]  # the methods used here are in both
 
-# 31 bits: Java's CRC is a non-negative int
+# Java's CRC is a non-negative int: 31 bits.
 _CRC_MASK: Final = 0x7FFFFFFF
-# Large registrations that are in work at the same time: each has a step in every round of the loop, and its memory
-# until it is applied. One that cannot grow beyond the second number (JSON of some KiB) does not wait for its turn.
+# Large registrations that may be decoded at the same time: each takes a time slice in every iteration of the event
+# loop, and holds its memory until it is applied. Registrations that cannot grow beyond _SMALL_BYTES (JSON of some KiB)
+# do not wait.
 _MAX_LARGE_AT_ONCE: Final = 2
 _SMALL_BYTES: Final = 3 * 1024 * 1024
-# What a registration may become by decompression, in largest frames: 300,000 topics in JSON, more than any broker has.
+# Size limit of a decompressed registration, as a multiple of the largest frame: 300,000 topics in JSON, more than any
+# broker has.
 _MOST_INFLATED: Final = 4
-# Whom the memory of these is charged to: nobody's address, whose other brokers would be refused for it.
+# The memory budget charges large decoded registrations to this name, not to the peer's address: other brokers of the
+# same address would be refused for them.
 _DECODING: Final = "decoding"
-# of a body, looked at in one step
+# Bytes of a body that are hashed in one step.
 _PIECE_BYTES: Final = 512 * 1024
 
 
 class BrokerProcessor:
-    """Reads brokers' requests and hands them to the manager."""
+    """Decodes brokers' requests and passes them to the manager."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
@@ -62,7 +65,7 @@ class BrokerProcessor:
         self._large = asyncio.Semaphore(_MAX_LARGE_AT_ONCE)
 
     def handlers(self) -> Handlers:
-        """By request code."""
+        """Return the handler of each request code."""
         return {
             RequestCode.REGISTER_BROKER: self.register,
             RequestCode.UNREGISTER_BROKER: self.unregister,
@@ -72,7 +75,7 @@ class BrokerProcessor:
         }
 
     async def register(self, request: Request, header: RegisterBrokerRequestHeader) -> Reply:
-        """103."""
+        """Handle REGISTER_BROKER (103)."""
         command = request.command
         if header.kind not in ("full", "delta"):
             raise BadRequestError(f"field kind: {header.kind[:64]!r} is neither full nor delta")
@@ -81,7 +84,7 @@ class BrokerProcessor:
         try:
             result = await self._registered(request, header, key)
         except (SystemError_, SystemBusyError):
-            # too much, or unreadable
+            # The registration is too large or unreadable, but its broker is alive.
             _heard(self._manager, header, request.connection.id)
             raise
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
@@ -89,7 +92,7 @@ class BrokerProcessor:
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
 
     async def _order_config(self, request: Request) -> Mapping[str, str] | None:
-        """The order configuration of the topics that the account may know; None: there is none, or it is not sent."""
+        """Return the order configuration of the topics that the account may read; None if it is missing or not sent."""
         namesrv = self._namesrv
         order = namesrv.kv.namespace(ORDER_TOPIC_CONFIG) if namesrv.live.return_order_topic_config_to_broker else None
         if order is None or namesrv.guard is None:
@@ -98,7 +101,7 @@ class BrokerProcessor:
         return {topic: value for topic, value in order.items() if topic in readable}
 
     def _check_expiry(self, millis: int | None) -> None:
-        """Refuse a registration that asks for a longer expiry than this server allows. Raises BadRequestError."""
+        """Refuse a registration that requests a longer expiry than this server allows. Raises BadRequestError."""
         most = self._namesrv.settings.broker_max_expiry_seconds
         if millis is not None and millis / 1000 > most:
             raise BadRequestError(
@@ -144,7 +147,7 @@ class BrokerProcessor:
             kind="delta" if is_delta else "full",
             agent_id=header.agent_id,
             registration_seq=header.registration_seq,
-            # a delta says the same only once
+            # A repeated delta must be applied again: only full registrations have a digest.
             digest=None if is_delta else digest,
             account=request.account,
             displaces=request.displaces,
@@ -153,8 +156,8 @@ class BrokerProcessor:
     def _decoding(
         self, command: RemotingCommand, header: RegisterBrokerRequestHeader
     ) -> tuple[Steps[RegisterBrokerBody], int]:
-        """The body, to be decoded in steps, and how many bytes it can grow to."""
-        # as they are now: a reload may have changed them
+        """Return the steps that decode the body, and the number of bytes to which the body can grow."""
+        # The settings are read for each registration, since a reload may have changed them.
         settings = self._namesrv.settings
         limits = RegistrationLimits(settings.max_topics_per_broker, _MOST_INFLATED * settings.max_frame_bytes)
         body, compressed = command.body, header.compressed
@@ -167,7 +170,7 @@ class BrokerProcessor:
 
     @asynccontextmanager
     async def _turn(self, most_bytes: int) -> AsyncIterator[None]:
-        """The turn in which a registration has to be decoded and applied."""
+        """Wait until a registration of this size may be decoded and applied, and charge its memory meanwhile."""
         if most_bytes <= _SMALL_BYTES:
             yield
             return
@@ -179,7 +182,7 @@ class BrokerProcessor:
                 self._namesrv.budget.release(_DECODING, most_bytes)
 
     async def unregister(self, request: Request, header: UnregisterBrokerRequestHeader) -> Reply:
-        """104: done before it is answered."""
+        """Handle UNREGISTER_BROKER (104); the broker is removed before the response is sent."""
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         live = self._manager.tables.broker_live_table.get(key)
         is_gone = await self._manager.unregister(
@@ -190,12 +193,12 @@ class BrokerProcessor:
             registration_seq=header.registration_seq,
         )
         if is_gone and live is not None and live.connection_id != request.connection.id:
-            # not the broker itself
+            # The request came from another connection than the broker's own: an operator sent it.
             log_change(request)
         return SUCCESS
 
     async def heartbeat(self, request: Request, header: BrokerHeartbeatRequestHeader) -> Reply:
-        """904: only native brokers learn that they are unknown; Java's brokers expect success."""
+        """Handle BROKER_HEARTBEAT (904): native brokers receive an error if unknown; Java's brokers expect success."""
         command = request.command
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         state = heartbeat_state(command.body) if command.is_native else None
@@ -207,7 +210,7 @@ class BrokerProcessor:
         return SUCCESS
 
     async def query_data_version(self, request: Request, header: QueryDataVersionRequestHeader) -> Reply:
-        """322: counts as a heartbeat whatever the answer."""
+        """Handle QUERY_DATA_VERSION (322), which counts as a heartbeat with any response."""
         dialect = dialect_of(request.command)
         offered = dialect.read_data_version(request.command.body)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
@@ -217,7 +220,7 @@ class BrokerProcessor:
         return Reply(b"" if stored is None else dialect.encode(stored), {"changed": changed})
 
     async def member_group(self, request: Request, header: GetBrokerMemberGroupRequestHeader) -> Reply:
-        """901: the cluster is echoed, not checked."""
+        """Handle GET_BROKER_MEMBER_GROUP (901): the response repeats the cluster of the request unchecked."""
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
         addrs = {} if group is None else group.broker_addrs
         found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
@@ -225,9 +228,9 @@ class BrokerProcessor:
 
 
 def note_unread(manager: RouteInfoManager, request: Request) -> None:
-    """Count a registration as heard that there was no memory for, on the broker's own connection only.
+    """Count a registration refused for lack of memory as a heartbeat, on the broker's own connection only.
 
-    Its signature was not verified, but whoever registered there before was let.
+    The signature was not verified, but an earlier registration of the broker was admitted on the same connection.
     """
     command, on = request.command, request.connection.id
     if command.code == RequestCode.REGISTER_BROKER:
@@ -238,14 +241,14 @@ def note_unread(manager: RouteInfoManager, request: Request) -> None:
 
 
 def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:
-    """A broker whose registration is refused is alive all the same, and stays as it was registered last."""
+    """Count a refused registration as a heartbeat: its broker is alive and keeps its last registration."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
     if manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id, connection_id):
         manager.touch(key, connection_id)
 
 
 def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> Steps[bytes]:
-    """What a registration says, but for its own count: equal digests mean that it says the same again."""
+    """Return the digest of a registration without its sequence number; equal digests mean unchanged registrations."""
     said = (command.is_native, header.kind, command.version, header.compressed, header.broker_name, header.broker_id)
     further = (header.ha_server_addr, header.heartbeat_timeout_millis, header.enable_acting_master, header.zone_name)
     hasher = _new_hasher(repr((_SEED, said, further, header.agent_id, header.body_crc32)).encode())
@@ -256,7 +259,7 @@ def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> St
     return hasher.digest()
 
 
-# a broker that guessed it could only hide changes of its own
+# The seed makes digests unpredictable; a broker that guessed the seed could only hide changes of its own.
 _SEED: Final = secrets.token_bytes(16)
 
 
@@ -273,6 +276,6 @@ def _check_crc(wanted: int, body: bytes) -> Steps[None]:
 
 
 def _pieces(body: bytes) -> Iterator[memoryview]:
-    """The body in pieces that take a fraction of a millisecond to look at."""
+    """Split a body into pieces, each of which takes a fraction of a millisecond to hash."""
     view = memoryview(body)
     return (view[at : at + _PIECE_BYTES] for at in range(0, len(view), _PIECE_BYTES))

@@ -1,4 +1,4 @@
-"""Handlers of clients' requests: routes, one or many, now or when they change (105, 20001)."""
+"""Handlers of clients' route requests, for one topic (105) or many, with watches for changes (20001)."""
 
 import asyncio
 import contextlib
@@ -22,34 +22,35 @@ from namesrv_remoting.headers import GetRouteInfoRequestHeader
 from namesrv_runtime.clock import timeout_on
 
 FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-# Routes put into one answer between two looks at the loop.
+# Routes encoded into one response between two yields to the event loop.
 _CHUNK: Final = 500
-# Topics that are looked through, likewise: it is quicker, and a line of the heartbeat log names as many.
+# Topics checked for changes between two yields; checking is quicker than encoding, and one line of the heartbeat log
+# names as many topics.
 _PART: Final = 1000
-# What waiting for one topic costs: its name, and an entry for it and for who waits.
+# Bytes charged for a watch of one topic: its name, its entry, and the entry of the waiting request.
 _WATCHED_BYTES: Final = 512
-# What a question takes decoded, in times its size, and from where on that is worth accounting for.
+# Memory of a decoded request as a multiple of its size, and the size up to which that memory is not accounted for.
 _DECODED: Final = 3
 _SMALL_BYTES: Final = 16 * 1024
 
 
 class ClientProcessor:
-    """Answers route questions that the fast path left."""
+    """Answers route requests that the fast path left to the dispatcher."""
 
     def __init__(self, namesrv: Namesrv) -> None:
         self._namesrv = namesrv
-        # held while a large answer is made
+        # The lock is held while a large response is built.
         self._building = asyncio.Lock()
 
     def handlers(self) -> Handlers:
-        """By request code."""
+        """Return the handler of each request code."""
         return {RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route, RequestCode.PULL_ROUTES: self.pull_routes}
 
     async def route(self, request: Request, header: GetRouteInfoRequestHeader) -> Reply:
-        """105."""
+        """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
         route = self._namesrv.answers.json.route(header.topic)
-        # who is told that there is no route learns that the last broker has gone
+        # A response without a route is logged as well: the client learns from it that the last broker is gone.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
             raise TopicNotExistError(f"No topic route info in name server for the topic: {header.topic}\n{FAQ}")
@@ -58,7 +59,7 @@ class ClientProcessor:
         return Reply(dialect_of(request.command).encode(route))
 
     async def pull_routes(self, request: Request) -> Reply:
-        """20001: what changed of the asked topics; with `wait_ms`, as soon as something does."""
+        """Handle PULL_ROUTES (20001): changed routes of the requested topics; `wait_ms` waits for a change."""
         self._check_ready()
         namesrv, connection = self._namesrv, request.connection
         rules = self._rules(request)
@@ -68,19 +69,21 @@ class ClientProcessor:
                 await request.check_topics(asked.topics)
             if asked.wait_ms and not namesrv.is_draining:
                 looked_at = namesrv.manager.revisions.revision
-                # nothing is awaited from the second look on
+                # Between the second check of the revision and the watch, nothing is awaited: no change is missed.
                 if await self._changed(asked) == [] and looked_at == namesrv.manager.revisions.revision:
                     with self._watched(connection, len(asked.topics)), contextlib.suppress(TimeoutError):
                         seconds = min(asked.wait_ms / 1000, self._seconds_left(request))
                         async with timeout_on(namesrv.clock, seconds):
                             await namesrv.watchers.wait(asked.topics)
                     if rules != self._rules(request):
-                        # nothing new, as far as it was allowed to ask; it asks again, and is judged by the new rules
+                        # The access rules changed meanwhile: the response has no routes, and the client's next request
+                        # is judged by the new rules.
                         nothing = RoutesAnswer(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
                         return Reply(NATIVE.encode(nothing))
             if len(asked.topics) <= _CHUNK:
                 return await self._routes(request, asked)
-            # of several large answers at once each would hold all of its routes, and wait unread for its peer
+            # One large response is built at a time: several would each hold all of their routes while their peers do
+            # not read.
             while True:
                 await connection.until_answers_read()
                 async with self._building:
@@ -89,7 +92,7 @@ class ClientProcessor:
 
     @contextlib.contextmanager
     def _decoding(self, request: Request) -> Iterator[None]:
-        """A large question is kept decoded, too, for as long as it takes to answer it."""
+        """Reserve memory for a large decoded request until its response is made."""
         size = len(request.command.body)
         size = size * _DECODED if size > _SMALL_BYTES else 0
         if size and not request.connection.reserve(size):
@@ -112,10 +115,10 @@ class ClientProcessor:
         namesrv = self._namesrv
         last_change = namesrv.manager.revisions.last_change
         routes: dict[str, msgspec.Raw] = {}
-        # topic, and the change that its route is as of
+        # Pairs of a topic and the revision of its last change.
         served: list[tuple[str, int]] = []
         size, limit = 0, namesrv.settings.max_frame_bytes
-        # under the read lock: the revision in the answer must hold for all of its routes
+        # The read lock keeps the tables unchanged: the response's revision must hold for all of its routes.
         async with namesrv.manager.lock.read():
             revision = namesrv.manager.revisions.revision
             changed = await self._changed(asked)
@@ -142,7 +145,7 @@ class ClientProcessor:
             log.pulled(topic for topic, _ in revisions)
 
     async def _changed(self, asked: Pull) -> list[str] | None:
-        """Those of the topics that have changed since the client was told; None when that cannot be said."""
+        """Return the topics that changed since the client's revision; None for another boot or too old a revision."""
         namesrv = self._namesrv
         found: list[str] = []
         if asked.boot_id != namesrv.boot_id:
@@ -157,12 +160,12 @@ class ClientProcessor:
         return found
 
     def _rules(self, request: Request) -> tuple[int, bool]:
-        """Another value after the access file has changed, or the account of the request has expired."""
+        """Return a value that changes when the access file changes or the account of the request expires."""
         guard = self._namesrv.guard
         return (0 if guard is None else guard.changes), self._seconds_left(request) <= 0
 
     def _seconds_left(self, request: Request) -> float:
-        """Time until the account of the request expires; infinite for one that does not, and without access rules."""
+        """Return the seconds until the account of the request expires; infinite without access rules or an end date."""
         guard = self._namesrv.guard
         account = None if guard is None or not guard.enforces else guard.file.accounts.get(request.account)
         if account is None or account.expires is None:

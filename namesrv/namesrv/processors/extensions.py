@@ -1,4 +1,4 @@
-"""Handlers of operators' native requests: server, events, connections, brokers, asker, settings (20002 to 20007)."""
+"""Handlers of operators' native requests (20002 to 20007)."""
 
 import hashlib
 import os
@@ -29,9 +29,9 @@ from namesrv_remoting.bodies.extensions import (
 from namesrv_remoting.codes import RequestCode, SerializeType
 from namesrv_remoting.signatures import ACCESS_KEY, NATIVE_SIGNATURE
 
-# described between two looks at the sockets: about a millisecond
+# Items described between two yields to the event loop: about a millisecond.
 _SLICE: Final = 250
-# a connection over which nothing has come yet has none
+# Names of serialize types; a connection without a request so far is not among them.
 _PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
 
 
@@ -42,7 +42,7 @@ class ExtensionProcessor:
         self._namesrv = namesrv
 
     def handlers(self) -> Handlers:
-        """By request code."""
+        """Return the handler of each request code."""
         return {
             RequestCode.SERVER_INFO: self.server_info,
             RequestCode.RECENT_EVENTS: self.recent_events,
@@ -53,7 +53,7 @@ class ExtensionProcessor:
         }
 
     async def server_info(self, request: Request) -> Reply:
-        """20002."""
+        """Handle SERVER_INFO (20002)."""
         namesrv, manager = self._namesrv, self._namesrv.manager
         info = ServerInfo(
             boot_id=namesrv.boot_id,
@@ -79,12 +79,12 @@ class ExtensionProcessor:
         return Reply(NATIVE.encode(info))
 
     async def recent_events(self, request: Request, asked: RecentEventsRequest) -> Reply:
-        """20003."""
+        """Handle RECENT_EVENTS (20003)."""
         events = self._namesrv.events.since(asked.since, asked.limit)
         return Reply(NATIVE.encode(EventsAnswer(self._namesrv.boot_id, events)))
 
     async def list_connections(self, request: Request, asked: ListConnectionsRequest) -> Reply:
-        """20004."""
+        """Handle LIST_CONNECTIONS (20004)."""
         now = self._namesrv.clock.monotonic()
         found = [
             Connection(
@@ -107,7 +107,7 @@ class ExtensionProcessor:
         return Reply(NATIVE.encode(ConnectionsAnswer(found)))
 
     async def list_brokers(self, request: Request, asked: ListBrokersRequest) -> Reply:
-        """20005."""
+        """Handle LIST_BROKERS (20005)."""
         manager = self._namesrv.manager
         tables, now = manager.tables, manager.now()
         found = [
@@ -150,7 +150,7 @@ class ExtensionProcessor:
         ]
 
     async def who_am_i(self, request: Request) -> Reply:
-        """20006."""
+        """Handle WHO_AM_I (20006)."""
         guard, connection = self._namesrv.guard, request.connection
         account = None if guard is None else guard.file.accounts.get(request.account)
         found = WhoAmI(
@@ -164,12 +164,12 @@ class ExtensionProcessor:
         return Reply(NATIVE.encode(found))
 
     async def list_settings(self, request: Request) -> Reply:
-        """20007."""
+        """Handle LIST_SETTINGS (20007)."""
         return Reply(NATIVE.encode(SettingsAnswer(settings_list(self._namesrv))))
 
 
 def _digest(agent_id: str | None) -> str | None:
-    """Tells agents apart; the id itself would allow others to register in an agent's name."""
+    """Shorten an agent id to tell agents apart; the id itself would allow others to register in the agent's name."""
     return None if agent_id is None else hashlib.blake2s(agent_id.encode(), digest_size=4).hexdigest()
 
 

@@ -1,7 +1,7 @@
 """Handlers that change (318) and show (319) the settings of a running server.
 
-An allow-list, not a deny-list, and no file is ever written: Apache's server let an unauthenticated peer choose a path
-and its content (CVE-2023-37582), and its first fix missed because it named what to forbid.
+The handler uses an allow-list, not a deny-list, and never writes a file: Apache's server let an unauthenticated peer
+choose a path and its content (CVE-2023-37582), and its first fix was incomplete because it listed the forbidden keys.
 """
 
 import logging
@@ -22,21 +22,21 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# Java's key -> our setting, for all that can change while running; every one of them is a boolean
+# Java's key -> our setting, for all settings that can change while the server runs; each of them is a boolean.
 LIVE_KEYS: Final = {JAVA_NAMES[item.name]: item.name for item in fields(LiveSettings)}
-# refused by Apache's server in these words
+# Apache's server refuses these keys with the same message.
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-# known, and read only at start
+# Known keys that are read only at start.
 _START_KEYS: Final = frozenset(JAVA_NAMES.values()) - frozenset(LIVE_KEYS)
-# Every key there is, on a line of its own, is under 2 KiB.
+# A text with every known key on a line of its own is under 2 KiB.
 _MAX_UPDATE_BYTES: Final = 16 * 1024
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
-    """Change live settings as a properties text says: all of them, or, when one is refused, none; what has changed.
+    """Apply a properties text to the live settings and return the changes; one refused key refuses the whole text.
 
-    Keys that no NameServer knows are ignored, as Apache's server does, and named in the log.
+    Unknown keys are ignored, as in Apache's server, and logged.
 
     Raises:
         NoPermissionError: administration is off, or a key is not to be changed.
@@ -69,18 +69,19 @@ def apply_update(namesrv: Namesrv, body: bytes) -> list[SettingChanged]:
         namesrv.origins[each.name] = "request"
         event(logger, logging.WARNING, "setting_changed", setting=each.name, value=each.after)
     if changed:
-        # which routes an option shapes is not worth knowing for something done once a year
+        # All cached routes are dropped: this happens once a year, and tracking which option shapes which route is not
+        # worth it.
         namesrv.manager.routes_may_differ()
     return changed
 
 
 def effective_properties(namesrv: Namesrv) -> str:
-    """All current settings as sorted `key=value` lines; without paths unless administration is enabled."""
+    """Return all current settings as sorted `key=value` lines; without paths unless administration is enabled."""
     return as_properties(_shown(namesrv))
 
 
 def settings_list(namesrv: Namesrv) -> list[Setting]:
-    """The same settings with their origin, and how they can be changed; of files only that it was one."""
+    """Return the settings with their origin and the way to change them, with names of files only for administrators."""
     values = _shown(namesrv)
     told = parse_properties(as_properties(values))
     origins = namesrv.origins if namesrv.settings.admin_enabled else _without_names(namesrv.origins)
@@ -104,10 +105,10 @@ def _without_names(origins: Mapping[str, str]) -> dict[str, str]:
 def _shown(namesrv: Namesrv) -> dict[str, Any]:
     values = namesrv.effective_settings()
     if namesrv.addresses:
-        # 0 asked for any free one
+        # A configured port of 0 means any free port; the bound port is shown.
         values["listen_port"] = namesrv.addresses[0][1]
     if not namesrv.settings.admin_enabled:
-        # where files are: of use to an intruder, and to nobody who cannot administer
+        # Paths are hidden: they help an intruder, and are useless without administration.
         for name in PATHS:
             del values[name]
     return values

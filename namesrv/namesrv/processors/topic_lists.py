@@ -1,4 +1,4 @@
-"""Lists of topics: made in slices off the hot path, kept encoded until the tables change, and paced by address."""
+"""Lists of topics: built in chunks, cached encoded until the tables change, and limited by peer address."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -12,36 +12,36 @@ from namesrv_remoting.bodies.route import TopicList
 from namesrv_remoting.errors import SystemBusyError, SystemError_
 from namesrv_runtime.clock import Clock
 
-# Topics looked at between two looks at the sockets: about a millisecond.
+# Topics checked between two yields to the event loop: about a millisecond.
 _SLICE: Final = 5_000
-# Lists that are kept; beyond it all are forgotten and made again when they are asked for.
+# Bytes of cached lists; beyond it all lists are dropped and built again on request.
 _MAX_BYTES: Final = 32 * 1024 * 1024
-# A question of 60 bytes can ask for 16 MiB. Of lists beyond the first number one address gets so much at once, and
-# then so much per second: what tools ask for, and not what a flood does.
+# A request of 60 bytes can cause a response of 16 MiB. For lists larger than _LARGE_BYTES, one address gets
+# _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a flood.
 _LARGE_BYTES: Final = 256 * 1024
 _BURST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_SECOND: Final = 16 * 1024 * 1024
-# addresses that are looked through for those that have waited long enough
+# Beyond this number of addresses, addresses without recent bytes are dropped.
 _MANY_ADDRESSES: Final = 1_000
-# quotes and a comma
+# Quotes and a comma around each name in JSON.
 _SPARE_BYTES: Final = 3
 
 
 class TopicLists:
-    """The encoded lists by kind and dialect."""
+    """Encoded lists of topics, cached by kind and dialect."""
 
     def __init__(self, manager: RouteInfoManager, max_bytes: Callable[[], int]) -> None:
         self._manager = manager
         self._max_bytes = max_bytes
-        # what the lists were made of: the numbers of the last changes of routes and brokers
+        # Revision of the routes and membership number of the brokers when the cached lists were built.
         self._made_of = (-1, -1)
-        # (dialect, kind) -> the list, or why there is none
+        # (dialect, kind) -> the list, or the reason for refusing the list
         self._made: dict[Hashable, bytes | str] = {}
-        # of several lists at once each would hold all of its names
+        # One list is built at a time: several lists would each hold all of their names in memory.
         self._making = asyncio.Lock()
 
     async def encoded(self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes:
-        """The wanted topics, in the order in which they came. Raises SystemError_ if no answer can hold them."""
+        """Return the wanted topics in order of registration. Raises SystemError_ if no response can hold the list."""
         key = (id(dialect), kind)
         made = self._found(key)
         if made is None:
@@ -79,15 +79,15 @@ class TopicLists:
 
 
 class LargeLists:
-    """How many bytes of large lists each address was given lately."""
+    """Bytes of large lists that each address received lately."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # address -> (bytes that count against it, when they did)
+        # address -> (bytes that count against the address, time of that count)
         self._given: dict[str, tuple[float, float]] = {}
 
     def give(self, address: str, size: int) -> None:
-        """Count a list that an address is about to get. Raises SystemBusyError if it got too much lately."""
+        """Count a list for the address that requests it. Raises SystemBusyError after too many bytes lately."""
         if size <= _LARGE_BYTES:
             return
         now = self._clock.monotonic()
