@@ -1,1 +1,1 @@
-"""Who may do what, how much of it, and who did."""
+"""Access rules, request quotas and the audit trail."""

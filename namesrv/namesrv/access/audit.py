@@ -1,9 +1,9 @@
 """The audit trail: a line for each change and each refusal, with the sender of its request.
 
-The loop only queues frozen values; a thread makes lines of them (audit_lines.py), which are on disk shortly after. All
-changes of one request are one line. Repeated changes and refusals are counted, and written every few seconds
-(audit_windows.py). Changes by brokers have files of their own with half of the room, so that no number of registrations
-pushes out a line about an operator or a refusal.
+The event loop only queues frozen values; a thread turns them into lines (audit_lines.py) and writes them to disk
+shortly after. All changes of one request share one line. Repeated changes and refusals are counted, and the counts are
+written every few seconds (audit_windows.py). Changes by brokers have files of their own with half of the disk space, so
+that no number of registrations displaces a line about an operator or a refusal.
 """
 
 import asyncio
@@ -43,19 +43,20 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# So small that little more than the bound is on disk: the file that is written, and those until they are compressed.
+# Files are small, so that the disk usage exceeds its bound only by the open file and by files that are not compressed
+# yet.
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-# Lines that wait for a disk that is full or slow; each may hold the rows of a large change.
+# Maximum weight of queued lines while the disk is full or slow; each line may hold the rows of a large change.
 _MAX_QUEUED: Final = 20_000
 _CHARACTERS_PER_WEIGHT: Final = 500
-# At the end of the process, for what is queued.
+# Time for writing the queued lines at the end of the process.
 CLOSE_SECONDS: Final = 3.0
 
-# The request that is being carried out. Effects arrive in the task that caused them, a long way from the handler, and
-# the tables in between do not know the sender of a request.
+# The request that is being handled. Effects arrive in the task that caused them, a long way from the handler, and the
+# tables in between do not know the sender of a request.
 _request: Final[ContextVar["_AuditedRequest | None"]] = ContextVar("request", default=None)
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
-# of a certificate
+# Names of a certificate that a line shows.
 _NAMES: Final = 5
 _REMARK_CHARACTERS: Final = 500
 _NO_SENDER: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxied", "certificate"))
@@ -64,31 +65,32 @@ _NO_SENDER: Final[Mapping[str, Any]] = dict.fromkeys(("account", "peer", "proxie
 @dataclass(slots=True)
 class _AuditedRequest:
     request: Request
-    # its effects so far
+    # Effects of the request so far.
     changes: list[Effect] = field(default_factory=list)
-    # True once its refusal has a line
+    # True once a line for the refusal of the request exists.
     is_refused: bool = False
-    # True once its line is written: later changes by tasks that inherited its context are not its own
+    # True once the line of the request is written: later changes by tasks that inherited the context have another
+    # cause.
     is_over: bool = False
 
 
 class AuditLog:
-    """The audit trail of one run of the server."""
+    """The audit trail of one boot of the server."""
 
     def __init__(self, settings: Settings, retention: Retention, boot_id: str, clock: Clock) -> None:
         self._clock = clock
         self._version = version()
-        # settings that are not the defaults: most settings change by a restart
+        # Settings that differ from their defaults: most settings change by a restart.
         self._settings = {
             name: plain(value) for name, value in settings if value != Settings.model_fields[name].get_default()
         }
         self._is_closed = False
-        # changes without a request whose cause comes next
+        # Consequences without a request; the effect that caused them follows.
         self._unexplained: list[Effect] = []
         self._refusals = RefusalWindow()
         self._registrations = RegistrationWindow()
         self._window_ends = clock.monotonic() + WINDOW_SECONDS
-        # lines about operators and refusals; lines about brokers
+        # Line logs for operators and refusals, and for brokers.
         self._operators_log = _line_log(settings, retention, boot_id, "")
         self._brokers_log = _line_log(settings, retention, boot_id, "-registrations")
 
@@ -98,31 +100,31 @@ class AuditLog:
 
     @property
     def logs(self) -> tuple[LineLog, LineLog]:
-        """The line log of operators and refusals, and that of brokers."""
+        """The line log of operators and refusals, and the line log of brokers."""
         return self._operators_log, self._brokers_log
 
     @property
     def queued(self) -> int:
-        """The weight of the lines that wait to be written."""
+        """The weight of the queued lines."""
         return sum(each.queued for each in self.logs)
 
     @property
     def dropped(self) -> int:
-        """Lines that were lost, since the start."""
+        """Lines that were lost since the start."""
         return sum(each.dropped for each in self.logs)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the threads that write."""
         for each in self.logs:
             each.start()
         self._record({"event": "start", "version": self._version, "settings": self._settings})
 
     async def run(self) -> None:
-        """Return when the trail is closed, or raise the bug that ended a thread."""
+        """Return when the trail is closed, or raise the error that ended a thread."""
         await asyncio.gather(*(each.run() for each in self.logs))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Write the queued lines, as far as the disk allows it in a few seconds."""
+        """Write the queued lines, as far as the disk manages within `seconds`; True if all are written."""
         self._end_window()
         self._record({"event": "stop", "version": self._version, "dropped": self.dropped})
         self._is_closed = True
@@ -134,7 +136,7 @@ class AuditLog:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def watching(self, handler: Handler) -> Handler:
-        """The handler, with a line for its changes and for its refusal."""
+        """Wrap a handler, so that its changes and its refusal each get a line."""
 
         async def handle(request: Request) -> Reply:
             audited = _AuditedRequest(request)
@@ -155,7 +157,7 @@ class AuditLog:
         return handle
 
     def __call__(self, effect: Effect) -> None:
-        """Queue the change of an effect, or the request that it refused."""
+        """Queue the change of an effect, or the request that the effect refused."""
         audited, refused = _current(), effect.refused()
         if refused is not None and audited is not None:
             self.refused_request(audited.request, refused.remark, reason=refused.reason, observed=refused.is_observed)
@@ -170,7 +172,7 @@ class AuditLog:
         self._changed(KVChanged(namespace, key, before, after))
 
     def settings_changed(self, *changed: SettingChanged, cause: str | None = None) -> None:
-        """Queue changed settings; the cause, if no request changed them."""
+        """Queue changed settings, with a cause if no request changed them."""
         if changed:
             self._changed(*changed, cause=cause)
 
@@ -186,7 +188,7 @@ class AuditLog:
     def _changed(self, *effects: Effect, cause: str | None = None) -> None:
         audited = _current()
         if audited is None:
-            # a broker that fell silent or is gone counts as its account's
+            # A silent or disconnected broker counts for the account that registered it.
             owners = [each.broker[1].account for each in effects if each.broker is not None]
             self._record_change(Change(cause, _NO_SENDER, effects, *owners[-1:]))
         else:
@@ -195,7 +197,7 @@ class AuditLog:
     # -- refusals -----------------------------------------------------------------------------------------------------
 
     def refused_request(self, request: Request, remark: str, *, reason: str, observed: bool = False) -> None:
-        """Queue a request that was refused, or would have been if rules were not only observed."""
+        """Queue a refused request; `observed`: a request that would have been refused if rules were enforced."""
         command, connection = request.command, request.connection
         if (audited := _current()) is not None:
             audited.is_refused = not observed
@@ -208,12 +210,12 @@ class AuditLog:
         self._refuse(connection, Refusal(name, sender, reason, remark, about, is_observed=observed))
 
     def refused_connection(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Queue a connection that was refused, or closed for another reason than silence."""
+        """Queue a connection that was refused or closed, but not closed for silence."""
         remark = cut(str(error), _REMARK_CHARACTERS)
         self._refuse(connection, Refusal("CONNECT", sender_of(connection, ""), error.reason, remark))
 
     def tick(self) -> None:
-        """End the window once its time is over."""
+        """End the window of counted refusals and changes once its time is over."""
         if self._clock.monotonic() >= self._window_ends:
             self._end_window()
 
@@ -275,7 +277,7 @@ def _current() -> _AuditedRequest | None:
 
 
 def sender_of(connection: ServerConnection, account: str) -> dict[str, Any]:
-    """Account, address and certificate of the peer, as far as they are known."""
+    """Return account, address and certificate names of the peer, as far as they are known."""
     certificate = [cut(name) for name in connection.certificate_names[:_NAMES]]
     peer = connection.peer
     return {"account": account, "peer": peer.address, "proxied": peer.proxied, "certificate": certificate}

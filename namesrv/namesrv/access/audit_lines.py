@@ -1,6 +1,6 @@
-"""The lines of the audit trail, made in the thread that writes them.
+"""Encoding of audit trail lines, in the thread that writes them.
 
-Names come from peers, and there may be very many of them: all are cut, and of many the first are named.
+Names come from peers and may be long and numerous: all names are cut, and only the first of many are listed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,25 +11,25 @@ from namesrv.routeinfo.effects import Effect
 from namesrv_remoting.access import AccessFile, Account
 from namesrv_runtime.line_log import Encoder, Item, encoded
 
-# of a change of the access file
+# Accounts listed for one change of the access file.
 _NAMED_ACCOUNTS: Final = 100
 _SHOWN_CHARACTERS: Final = 256
-# What a request may be about. Everything else in its header stays out: credentials are among it.
+# Header fields that a refusal line shows. All other fields stay out, since credentials are among them.
 SUBJECTS: Final = ("clusterName", "cluster", "brokerName", "brokerAddr", "brokerId", "topic", "namespace", "key")
 
 
 class Change(NamedTuple):
-    """The effects of one request, or of the server itself for a cause."""
+    """The effects of one request, or of the server itself with a cause."""
 
     request: str | None
     sender: Mapping[str, Any]
     changes: Sequence[Effect]
-    # the account of the request, or without one the network of its peer; "" for changes of the server itself
+    # The account of the request, or without an account the network of the peer; "" for changes of the server itself.
     source: str = ""
 
 
 class RepeatedChange(NamedTuple):
-    """Further changes of one source to one broker: how many, their times (wall clock), and the last of them."""
+    """Further changes of one source to one broker: number, first and last time (wall clock), and the last change."""
 
     last: Change
     times: int
@@ -38,35 +38,35 @@ class RepeatedChange(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A refused request or connection. Its texts are cut already, since very many may wait for a slow disk."""
+    """A refused request or connection; its texts are cut at once, since very many may wait for a slow disk."""
 
     request: str
     sender: Mapping[str, Any]
     reason: str
     remark: str
-    # the fields of the request among SUBJECTS
+    # Fields of the request that SUBJECTS lists.
     about: Mapping[str, str] = {}
-    # the number of equal refusals since the line before
+    # Number of equal refusals since the previous line.
     times: int = 1
     is_repeated: bool = False
-    # True if the rule is only observed: the request was carried out
+    # True if the rule was only observed and the request was carried out.
     is_observed: bool = False
 
 
 class Noted(Effect):
-    """A change outside the tables, which the audit trail shows."""
+    """A change outside the route tables that the audit trail shows."""
 
     __slots__ = ()
 
     @property
     def is_change(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
 
 @dataclass(frozen=True, slots=True)
 class KVChanged(Noted):
-    """A value of the key-value configuration."""
+    """A changed value of the key-value configuration."""
 
     namespace: str
     key: str
@@ -74,52 +74,52 @@ class KVChanged(Noted):
     after: str | None
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The key and both values."""
+        """Yield the key with the value before and after."""
         about = {"what": "kv", "namespace": self.namespace, "key": self.key}
         yield {**about, "before": self.before, "after": self.after}
 
     def characters(self) -> int:
-        """Of all of them."""
+        """Return the length of all texts."""
         return sum(len(text or "") for text in (self.namespace, self.key, self.before, self.after))
 
 
 @dataclass(frozen=True, slots=True)
 class AccessFileChanged(Noted):
-    """The accounts of the access file."""
+    """A reload that changed accounts of the access file."""
 
     before: AccessFile
     after: AccessFile
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The accounts that changed."""
+        """Yield the changed accounts."""
         yield from _accounts(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class SettingChanged(Noted):
-    """The value of a setting."""
+    """A changed setting."""
 
     name: str
     before: object
     after: object
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """Both values."""
+        """Yield the setting with the value before and after."""
         about = {"what": "setting", "setting": self.name}
         yield {**about, "before": plain(self.before), "after": plain(self.after)}
 
 
 @dataclass(slots=True)
 class AuditLines(Encoder):
-    """Makes the lines of one boot."""
+    """Encodes the lines of one boot."""
 
     nameserver: str
     boot_id: str
-    # of the last line
+    # Sequence number of the last line.
     seq: int = 0
 
     def line(self, item: Item) -> bytes:
-        """The line of an item, with its end; empty if all that changed was nothing."""
+        """Return the line of an item with its newline; empty for a change without visible effect."""
         what = item.what
         if isinstance(what, Change):
             changes = _shown(what)
@@ -133,11 +133,11 @@ class AuditLines(Encoder):
         return self._line(item, what)
 
     def opened(self, item: Item) -> bytes:
-        """The first line of every file but the first one."""
+        """Return the first line of every file but the first one."""
         return self._line(item, {"event": "opened"})
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The line that says how many are missing; their numbers are missing, too."""
+        """Return the line about dropped lines; the sequence skips their numbers."""
         self.seq += count
         return self._line(item, {"event": "dropped", "count": count})
 
@@ -158,7 +158,7 @@ def _repeated(repeated: RepeatedChange) -> dict[str, Any]:
 
 
 def _shown(change: Change) -> list[Any]:
-    """What has changed, all names of it cut."""
+    """Return the changes with all texts cut."""
     return [_cut_all(each) for effect in change.changes for each in effect.changes()]
 
 
@@ -202,7 +202,7 @@ def _accounts(before: AccessFile, after: AccessFile) -> Iterator[dict[str, Any]]
 
 def _account(name: str, before: Account | None, after: Account | None) -> dict[str, Any]:
     was, now = (None if account is None else _rights(account) for account in (before, after))
-    # only that secrets changed, never which
+    # The line shows that secrets changed, never which.
     is_rotated = before is not None and after is not None and before.secrets != after.secrets
     return {"what": "account", "account": name, "before": was, "after": now, "rotated": is_rotated}
 
@@ -220,10 +220,10 @@ def _rights(account: Account) -> dict[str, Any]:
 
 
 def plain(value: object) -> object:
-    """A setting's value as a line shows it; a secret is stars."""
+    """Return a setting's value as a line shows it; a secret appears as stars."""
     return value if value is None or isinstance(value, bool | int | float) else cut(str(value))
 
 
 def cut(text: str, most: int = _SHOWN_CHARACTERS) -> str:
-    """A text as a line shows it: whole, or its beginning and its length."""
+    """Return a text as a line shows it: whole, or its beginning with its length."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"

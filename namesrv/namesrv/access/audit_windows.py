@@ -1,7 +1,7 @@
-"""What the audit trail writes whole, and what it counts: windows of refusals, and of changes by registrations.
+"""Windows of ten seconds in which the audit trail counts repeated refusals and changes by registrations.
 
-The first of a kind within ten seconds has a line of its own, so that noise of one peer hides nothing of another one and
-pushes no older line out. All others are counted, and written when the window ends.
+The first refusal or change of a kind in a window has a line of its own, so that noise of one peer hides no line of
+another peer and displaces no older line. Further ones are counted, and the counts are written when the window ends.
 """
 
 from collections import Counter
@@ -13,17 +13,17 @@ from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 
-# A window; what is counted in one is written at its end.
+# Length of a window; its counts are written at its end.
 WINDOW_SECONDS: Final = 10.0
-# Different refusals with a line each, of one address (of IPv6, one /64 network) and of all. Those beyond are counted
-# together, by reason and, for some addresses, by address.
+# Different refusals per window with a line each, for one address (for IPv6, one /64 network) and for all addresses.
+# Further refusals are counted together by reason and, for up to MAX_COUNTED_ADDRESSES, by address.
 MAX_DIFFERENT_PER_ADDRESS: Final = 20
 MAX_DIFFERENT: Final = 100
 MAX_COUNTED_ADDRESSES: Final = 50
-# Changes of one source to one broker with a line each: a broker that stops and comes back has two.
+# Changes of one source to one broker with a line each: a broker that stops and comes back makes two.
 MAX_CHANGES_PER_BROKER: Final = 3
-# Lines about brokers of one source: the brokers of a large cluster may all come back at once. Further changes are
-# counted by source, for some sources.
+# Lines per window about brokers of one source: the brokers of a large cluster may all come back at once. Further
+# changes are counted, for up to MAX_COUNTED_SOURCES by source.
 MAX_LINES_PER_SOURCE: Final = 1_000
 MAX_COUNTED_SOURCES: Final = 50
 _BROKER_REQUESTS: Final = {
@@ -37,11 +37,11 @@ class RefusalWindow:
     """Refusals of the current window."""
 
     def __init__(self) -> None:
-        # by what makes refusals equal: the first one, and how many more there were
+        # Properties in which refusals are equal -> the first refusal, and the number of further ones.
         self._refusals: dict[tuple[object, ...], tuple[Refusal, int]] = {}
-        # address -> its different refusals
+        # address -> number of its different refusals
         self._different: Counter[str] = Counter()
-        # refusals beyond the bounds, by reason and by address
+        # Refusals beyond the limits, by reason and by address.
         self._others: Counter[str] = Counter()
         self._others_by_address: Counter[str] = Counter()
 
@@ -49,8 +49,8 @@ class RefusalWindow:
         return len(self._refusals)
 
     def admit(self, refusal: Refusal, address: str, network: str) -> bool:
-        """True for a refusal that has a line of its own; all others are counted."""
-        # One reason has many causes, and a peer may claim many identities: the remark tells them apart.
+        """True if the refusal gets a line of its own; all other refusals are counted."""
+        # The remark is part of the key: one reason has many causes, and a peer may claim many identities.
         key = (
             address,
             refusal.sender["account"],
@@ -74,7 +74,7 @@ class RefusalWindow:
         return False
 
     def end(self) -> Iterator[Refusal | dict[str, Any]]:
-        """The lines about what was counted; the next window begins."""
+        """Yield the lines about counted refusals and begin the next window."""
         for refusal, more in self._refusals.values():
             if more:
                 yield refusal._replace(times=more, is_repeated=True)
@@ -89,12 +89,12 @@ class RegistrationWindow:
     """Changes of brokers in the current window, by source (account, or network without one) and broker."""
 
     def __init__(self) -> None:
-        # (source, broker) -> changes with a line of their own, and what was counted since
+        # (source, broker) -> number of changes with a line of their own, and the changes counted since.
         self._brokers: dict[tuple[str, BrokerAddrInfo | None], int] = {}
         self._repeated: dict[tuple[str, BrokerAddrInfo | None], RepeatedChange] = {}
-        # source -> lines, those at the end of the window among them
+        # source -> number of lines, including lines at the end of the window
         self._lines: Counter[str] = Counter()
-        # changes beyond the bounds, by source
+        # Changes beyond the limits, by source and in all.
         self._others: Counter[str] = Counter()
         self._others_in_all = 0
 
@@ -102,7 +102,7 @@ class RegistrationWindow:
         return len(self._brokers)
 
     def admit(self, change: Change, wall: float) -> bool:
-        """True for a change that has a line of its own; all others are counted."""
+        """True if the change gets a line of its own; all other changes are counted."""
         source = change.source
         key = source, broker_of(change)
         if self._brokers.get(key, 0) < MAX_CHANGES_PER_BROKER and self._lines[source] < MAX_LINES_PER_SOURCE:
@@ -121,7 +121,7 @@ class RegistrationWindow:
         return False
 
     def end(self) -> Iterator[RepeatedChange | dict[str, Any]]:
-        """The lines about what was counted; the next window begins."""
+        """Yield the lines about counted changes and begin the next window."""
         yield from self._repeated.values()
         if self._others_in_all:
             yield {"event": "changes", "count": self._others_in_all, "by_source": dict(self._others)}
@@ -131,11 +131,11 @@ class RegistrationWindow:
 
 
 def is_registration(change: Change) -> bool:
-    """True for what brokers change, by their requests or by being silent or gone; else an operator changed it."""
+    """True for changes by brokers (by request, silence or disconnection); all others are changes by operators."""
     return change.request in _BROKER_REQUESTS or (change.request is None and broker_of(change) is not None)
 
 
 def broker_of(change: Change) -> BrokerAddrInfo | None:
-    """The broker that a change is about: a registration may displace other ones first."""
+    """Return the broker of a change: the last one, since a registration may displace other brokers first."""
     brokers = [each.broker for each in change.changes if each.broker is not None]
     return brokers[-1][0] if brokers else None

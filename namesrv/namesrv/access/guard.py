@@ -1,8 +1,8 @@
-"""Access control of a running server: who asks, and whether the access file lets them.
+"""Access control of a running server: it identifies the sender of a request and applies the access file.
 
-The dispatcher asks the guard about each request. The fast path asks it about connections: over those that are known by
-certificate or network it answers requests of the classes that are allowed whatever they name. A server without an
-access file has no guard.
+The dispatcher calls the guard for each request. The fast path calls it for each connection: if the peer is identified
+by certificate or network, the fast path answers requests of classes that its account may send with any names. A server
+without an access file has no guard.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ logger: Final = logging.getLogger(__name__)
 
 # Digests of larger bodies are computed in a thread: two megabytes take some milliseconds.
 _SMALL_BYTES: Final = 256 * 1024
-# topics looked at between two looks at the sockets: about a millisecond
+# Topics checked between two yields to the event loop: about a millisecond.
 _CHUNK: Final = 200
-# lines about refusals per second; a hostile peer could fill the disk with them
+# Log lines about refusals per second; without a limit a hostile peer could fill the disk.
 _LINES_PER_SECOND: Final = 20
 _NOTHING: Final[frozenset[AccessClass]] = frozenset()
 _ROUTE: Final = RequestCode.GET_ROUTEINFO_BY_TOPIC
 _WITH_TOPICS_IN_BODY: Final = frozenset({RequestCode.REGISTER_BROKER, RequestCode.PULL_ROUTES})
-# where a request names what rules can be narrowed by, if its code names it at all
+# Header fields with the names by which rules can be narrowed, for request codes that have such names.
 _USUAL_FIELDS: Final = {
     "clusters": "clusterName",
     "brokers": "brokerName",
@@ -56,7 +56,7 @@ SignerOf = Callable[[VerifiedSignature], Signer]
 
 
 class AccessRefusedError(NoPermissionError):
-    """Code 16: the access file does not allow it; `reason` is a short word for logs and counters."""
+    """The access file does not allow a request (code 16); `reason` is a short word for logs and counters."""
 
     def __init__(self, remark: str, *, reason: str) -> None:
         super().__init__(remark)
@@ -64,25 +64,25 @@ class AccessRefusedError(NoPermissionError):
 
 
 class RefusalListener(Protocol):
-    """Told of each refusal, or of what would be one if rules were not merely observed."""
+    """Receives each refusal, and each request that would be refused if rules were not only observed."""
 
     def __call__(self, request: Request, remark: str, *, reason: str, observed: bool) -> None:
-        """A request was refused."""
+        """Receive a refused request."""
 
 
 @dataclass(slots=True, frozen=True)
 class ConnectionIdentity:
-    """Whom a connection belongs to by its certificate or its address, under one state of the access file."""
+    """The account of a connection by its certificate or address, under one state of the access file."""
 
     file: AccessFile
-    # nobody, if the peer has to sign
+    # None if no certificate or network matches: requests have to be signed.
     account: Account | None
-    # what it may do whatever it names, for as long as this state lasts
+    # Access classes that the account may use with any names while this state of the file lasts.
     open_classes: frozenset[AccessClass]
 
 
 class AccessGuard:
-    """Decides about requests. `enforces` False: what would be refused is logged and counted, and then let through."""
+    """Decides about requests; with `enforces` False refusals are only logged and counted."""
 
     def __init__(
         self,
@@ -95,18 +95,18 @@ class AccessGuard:
     ) -> None:
         self.file = file
         self.enforces = enforces
-        # how often either has changed
+        # Number of changes of the file or of `enforces`.
         self.changes = 0
-        # refusals by class, reason and outcome (refused, observed), for metrics
+        # Refusals by class, reason and outcome (refused, observed), for metrics.
         self.refusals: Counter[tuple[str, str, str]] = Counter()
         self._clock = clock
         self._tables = tables
         self._on_refused = on_refused
-        # places of brokers that have left; they outlive the file, too
+        # Reserved places of brokers that have left; the reservations survive a reload of the file.
         self.reservations = Reservations()
-        # it remembers signatures, so that it outlives the file
+        # The verifier remembers signatures, and therefore survives a reload of the file.
         self._verifier = Verifier(self._secrets_of, wall=clock.wall)
-        # the second that is being logged in, and lines of it: written, and not
+        # The current second of the refusal log, with its numbers of written and suppressed lines.
         self._second = 0
         self._lines = 0
         self._unlogged = 0
@@ -116,21 +116,21 @@ class AccessGuard:
         return f"<AccessGuard [{mode} | {len(self.file.accounts)} accounts | {self.refusals.total()} refused]>"
 
     def follow(self, file: AccessFile, *, enforces: bool) -> None:
-        """Decide by another state of the file from now on, on open connections, too."""
+        """Apply another state of the access file from now on, also to open connections."""
         self.file, self.enforces = file, enforces
         self.changes += 1
 
     def observe(self, effect: Effect) -> None:
-        """Reserve the places of a broker that has left."""
+        """Reserve the places of an evicted broker."""
         if isinstance(effect, Evicted):
             self.reservations.broker_left(effect.key, effect.live, self._clock.monotonic())
 
     async def __call__(self, request: Request) -> Request:
-        """The request with its account, if it is allowed; raises NoPermissionError if not."""
+        """Return the request with its account if it is allowed. Raises NoPermissionError otherwise."""
         return await self._judge(request, self._verifier.admit)
 
     async def judge_again(self, request: Request) -> Request:
-        """The same for a request that has waited since it was admitted, and whose signature has counted."""
+        """Judge a request again that has waited since its admission; its signature was counted then."""
         return await self._judge(request, attrgetter("signer"))
 
     async def _judge(self, request: Request, signer_of: SignerOf) -> Request:
@@ -148,9 +148,9 @@ class AccessGuard:
         return request
 
     def is_admitted(self, request: Request) -> bool | None:
-        """Whether a request will be let in, as far as its header says; None: it is signed, body and all.
+        """Judge a request by its header alone; None for a signed request, whose signature covers the body.
 
-        Keys that are not in the file get the same, or it would show which ones are.
+        Requests with unknown access keys return None, too: otherwise peers could find out which keys exist.
         """
         if not self.enforces:
             return True
@@ -165,11 +165,11 @@ class AccessGuard:
         return True
 
     def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
-        """What may be answered over a connection without a look at the request, unless it is signed."""
+        """Return the access classes of requests that may be answered on a connection unseen, unless they are signed."""
         return self._identity_of(connection).open_classes
 
     async def readable_topics(self, request: Request, topics: Sequence[str]) -> Sequence[str]:
-        """Of some topics those whose routes the account of an admitted request may read, or that it may register."""
+        """Return those topics whose routes the account of an admitted request may read or register."""
         account = self.file.accounts.get(request.account)
         if not self.enforces or (account is not None and account.may_anything_in(AccessClass.ROUTE_READ)):
             return topics
@@ -184,15 +184,15 @@ class AccessGuard:
                     readable.append(topic)
         return readable
 
-    # -- who asks -----------------------------------------------------------------------------------------------------
+    # -- identification -----------------------------------------------------------------------------------------------
 
     async def _identify(self, request: Request, signer_of: SignerOf) -> tuple[Account, Recipe | None]:
-        """The account, and how its owner has signed; None: not at all."""
+        """Return the account of a request, and the recipe of its signature; None for an unsigned request."""
         signature = await self._verified(request.command)
         if signature is None:
             return self._account_of(request.connection), None
         signer = signer_of(signature)
-        # the file may have changed meanwhile
+        # The access file may have changed while the signature was verified.
         account = self.file.by_key.get(signer.access_key)
         if account is None:
             raise AccessRefusedError("the access key is no longer valid", reason="mismatch")
@@ -206,7 +206,7 @@ class AccessGuard:
         return account
 
     def _check_account(self, account: Account, connection: ServerConnection) -> None:
-        """Refuse an account outside its networks or after its end; its owner may read why."""
+        """Refuse an expired account, or one used outside its networks; the remark gives its owner the reason."""
         if not account.is_admitted_from(address_of(connection.peer.ip)):
             remark = f"account {account.name} may not be used from {connection.peer.ip}"
             raise AccessRefusedError(remark, reason="network")
@@ -217,7 +217,7 @@ class AccessGuard:
         return self.file.secrets_of(access_key)
 
     def _access_key_of(self, command: RemotingCommand) -> str | None:
-        """The key that a request is signed with; None: it counts as not signed."""
+        """Return the access key of a request; None if the request counts as unsigned."""
         access_key = (command.ext_fields or {}).get(ACCESS_KEY)
         is_ignored = self.file.ignores_unknown_keys and access_key not in self.file.by_key
         return None if is_ignored else access_key
@@ -237,7 +237,7 @@ class AccessGuard:
         account = file.of_certificate(connection.certificate_names) or file.of_network(address)
         classes = _NOTHING
         if account is not None:
-            # noted here since the fast path does not
+            # The account is noted here since the fast path does not note accounts.
             connection.peer.account = account.name
             if account.expires is None and account.is_admitted_from(address):
                 classes = frozenset(each for each in AccessClass if account.may_anything_in(each))
@@ -245,7 +245,7 @@ class AccessGuard:
         connection.peer.identity = identity
         return identity
 
-    # -- whether they may ---------------------------------------------------------------------------------------------
+    # -- permissions ---------------------------------------------------------------------------------------------
 
     def _admit(self, request: Request, account: Account, recipe: Recipe | None) -> Request:
         code = request.command.code
@@ -279,7 +279,7 @@ class AccessGuard:
         raise _not_allowed(account, missing or next(each for each in needed if not account.may(each)))
 
     def _judge_registration(self, command: RemotingCommand, account: Account) -> Judgement:
-        """What a registration means for the brokers whose places it would have; refuses to create a cluster."""
+        """Judge a registration by the holders of its places; refuse to create a cluster without permission."""
         fields: Mapping[str, Any] = command.ext_fields or {}
         cluster, broker, addr = (fields.get(name) or "" for name in ("clusterName", "brokerName", "brokerAddr"))
         wanted = Permission(command.code, cluster, broker, None, addr)
@@ -302,7 +302,7 @@ class AccessGuard:
                     self._refused(request, error)
                     if self.enforces:
                         raise error
-                    # the first one says it all
+                    # One refused topic is enough for the log.
                     return
 
     def _refused(self, request: Request, error: AccessRefusedError | SignatureError) -> None:
@@ -335,7 +335,7 @@ class AccessGuard:
 
 
 def _not_allowed(account: Account, missing: Permission) -> AccessRefusedError:
-    # names of any length, which end up in logs
+    # Names are cut: they can have any length and end up in logs.
     named = [
         f"{name} {cut(value)}" for name, value in missing._asdict().items() if value is not None and name != "code"
     ]
@@ -352,9 +352,10 @@ def _name_of(code: int) -> str:
 
 
 def permissions_needed(command: RemotingCommand, others: Iterable[tuple[str | None, str]]) -> list[Permission]:
-    """What a request needs: all of it has to be allowed.
+    """Return all permissions that a request needs.
 
-    That is more than it names itself: `others` are clusters and names of brokers whose place it concerns.
+    A request needs more than permissions for its own names: `others` are clusters and names of further brokers whose
+    places the request affects.
     """
     code = command.code
     cluster, broker, topic, address = _named_in(command)
@@ -366,15 +367,15 @@ def permissions_needed(command: RemotingCommand, others: Iterable[tuple[str | No
         and REQUESTS[code].access_class is AccessClass.ADMIN_WRITE
         and "brokers" in REQUESTS[code].names
     ):
-        # it names no cluster, and reaches every one that the broker is in
+        # The request names no cluster and affects the broker's group in every cluster.
         names = names[1:] or [(None, broker)]
     return [Permission(code, *pair, topic, address) for pair in dict.fromkeys(names)]
 
 
 def names_at_the_places(command: RemotingCommand, tables: RouteTables) -> list[tuple[str | None, str]]:
-    """Clusters and names of the brokers that a request concerns.
+    """Return clusters and names of the brokers that a request affects.
 
-    A broker name is one group whatever its cluster, and an address in a cluster is one broker whatever its name.
+    A broker name is one group across clusters, and an address in a cluster is one broker under any name.
     """
     cluster, broker, _, _ = _named_in(command)
     if broker is None:
@@ -388,9 +389,9 @@ def names_at_the_places(command: RemotingCommand, tables: RouteTables) -> list[t
 
 
 def _named_in(command: RemotingCommand) -> list[str | None]:
-    """What a request names: cluster, broker, topic, broker address.
+    """Return the cluster, broker, topic and broker address in the header of a request.
 
-    A field that the code's requests do not have may be there all the same, and means nothing.
+    Fields that requests of this code do not have are ignored, even if a peer sends them.
     """
     fields: Mapping[str, Any] = command.ext_fields or {}
     code, about = command.code, REQUESTS[command.code]

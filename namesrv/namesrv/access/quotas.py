@@ -1,8 +1,8 @@
-"""Quotas on requests: how many a second, from one address and from all.
+"""Quotas on requests per second, of one address and of all addresses.
 
-Token buckets. A class of requests that matters less leaves a part of each bucket to those that matter more, so that in
-whatever state the buckets are, liveness is never refused where reads are not, nor reads where administration is not.
-What comes too fast waits first: a Java client asks again only after 30 s, and waits for three.
+Quotas are token buckets. Requests of a lower rank leave a part of each bucket to higher ranks: with any state of the
+buckets, liveness is not refused before reads, and reads are not refused before administration. Requests beyond the
+quota wait first: a Java client waits three seconds for a response and repeats a refused request only after 30 s.
 """
 
 from collections import Counter
@@ -19,16 +19,16 @@ from namesrv_remoting.errors import ResponseError, SystemBusyError
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_runtime.clock import Clock
 
-# A bucket holds what its rate gives in this time: clients that start together may ask at once.
+# A bucket holds the tokens of this time: clients that start together may send requests at once.
 BURST_SECONDS: Final = 10.0
-# Well below the three seconds for which Java's clients wait for an answer.
+# The longest wait is well below the three seconds for which Java's clients wait for a response.
 MAX_WAIT_SECONDS: Final = 1.0
-# Buckets of addresses that have been quiet are full, and are forgotten as their number doubles.
+# A bucket of a quiet address is full again, and is dropped when the number of buckets has doubled.
 _LEAST_SWEEP: Final = 1024
 
 
 class Rank(IntEnum):
-    """What matters more is refused later."""
+    """Ranks of requests; higher ranks (lower numbers) are refused later."""
 
     LIVENESS = 0
     READ = 1
@@ -36,64 +36,64 @@ class Rank(IntEnum):
 
 
 Guard = Callable[[Request], Awaitable[Request]]
-# The part of a bucket that is left to those above; more than what waiting requests of the class may overdraw.
+# Share of a bucket that a rank leaves to higher ranks; larger than the overdraft of waiting requests of that rank.
 RESERVES: Final = {Rank.LIVENESS: 0.0, Rank.READ: 0.25, Rank.ADMINISTRATION: 0.5}
-# Requests of one address on the fast path that are counted together, as long as the buckets have tokens for them.
+# Requests of one address on the fast path that are counted together while the buckets have tokens.
 _COUNTED_TOGETHER: Final = 64
-# all others are administration
+# All other access classes have the rank of administration.
 _RANKS: Final[Mapping[str, Rank]] = {
     AccessClass.BROKER_CONTROL: Rank.LIVENESS,
     AccessClass.ROUTE_READ: Rank.READ,
-    # agents and clients begin with it
+    # Agents and clients send these requests first.
     AccessClass.ANY_ACCOUNT: Rank.READ,
 }
 
 
 @dataclass(slots=True)
 class Bucket:
-    """Tokens, as of a moment; below zero while requests wait for those to come."""
+    """Tokens at a moment; the number is negative while requests wait for future tokens."""
 
     tokens: float
     at: float
-    # requests of the fast path that found no token, and are not in the metric yet
+    # Requests of the fast path without a token that are not in the metric yet.
     excess: int = 0
 
     def spare(self, rate: float) -> float:
-        """Tokens that reads may take without waiting."""
+        """Return the tokens that reads may take without waiting."""
         return self.tokens - RESERVES[Rank.READ] * rate * BURST_SECONDS
 
     def refill(self, now: float, rate: float) -> None:
-        """Add what has come since."""
+        """Add the tokens earned since the last refill."""
         self.tokens = min(rate * BURST_SECONDS, self.tokens + max(0.0, now - self.at) * rate)
         self.at = now
 
     def wait_seconds(self, rank: Rank, rate: float) -> float:
-        """How long a request of this rank has to wait for its token."""
+        """Return the seconds that a request of this rank has to wait for its token."""
         return max(0.0, 1.0 + RESERVES[rank] * rate * BURST_SECONDS - self.tokens) / rate
 
 
 @dataclass(kw_only=True, slots=True)
 class RequestLimiter:
-    """Admits requests, as many as the buckets have tokens for."""
+    """Admits requests while the token buckets last."""
 
     quotas: RequestQuotas
     clock: Clock
     on_refused: RefusalListener | None
-    # what exceeded a quota so far, by class, reason and outcome, for metrics
+    # Requests beyond a quota, by class, reason and outcome, for metrics.
     exceeded: Counter[tuple[str, str, str]] = field(default_factory=Counter, init=False)
     _all: Bucket = field(init=False)
     _by_network: dict[str, Bucket] = field(default_factory=dict, init=False)
     _sweep_at: int = field(default=_LEAST_SWEEP, init=False)
 
     def __post_init__(self) -> None:
-        """Begin with a full bucket."""
+        """Start with a full bucket."""
         self._all = Bucket(self.quotas.all_per_second * BURST_SECONDS, self.clock.monotonic())
 
     def __repr__(self) -> str:
         return f"<RequestLimiter [{self.quotas.mode} | {len(self._by_network)} networks | {self._all.tokens:.0f} left]>"
 
     def admitting(self, guard: AccessGuard | None) -> Guard:
-        """A guard that also waits until there is a token, and raises SystemBusyError when too many requests come."""
+        """Return a guard that also waits for a token, and raises SystemBusyError when too many requests come."""
 
         async def admit(request: Request) -> Request:
             about = REQUESTS.get(request.command.code)
@@ -101,11 +101,12 @@ class RequestLimiter:
             try:
                 admitted = request if guard is None else await guard(request)
             except ResponseError:
-                # whatever it claims to be: strangers must not use up what is left to those that matter more
+                # Refused requests take tokens of the lowest rank: unknown peers must not use up the share of higher
+                # ranks.
                 await self._take(request, name, Rank.ADMINISTRATION)
                 raise
             has_waited = await self._take(request, name, _RANKS.get(name, Rank.ADMINISTRATION))
-            # the access file may have changed meanwhile, or the account expired
+            # The access file may have changed during the wait, or the account may have expired.
             return await guard.judge_again(admitted) if has_waited and guard is not None else admitted
 
         return admit
@@ -129,7 +130,7 @@ class RequestLimiter:
         return False
 
     def draw(self, network: str, rank: Rank) -> tuple[float, str]:
-        """How long a request from there has to wait for its token, and for whose sake; too long: it gets none."""
+        """Return the wait of a request and the quota that causes it; a wait above MAX_WAIT_SECONDS takes no token."""
         everybody, mine = self._refilled(network)
         seconds, reason = max(
             (everybody.wait_seconds(rank, self.quotas.all_per_second), "requests"),
@@ -141,10 +142,10 @@ class RequestLimiter:
         return seconds, reason
 
     def count(self, share: AddressShare) -> None:
-        """Take tokens for the requests that an address had answered on the fast path.
+        """Take tokens for the requests of an address that the fast path has answered.
 
-        While a bucket has too few, each request of the address goes to the dispatcher, which knows its rank; of an
-        observed quota only the next one does, and stands for those that were answered.
+        While a bucket has too few tokens, each request of the address goes to the dispatcher, which knows its rank;
+        with an observed quota only the next request does, and represents the answered ones.
         """
         count, share.uncounted = share.uncounted, 0
         if self.quotas.mode == "off":
@@ -162,7 +163,7 @@ class RequestLimiter:
         share.count_at = min(_COUNTED_TOGETHER, int(spare)) if spare >= 1 else _COUNTED_TOGETHER
 
     def _note_excess(self, request: Request, name: str, reason: str) -> None:
-        """Count what the fast path answered beyond the quota, in the class of the request that shows it."""
+        """Count the fast path's responses beyond the quota under the class of this request."""
         mine = self._by_network[request.connection.peer.network]
         self.exceeded[name, reason, "observed"] += mine.excess
         mine.excess = 0
@@ -179,7 +180,7 @@ class RequestLimiter:
             raise SystemBusyError(remark)
 
     def _refilled(self, network: str) -> tuple[Bucket, Bucket]:
-        """The bucket of all and that of an address, as of now."""
+        """Return the bucket of all addresses and the bucket of one address, refilled until now."""
         now, rate = self.clock.monotonic(), self.quotas.ip_per_second
         self._all.refill(now, self.quotas.all_per_second)
         mine = self._by_network.get(network)
@@ -194,6 +195,6 @@ class RequestLimiter:
     def _sweep(self, now: float) -> None:
         for network, bucket in list(self._by_network.items()):
             if now - bucket.at >= BURST_SECONDS + MAX_WAIT_SECONDS:
-                # full again, whatever it was
+                # After this time the bucket is full again from any state.
                 del self._by_network[network]
         self._sweep_at = max(_LEAST_SWEEP, 2 * len(self._by_network))

@@ -1,9 +1,9 @@
-"""Broker names and addresses that stay reserved for the account that held them last.
+"""Broker names and addresses that stay reserved for the account of their last holder.
 
-A broker's place is its name, which is one group whatever its cluster, and its address in its cluster. While a broker
-reconnects, another account could take its place and then keep it. So a place stays with the account that held it last
-as if its broker were still there: another account needs rules that allow the former broker as well, or rules that name
-the place more closely than those of the account that has it, which only squats then.
+A broker has two places: its name, which is one group across clusters, and its address in its cluster. While a broker
+reconnects, another account could take a place and keep it. So a place stays with its last account as if the broker were
+still registered: another account needs rules that allow the former broker as well, or rules that name the place more
+closely than the rules of the holder, which counts as a squatter then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,15 @@ from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.access import Account, Closeness, Permission
 from namesrv_remoting.codes import RequestCode
 
-# Longer than a broker with a large disk takes to restart; an operator who gives a place to another account changes the
-# access file, which ends the reservation at once.
+# One hour is longer than a broker with a large disk takes to restart. An operator who assigns a place to another
+# account changes the access file, which ends the reservation at once.
 RESERVED_SECONDS: Final = 3600.0
-# Names and addresses of ten thousand brokers, as many as a server has by default: about 6 MB for an account.
+# Names and addresses of ten thousand brokers, the default maximum of a server: about 6 MB for an account.
 MAX_PLACES_PER_ACCOUNT: Final = 20_000
 
 
 class Place(NamedTuple):
-    """What a broker has for itself: a name, or an address in a cluster; `cluster` is empty for a name."""
+    """A name, or an address in a cluster, that only one broker can have; `cluster` is empty for a name."""
 
     kind: Literal["name", "address"]
     value: str
@@ -30,21 +30,21 @@ class Place(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A broker that has a place, or had it last, and its account."""
+    """The current or last broker of a place, with its account."""
 
     key: BrokerAddrInfo
     broker_name: str
     account: str
-    # None: it is registered
+    # None while the broker is registered.
     reserved_until: float | None = None
 
 
 class Judgement(NamedTuple):
-    """What a registration means for the brokers whose place it would have."""
+    """The effect of a registration on the holders of its places."""
 
-    # that only squat, and leave
+    # Squatting brokers, which the registration removes.
     displaced: tuple[Holder, ...]
-    # whose registration the account has to be allowed as well
+    # Brokers whose registration the account needs permission for as well.
     respected: tuple[Holder, ...]
 
 
@@ -52,16 +52,16 @@ class Reservations:
     """The places of brokers that have left, by account; bounded in number and time."""
 
     def __init__(self) -> None:
-        # the one that was left first comes first
+        # Holders by place, in the order in which the brokers left.
         self._holders: dict[Place, Holder] = {}
-        # account -> its places, likewise
+        # account -> its places, in the same order
         self._of_account: dict[str, dict[Place, None]] = {}
 
     def __repr__(self) -> str:
         return f"<Reservations [{len(self._holders)} places | {len(self._of_account)} accounts]>"
 
     def broker_left(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> None:
-        """Reserve the name and the address of a broker that was registered by an account."""
+        """Reserve the name and the address of a broker that an account had registered."""
         self._forget_expired(now)
         if not live.account:
             return
@@ -75,12 +75,12 @@ class Reservations:
                 self._forget(next(iter(places)))
 
     def last_holder(self, place: Place, now: float) -> Holder | None:
-        """The broker that had a place last; None if it is not reserved any more."""
+        """Return the last broker of a place; None if the reservation is over."""
         holder = self._holders.get(place)
         return holder if holder is not None and now < (holder.reserved_until or 0) else None
 
     def current(self, now: float) -> list[tuple[Place, Holder]]:
-        """All reserved places."""
+        """Return all reserved places with their holders."""
         self._forget_expired(now)
         return list(self._holders.items())
 
@@ -101,14 +101,14 @@ class Reservations:
 
 
 def places_of(key: BrokerAddrInfo, broker_name: str) -> tuple[Place, Place]:
-    """The places of a broker."""
+    """Return the two places of a broker."""
     return Place("name", broker_name), Place("address", key.broker_addr, key.cluster_name)
 
 
 def judge(
     wanted: Permission, account: Account, accounts: Mapping[str, Account], holders: Mapping[Place, list[Holder]]
 ) -> Judgement:
-    """Judge a registration of an account by the brokers that hold its places."""
+    """Compare a registration with the brokers that hold its places."""
     displaced, respected = [], []
     for place, found in holders.items():
         for holder in found:
@@ -122,10 +122,10 @@ def judge(
 def outranks(
     place: Place, wanted: Permission, account: Account, holder: Holder, holders_account: Account | None
 ) -> bool:
-    """True if an account's rules name a place more closely than those of the account that has it.
+    """True if an account's rules name a place more closely than the rules of the holder's account.
 
-    In another cluster that needs a rule which lists the broker by its name, and a holder whose rules name no broker:
-    both accounts have a cluster of their own then, and only one of them has the name.
+    In another cluster, the account needs a rule that lists the broker by its name, and the holder's rules must name no
+    broker: then each account has a cluster of its own, and only one of them owns the name.
     """
     if holders_account is None or holders_account.name == account.name:
         return False
@@ -140,7 +140,7 @@ def outranks(
 def holders_of(
     tables: RouteTables, reservations: Reservations, key: BrokerAddrInfo, broker_name: str, now: float
 ) -> dict[Place, list[Holder]]:
-    """The registered brokers at the places of a broker; where there are none, the one that was there last."""
+    """Return the registered brokers at the places of a broker; for a free place, its last holder."""
     by_name, by_address = places_of(key, broker_name)
     live = tables.broker_live_table.get(key)
     found = {

@@ -1,4 +1,4 @@
-"""Live brokers that their account may no longer register, after another access file has come into force."""
+"""Revocation of live brokers whose account may no longer register them after a reload of the access file."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from namesrv_remoting.requests import AccessClass
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
-# brokers judged between two looks at the sockets, and topics of one broker
+# Brokers checked between two yields to the event loop, and topics of one broker.
 _BROKERS_AT_ONCE: Final = 100
 _TOPICS_AT_ONCE: Final = 1000
 
@@ -32,11 +32,11 @@ class Revoked(BrokerEffect):
 
     @property
     def is_change(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The registration that is no longer allowed, and why."""
+        """Yield the registration that is no longer allowed, with the reason."""
         about = {"what": "registration", **address_fields(self.key), "broker_name": self.live.broker_name}
         verdict = {"account": self.live.account, "before": "allowed", "after": "revoked", "reason": self.reason}
         yield {**about, **verdict}
@@ -47,7 +47,7 @@ async def revoke_registrations(
 ) -> list[Revoked]:
     """Close the connections of all brokers that the file no longer allows; `now` is seconds since 1970.
 
-    A closed connection removes its brokers, as always. Returns the brokers, for the audit trail.
+    A closed connection removes its brokers, as always. The returned brokers are for the audit trail.
     """
     revoked = []
     async for part in in_parts(list(tables.broker_live_table.items()), _BROKERS_AT_ONCE):
@@ -75,7 +75,7 @@ async def revoke_registrations(
 
 
 def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip: str, now: float) -> str | None:
-    """Why the account may not register this broker, whatever its topics; None if it may."""
+    """Return why the account may not register this broker with any topics; None if it may."""
     account = file.accounts.get(live.account)
     if account is None:
         return f"account {live.account} is not in the access file" if live.account else "registered without an account"
@@ -91,10 +91,10 @@ def _why_revoked(file: AccessFile, key: BrokerAddrInfo, live: BrokerLiveInfo, ip
 async def _refused_topic(
     file: AccessFile, tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo
 ) -> str | None:
-    """Why the account may not register one of the broker's topics; None if it may register all."""
+    """Return why the account may not register one of the broker's topics; None if it may register all."""
     account = file.accounts[live.account]
     if account.may(_registration(key, live, None)):
-        # no rule names topics
+        # No rule of the account names topics.
         return None
     async for part in in_parts(list(tables.topics_of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
         for topic in part:
@@ -108,7 +108,7 @@ def _registration(key: BrokerAddrInfo, live: BrokerLiveInfo, topic: str | None) 
 
 
 def _connections_of(tables: RouteTables, key: BrokerAddrInfo) -> Iterator[int]:
-    """Every connection that carried the broker: it would stay registered on one that is left open."""
+    """Yield all connections of the broker: it would stay registered on a connection that is left open."""
     yield from list(tables.carriers.get(key, ()))
     if (live := tables.broker_live_table.get(key)) is not None:
         yield live.connection_id
