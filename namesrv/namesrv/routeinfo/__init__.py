@@ -1,1 +1,1 @@
-"""The route tables: who is alive, which queue lives where, and the rules that change them."""
+"""The route tables: live brokers, topics and their queues, and the rules that change them."""

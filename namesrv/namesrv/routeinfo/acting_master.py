@@ -3,13 +3,15 @@
 A group of RocketMQ 5.x may let a slave act as its master (`enableActingMaster` of its registrations). The acting master
 is the instance with the smallest id. Its rules:
 
-- Routes are made by the master's registration. Without a master the acting master's registration makes them, so that
-  the group's topics can still be read.
-- Writing needs the master: the topics of a group lose the write permission when its master leaves, and a slave that
-  registers them does not bring it.
-- Clients that take the write permission for a sign of a master are shown the acting master with the master's id.
+- The master's registration makes routes. Without a master the acting master's registration makes them, so that the
+  group's topics can still be read.
+- Writing needs the master: the topics of a group lose the write permission when its master leaves, and a registration
+  of a slave does not restore it.
+- Some clients take the write permission as a sign of a master; a route shows them the acting master under the master's
+  id.
 
-Broker members ask for the route of a topic of their own (`rmq_sys_SYNC_BROKER_MEMBER_…`), and see the group as it is.
+Members of a group request the route of a special topic (`rmq_sys_SYNC_BROKER_MEMBER_…`), which shows the group
+unchanged.
 """
 
 from collections.abc import Collection
@@ -19,30 +21,30 @@ from namesrv_remoting.codes import MASTER_ID, PERM_WRITE, SYNC_BROKER_MEMBER_PRE
 
 
 def makes_routes(broker_id: int, group_ids: Collection[int], *, enable_acting_master: bool | None) -> bool:
-    """Whether the registration of a broker makes routes in a group with these ids.
+    """True if the registration of a broker makes routes in a group with these ids.
 
-    A broker older than 5.x does not know acting masters: its `enable_acting_master` is None.
+    Brokers older than 5.x do not know acting masters: their `enable_acting_master` is None.
     """
     return broker_id == MASTER_ID or (enable_acting_master is not None and broker_id == min(group_ids))
 
 
 def registers_without_write(broker_id: int, *, enable_acting_master: bool | None) -> bool:
-    """Whether the topics of a registration lose the write permission, as those of an acting master do."""
+    """True if the topics of a registration lose the write permission, as those of an acting master do."""
     return broker_id != MASTER_ID and bool(enable_acting_master)
 
 
 def loses_write(remaining_ids: Collection[int], *, enable_acting_master: bool) -> bool:
-    """Whether the topics of a group lose the write permission when these ids remain of it."""
+    """True if the topics of a group lose the write permission when only these broker ids remain."""
     return enable_acting_master and min(remaining_ids) > MASTER_ID
 
 
 def is_shown_as_it_is(topic: str) -> bool:
-    """True for the topics by which members look at their group: no slave stands in the master's place there."""
+    """True for topics by which members see their group: such a route shows no slave in the master's place."""
     return topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
 
 
 def shown_to_clients(group: BrokerData, queues: QueueData) -> BrokerData:
-    """A group as clients see it beside a topic's queues: where nobody writes, the acting master has the master's id."""
+    """Return a group as clients see it: without write permission on `queues` the acting master has id 0."""
     if queues.perm & PERM_WRITE or MASTER_ID in group.broker_addrs or not group.enable_acting_master:
         return group
     acting = min(group.broker_addrs)

@@ -1,4 +1,4 @@
-"""What is refused before it is worked out: what contradicts the tables, or would make them hold too much."""
+"""Checks of registrations before they are planned: contradictions to the tables, limits, quotas and shares."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemE
 
 @dataclass(slots=True)
 class TableLimits:
-    """Bounds of the tables; settings/model.py says why each is as it is. A route is a topic on a broker."""
+    """Limits of the tables; settings/model.py explains each number. A route is a topic on a broker."""
 
     max_brokers: int
     max_topics: int
     max_routes: int
     max_topics_per_broker: int
-    # the largest deployments have tens
+    # The largest deployments have tens of clusters.
     max_clusters: int = 1_000
 
 
 class LimitExceededError(BadRequestError):
-    """Code 1: the tables would hold too much; `reason` is the limit in a word, for counters."""
+    """The tables would hold too much (code 1); `reason` names the limit in a word, for counters."""
 
     def __init__(self, count: int, limit: int, what: str, reason: str | None = None) -> None:
         super().__init__(f"{count} {what}, limit {limit}")
@@ -36,14 +36,14 @@ class LimitExceededError(BadRequestError):
 
 @dataclass(slots=True)
 class TakeoverPolicy:
-    """What becomes of a request that would take a live broker's place, or remove it."""
+    """The setting for requests that would take a live broker's place, or remove the broker."""
 
     takeover: Literal["allow", "warn", "refuse"] = "allow"
 
 
 @dataclass(slots=True)
 class TableQuotas:
-    """What the brokers of one cluster or account may hold together; 0 is no bound. A topic counts for each broker."""
+    """Limits for the brokers of one cluster or account; 0 means no limit. A topic counts once for each broker."""
 
     mode: Literal["off", "observe", "enforce"] = "off"
     brokers: int = 0
@@ -51,7 +51,7 @@ class TableQuotas:
 
 
 class _Scope(NamedTuple):
-    """The brokers of a cluster or account."""
+    """The brokers of one cluster or account."""
 
     word: str
     name: str
@@ -61,7 +61,7 @@ class _Scope(NamedTuple):
 def over_quota(
     tables: RouteTables, registration: Registration, options: RouteOptions, quotas: TableQuotas
 ) -> Steps[tuple[str, str] | None]:
-    """Which quota a registration exceeds, in a word and in a sentence; one that adds nothing exceeds none."""
+    """Return the quota that a registration exceeds, as a word and a sentence; None without excess or addition."""
     cluster, account = registration.cluster_name, registration.account
     scopes = [_Scope("cluster", cluster, lambda key, _: key.cluster_name == cluster)]
     if account:
@@ -80,7 +80,8 @@ def over_quota(
 def _over_scope(  # noqa: PLR0913 - what is registered, among what, and what is allowed
     tables: RouteTables, registration: Registration, scope: _Scope, quotas: TableQuotas, added: int, *, is_new: bool
 ) -> Steps[tuple[str, str] | None]:
-    # All brokers are looked at, as a cluster often is all of them; but only for one that adds something, which is rare.
+    # The loop visits all brokers, since a cluster often holds all of them; but only for registrations that add
+    # something, which are rare.
     brokers, names = 0, {registration.broker_name}
     for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
         if key != registration.key and scope.contains(key, live):
@@ -98,7 +99,7 @@ def _over_scope(  # noqa: PLR0913 - what is registered, among what, and what is 
 
 
 def _topics_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[int]:
-    """How many topics more its broker name would have; fewer than none, where it drops some."""
+    """Return how many topics the broker name would gain; negative if a registration drops more topics than it adds."""
     name = registration.broker_name
     group = tables.broker_addr_table.get(name)
     if not creates_routes(registration, addrs_after(registration, {} if group is None else group.broker_addrs)):
@@ -122,7 +123,7 @@ def check_registration(
     *,
     is_connected: Callable[[int], bool],
 ) -> Steps[None]:
-    """Refuse what must not be applied, before anything is worked out.
+    """Refuse a registration that must not be applied, before it is planned.
 
     Raises:
         QueryNotFoundError: a delta of a broker that is not known under this agent: it has to register fully.
@@ -145,7 +146,7 @@ def check_registration(
     if holder is None and is_one_topic and not registration.is_native:
         raise SystemError_("register broker failed", ext_fields={})
     if live is None and holder is None:
-        # one that takes another's place adds no broker
+        # A registration that takes another broker's place does not increase the number of brokers.
         _check(len(tables.broker_live_table) + 1, limits.max_brokers, "brokers")
     if registration.cluster_name not in tables.cluster_addr_table:
         _check(len(tables.cluster_addr_table) + 1, limits.max_clusters, "clusters")
@@ -164,11 +165,11 @@ def check_shares(  # noqa: PLR0913 - what is asked for, and what there is
     holders: Sequence[Holder],
     held: Callable[[Holder], Steps[Sizes]],
 ) -> Steps[None]:
-    """Refuse what would give one peer address or account more than its share. Raises LimitExceededError."""
+    """Refuse a registration beyond the share of one peer address or account. Raises LimitExceededError."""
     bounds = Sizes(limits.max_clusters, limits.max_brokers, limits.max_topics, limits.max_routes)
     most = len(registration.body.topic_configs)
     if not may_exceed_a_share(sizes_of(tables), Sizes(1, 1, most, most), bounds):
-        # nearly always: nothing has to be counted
+        # The tables are nearly always empty enough: nothing has to be counted.
         return
     added = yield from _rows_added(tables, registration, options)
     for holder in holders:
@@ -194,10 +195,10 @@ def _rows_added(tables: RouteTables, registration: Registration, options: RouteO
 
 
 def _check_sequence(registration: Registration, live: BrokerLiveInfo | None) -> None:
-    """Refuse what an agent sent before its last registration.
+    """Refuse a registration that its agent sent before the registered one.
 
-    Sequences count on the connection that the broker is on, and on older ones. An agent that has connected again is
-    later than everything that was registered in its name, so that a forged sequence does not lock it out.
+    Sequences are compared on the broker's own connection and on older ones. A registration over a newer connection
+    always counts as later, so that a forged sequence cannot lock an agent out.
     """
     if (
         live is not None
@@ -214,7 +215,7 @@ def _check_sequence(registration: Registration, live: BrokerLiveInfo | None) -> 
 def _check_state_version(
     tables: RouteTables, registration: Registration, holder: str, is_connected: Callable[[int], bool]
 ) -> None:
-    """Refuse the broker of an earlier term, whose id the broker at address `holder` has."""
+    """Refuse a broker of an earlier term when the broker at address `holder` has the requested id."""
     held = _state_version_of(tables, registration, holder, is_connected)
     offered = 0 if registration.body.data_version is None else registration.body.data_version.state_version
     if held > offered:
@@ -228,10 +229,11 @@ def _check_state_version(
 def _state_version_of(
     tables: RouteTables, registration: Registration, holder: str, is_connected: Callable[[int], bool]
 ) -> int:
-    """The state version that keeps others from the holder's id; 0 if none does.
+    """Return the state version below which other brokers cannot take the holder's id; 0 without protection.
 
-    A state version counts within one account, on the holder's own connection, while that is open. A broker that is
-    registered over two open connections has a state version that anybody may have sent.
+    A state version protects the holder against registrations of the same account, while the holder's own connection is
+    open. The state version of a broker that is registered over two open connections does not count, since any peer may
+    have sent it.
     """
     key = BrokerAddrInfo(registration.cluster_name, holder)
     live = tables.broker_live_table.get(key)
@@ -245,10 +247,11 @@ def _state_version_of(
 
 
 def displaced_by(tables: RouteTables, registration: Registration) -> Iterator[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
-    """Whose place a registration would take.
+    """Yield the live brokers whose places a registration would take.
 
-    The holder's of its id, and that of whoever is at its address under another name, id or cluster or with another
-    expiry: an id that a broker gives up is free at once, and the place of one that expires after a second soon.
+    These are the holder of the broker id, and the broker at the same address if its name, id, cluster or expiry
+    differs: a broker that changes its id frees the old one at once, and a forged expiry of one second would soon free
+    the place.
     """
     key, name, wanted = registration.key, registration.broker_name, registration.broker_id
     live = tables.broker_live_table.get(key)
@@ -270,7 +273,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
     most: int,
     dropped: Steps[set[str]] | None = None,
 ) -> Steps[None]:
-    """Refuse too many topics: `named`, at most `most`, for a broker that leaves `dropped`.
+    """Refuse too many topics: `named`, at most `most`, for a broker name that loses the topics `dropped`.
 
     Raises LimitExceededError.
     """
@@ -280,7 +283,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does 
         and tables.route_count + most <= limits.max_routes
         and len(table) + most <= limits.max_topics
     ):
-        # nearly always: nothing has to be counted
+        # The tables are nearly always empty enough: nothing has to be counted.
         return
     names: set[str] = set()
     more = new = 0

@@ -1,8 +1,8 @@
-"""Effects: what a change of the tables has done, handed to the sink once the lock is released.
+"""Effects: values that describe changes of the tables, passed to the sink once the lock is released.
 
-An effect says itself how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
-metrics choose from that and know no kind of effect, so that a new effect is a new class here. What an effect causes
-(closed connections, woken watchers, notices) is the sink's.
+Each effect knows how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
+metrics use these and know no single effect, so that a new effect is a new class here. The consequences of an effect
+(closed connections, woken watches, notices) belong to the sink.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from namesrv.routeinfo.rows import QueueRow, SharedStep, difference, queues_of
 from namesrv_remoting.requests import AccessClass
 
 Level = Literal["debug", "info", "warning"]
-# topics that one line or event names, and queues of a topic; a broker that dies may have ten thousand
+# Topics that one line or event names, and queues shown of a topic; a broker that dies may have ten thousand topics.
 _NAMED_TOPICS: Final = 20
 _NAMED_QUEUES: Final = 10
-# what a topic of a change takes in memory, in characters of a name
+# Memory of one topic in a change, expressed in characters of a name.
 _TOPIC_CHARACTERS: Final = 62
 
 
 class Refused(NamedTuple):
-    """A request that was refused, or would have been if the rule were not only observed."""
+    """A refused request; `is_observed`: the rule was only observed and the request was carried out."""
 
     reason: str
     remark: str
@@ -32,7 +32,7 @@ class Refused(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What an effect adds to a metric: 1 to a counter, or a value to a histogram."""
+    """The contribution of an effect to a metric: 1 to a counter, or a value to a histogram."""
 
     name: Literal["renewals", "staleness", "fenced", "takeovers", "quota_exceeded"]
     label: Any
@@ -40,20 +40,20 @@ class Measured(NamedTuple):
 
 
 class Effect:
-    """What a change has done. A name that is empty: the effect is not shown there."""
+    """The description of a change. An effect with an empty name for an output is not shown there."""
 
     __slots__ = ()
 
-    # in the log, among recent events (20003), in the heartbeat log
+    # Names in the log, among recent events (20003), and in the heartbeat log.
     log_name: ClassVar[str] = ""
     event_name: ClassVar[str] = ""
     line_name: ClassVar[str] = ""
-    # whether a broker's registration begins or ends
+    # Set if the effect begins or ends a broker's registration.
     registration: ClassVar[Literal["begins", "ends", ""]] = ""
 
     @property
     def broker(self) -> tuple[BrokerAddrInfo, BrokerLiveInfo] | None:
-        """The broker that the effect is about."""
+        """The broker of the effect, if there is one."""
         return None
 
     @property
@@ -65,36 +65,36 @@ class Effect:
 
     @property
     def is_news(self) -> bool:
-        """False for what happens all the time: neither log nor recent events show it."""
+        """False for frequent effects, which neither log nor recent events show."""
         return True
 
     @property
     def level(self) -> Level:
-        """How much an operator has to look at it."""
+        """The log level of the effect."""
         return "info"
 
     def fields(self) -> dict[str, Any]:
-        """What recent events show beyond the broker."""
+        """Return the fields of a recent event beyond the broker."""
         return {}
 
     def log_fields(self) -> dict[str, Any]:
-        """What the log shows beyond the broker."""
+        """Return the fields of the log line beyond the broker."""
         return self.fields()
 
     # -- heartbeat log ------------------------------------------------------------------------------------------------
 
     @property
     def happened_at(self) -> float | None:
-        """The moment on the clock of liveness; None: now."""
+        """The time of the effect on the liveness clock; None means now."""
         return None
 
     @property
     def late_seconds(self) -> float:
-        """Time that does not count as silence."""
+        """Seconds that do not count as silence."""
         return 0.0
 
     def line_fields(self) -> dict[str, Any]:
-        """What the heartbeat log shows beyond the broker."""
+        """Return the fields of the heartbeat log line beyond the broker."""
         return {}
 
     # -- audit trail --------------------------------------------------------------------------------------------------
@@ -106,25 +106,25 @@ class Effect:
 
     @property
     def is_consequence(self) -> bool:
-        """True for a change whose cause comes next."""
+        """True for a change that is followed by the effect that caused it."""
         return False
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """What the audit trail shows, before and after."""
+        """Yield the entries of the audit trail with the state before and after."""
         yield from ()
 
     def characters(self) -> int:
-        """How much the names of peers take in memory while the effect waits to be written."""
+        """Return the memory of peers' names, in characters, while the effect waits to be written."""
         return 0
 
     def refused(self) -> Refused | None:
-        """The refusal that the audit trail shows."""
+        """Return the refusal that the audit trail shows, if the effect is one."""
         return None
 
     # -- metrics ------------------------------------------------------------------------------------------------------
 
     def measured(self) -> Measured | None:
-        """What the effect adds to a metric."""
+        """Return the contribution of the effect to a metric."""
         return None
 
 
@@ -138,17 +138,17 @@ class BrokerEffect(Effect):
 
     @property
     def broker(self) -> tuple[BrokerAddrInfo, BrokerLiveInfo]:
-        """The broker that the effect is about."""
+        """The broker of the effect."""
         return self.key, self.live
 
     def characters(self) -> int:
-        """How much the names of peers take in memory."""
+        """Return the memory of peers' names, in characters."""
         return _characters(self.key, self.live)
 
 
 @dataclass(frozen=True, slots=True)
 class Registered(BrokerEffect):
-    """A registration was applied, or recognised as the last one again (`unchanged`)."""
+    """A registration was applied, or recognised as equal to the last one (`unchanged`)."""
 
     log_name = "broker_registered"
     event_name = "register"
@@ -159,59 +159,59 @@ class Registered(BrokerEffect):
     live: BrokerLiveInfo
     kind: Literal["full", "delta", "unchanged"]
     topics: int
-    # not in the live table before
+    # True if the broker was not in the live table before.
     is_new: bool
-    # since the last heartbeat or registration; 0 for a new one
+    # Seconds since the last heartbeat or registration; 0 for a new broker.
     silent_seconds: float
-    # its entry until now
+    # The live entry before the registration.
     before: BrokerLiveInfo | None = field(default=None, compare=False)
 
     @property
     def is_news(self) -> bool:
-        """False for a heartbeat: slaves send an empty delta with each, to learn of their master."""
+        """False for heartbeats: slaves send each as an empty delta, whose response names their master."""
         return self.kind == "full" or (self.kind == "delta" and self.topics > 0)
 
     @property
     def level(self) -> Level:
-        """A new broker is information."""
+        """Info for a new broker."""
         return "info" if self.is_new else "debug"
 
     def fields(self) -> dict[str, Any]:
-        """Kind and number of topics."""
+        """Return kind and number of topics."""
         return {"kind": self.kind, "topics": self.topics}
 
     def log_fields(self) -> dict[str, Any]:
-        """The same, and whether the broker is new."""
+        """Return the same fields, and whether the broker is new."""
         return {**self.fields(), "new": self.is_new}
 
     @property
     def happened_at(self) -> float:
-        """The moment from which its expiry counts."""
+        """The time from which the broker's expiry counts."""
         return self.live.last_update
 
     def line_fields(self) -> dict[str, Any]:
-        """Kind and silence."""
+        """Return kind and silence."""
         return {"kind": self.kind, "silent_ms": _ms(self.silent_seconds)}
 
     @property
     def is_change(self) -> bool:
-        """False for the same again, unless another connection sent it."""
+        """False for an unchanged registration, unless another connection sent it."""
         before = self.before
         return self.kind != "unchanged" or before is None or before.connection_id != self.live.connection_id
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The registration before and now."""
+        """Yield the registration before and after."""
         now, was = _registration(self.live), None if self.before is None else _registration(self.before)
         if now != was:
             yield {"what": "broker", **address_fields(self.key), "before": was, "after": now}
 
     def characters(self) -> int:
-        """Of both registrations."""
+        """Return the memory of both registrations."""
         before = 0 if self.before is None else _characters(self.key, self.before)
         return _characters(self.key, self.live) + before
 
     def measured(self) -> Measured | None:
-        """The registration's lateness: the time since the last heartbeat beyond one interval."""
+        """Return the lateness of the registration: the time since the last heartbeat beyond one interval."""
         if self.is_new:
             return None
         return Measured("renewals", None, max(0.0, self.silent_seconds - HEARTBEAT_SECONDS))
@@ -230,17 +230,17 @@ class Unregistered(BrokerEffect):
 
     @property
     def level(self) -> Level:
-        """Its eviction, which follows, is information."""
+        """Debug: the eviction that follows is logged at level info."""
         return "debug"
 
     def line_fields(self) -> dict[str, Any]:
-        """The kind of request."""
+        """Return the kind of request."""
         return {"kind": "unregister"}
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted(BrokerEffect):
-    """A broker left the tables. After `silent` its connection is closed, unless it carries others that live."""
+    """A broker left the tables. After `silent` its connection is closed, unless it has other live brokers."""
 
     log_name = "broker_evicted"
     event_name = "evict"
@@ -251,45 +251,45 @@ class Evicted(BrokerEffect):
     live: BrokerLiveInfo
     reason: Reason
     silent_seconds: float
-    # the number of the scan that found it silent
+    # The number of the scan that found the silent broker.
     scan: int | None = None
 
     @property
     def level(self) -> Level:
-        """Information for a broker that unregistered, else a warning."""
+        """Info for a broker that unregistered, otherwise a warning."""
         return "info" if self.reason == "unregistered" else "warning"
 
     def fields(self) -> dict[str, Any]:
-        """Reason and silence."""
+        """Return reason and silence."""
         return {"reason": self.reason, "silent_ms": round(self.silent_seconds * 1000)}
 
     @property
     def happened_at(self) -> float:
-        """The moment at which it was judged."""
+        """The time of the decision."""
         return self.live.last_update + self.silent_seconds
 
     def line_fields(self) -> dict[str, Any]:
-        """Reason, silence and scan."""
+        """Return reason, silence and scan."""
         return {"reason": self.reason, "silent_ms": _ms(self.silent_seconds), "scan": self.scan}
 
     @property
     def is_change(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The registration that ended."""
+        """Yield the registration that ended."""
         was = {"before": _registration(self.live), "after": None}
         yield {"what": "broker", **address_fields(self.key), **was, "reason": self.reason}
 
     def measured(self) -> Measured:
-        """From its last heartbeat to its removal."""
+        """Return the time from the last heartbeat to the removal."""
         return Measured("staleness", self.reason, self.silent_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Fenced(BrokerEffect):
-    """A late removal that was meant for an older registration, and did nothing."""
+    """A removal of an older registration arrived late and was ignored."""
 
     log_name = "stale_removal_fenced"
     event_name = "fenced"
@@ -301,34 +301,34 @@ class Fenced(BrokerEffect):
     scan: int | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The reason of the removal."""
+        """Return the reason of the removal."""
         return {"reason": self.reason}
 
     def line_fields(self) -> dict[str, Any]:
-        """Reason and scan."""
+        """Return reason and scan."""
         return {"reason": self.reason, "scan": self.scan}
 
     def refused(self) -> Refused:
-        """The unregister of another owner."""
+        """Return the refusal of an unregister request by another owner."""
         remark = f"{self.live.broker_name} at {self.key.broker_addr} has another owner or registered since"
         return Refused("fenced", remark)
 
     def measured(self) -> Measured:
-        """One more."""
+        """Return one count."""
         return Measured("fenced", self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverAttempted(BrokerEffect):
-    """A request that would take the place of a live broker, or remove it, and whether it was refused."""
+    """A request would have taken the place of a live broker, or removed it; the effect says whether it was refused."""
 
     log_name = "takeover_attempted"
     event_name = "takeover_attempted"
 
-    # the live broker of that place
+    # The live broker that has the place.
     key: BrokerAddrInfo
     live: BrokerLiveInfo
-    # the broker that wants the place; the same one, if it is only to be removed
+    # The broker that requests the place; the live broker itself if the request would only remove it.
     broker_name: str
     broker_addr: str
     connection_id: int
@@ -337,51 +337,51 @@ class TakeoverAttempted(BrokerEffect):
 
     @property
     def connection(self) -> int:
-        """That of the other broker."""
+        """The connection of the other broker."""
         return self.connection_id
 
     @property
     def level(self) -> Level:
-        """Two brokers of one place: an operator should look."""
+        """Warning: two brokers compete for one place, and an operator should look."""
         return "warning"
 
     def fields(self) -> dict[str, Any]:
-        """How long ago the live broker was last seen, the other broker, and the outcome."""
+        """Return the time since the live broker was last seen, the other broker, and the outcome."""
         return {"age_ms": round(self.age_seconds * 1000), "by": self.broker_addr, "refused": self.is_refused}
 
     def refused(self) -> Refused:
-        """Or what would be refused with another setting."""
+        """Return the refusal; it is marked as observed if the takeover was only logged."""
         remark = f"the place of {self.live.broker_name} at {self.key.broker_addr}, which is alive"
         return Refused("takeover", remark, not self.is_refused)
 
     def measured(self) -> Measured:
-        """One more, by what became of it."""
+        """Return one count, by outcome."""
         return Measured("takeovers", "refused" if self.is_refused else "warned")
 
 
 @dataclass(frozen=True, slots=True)
 class OverQuota(Effect):
-    """A request for more than a cluster, an account or the tables may hold, and whether it was refused."""
+    """A request exceeds a quota of a cluster or account, or a limit of the tables; it may have been refused."""
 
     access_class: AccessClass
-    # which quota or limit, in a word and in a sentence
+    # The quota or limit, as a word and as a sentence.
     reason: str
     message: str
     is_refused: bool
 
     def refused(self) -> Refused:
-        """Or what would be refused if quotas were enforced."""
+        """Return the refusal; it is marked as observed if quotas are only observed."""
         return Refused(f"quota_{self.reason}", self.message, not self.is_refused)
 
     def measured(self) -> Measured:
-        """One more, by class, reason and outcome."""
+        """Return one count, by class, reason and outcome."""
         outcome = "refused" if self.is_refused else "observed"
         return Measured("quota_exceeded", (self.access_class, self.reason, outcome))
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned(Effect):
-    """A search for silent brokers, numbered from 1, has decided: in liveness seconds, among so many brokers."""
+    """A scan for silent brokers, numbered from 1, with its time in liveness seconds and the number of live brokers."""
 
     line_name = "scan"
 
@@ -391,17 +391,17 @@ class Scanned(Effect):
 
     @property
     def happened_at(self) -> float:
-        """The moment of the decision."""
+        """The time of the scan's decision."""
         return self.now
 
     def line_fields(self) -> dict[str, Any]:
-        """Its number, and that of the brokers."""
+        """Return the number of the scan and the number of brokers."""
         return {"scan": self.scan, "brokers": self.brokers}
 
 
 @dataclass(frozen=True, slots=True)
 class HeldUp(Effect):
-    """This process was stopped: that time does not count as silence."""
+    """This process was stopped for a time that does not count as silence."""
 
     line_name = "late"
 
@@ -409,40 +409,40 @@ class HeldUp(Effect):
 
     @property
     def late_seconds(self) -> float:
-        """The time of the stop."""
+        """The seconds of the stop."""
         return self.seconds
 
     def line_fields(self) -> dict[str, Any]:
-        """The same in milliseconds."""
+        """Return the stop in milliseconds."""
         return {"late_ms": _ms(self.seconds)}
 
 
 @dataclass(frozen=True, slots=True)
 class RouteChanged(Effect):
-    """The routes of these topics (None: of any) are others than before; `revision` counts such changes."""
+    """The routes of these topics (None: of any topic) changed; `revision` numbers such changes."""
 
     log_name = "route_changed"
     event_name = "route"
 
     topics: AbstractSet[str] | None
     revision: int
-    # the same topics by their rows, a thousand at a time: routes can also change with what is in no row
+    # The same topics grouped by their rows, a thousand at a time; routes can also change without a change in a row.
     parts: Sequence[Sequence[SharedStep]] = field(default=(), compare=False)
-    # the group whose registration, removal or permission changed the routes; None: a topic or an option changed them
+    # The group whose registration, removal or permission changed the routes; None if a topic or an option changed them.
     broker_name: str | None = None
 
     @property
     def level(self) -> Level:
-        """The cause has a line of a higher level."""
+        """Debug: the cause of the change has a line of a higher level."""
         return "debug"
 
     def fields(self) -> dict[str, Any]:
-        """The first topics, how many they are, and the group that caused it."""
+        """Return the first topics, their number, and the group that caused the change."""
         named = None if self.topics is None else tuple(islice(self.topics, _NAMED_TOPICS))
         return {"revision": self.revision, "topics": named, "count": self._count, "broker_name": self.broker_name}
 
     def log_fields(self) -> dict[str, Any]:
-        """How many topics."""
+        """Return the number of topics."""
         return {"revision": self.revision, "topics": self._count}
 
     @property
@@ -451,7 +451,7 @@ class RouteChanged(Effect):
 
     @property
     def is_change(self) -> bool:
-        """False for routes that an option changed, which has a line of its own."""
+        """False for routes that an option changed: the option has a line of its own."""
         return self.topics is not None
 
     @property
@@ -460,7 +460,7 @@ class RouteChanged(Effect):
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The first topics with the queues that changed; routes may only depend on what has changed."""
+        """Yield the first topics whose queues changed; other routes depend on changed groups only."""
         changed = [each for part in self.parts for each in part if queues_of(each.before) != queues_of(each.after)]
         if changed:
             named = islice(((topic, each) for each in changed for topic in each.topics), _NAMED_TOPICS)
@@ -468,13 +468,13 @@ class RouteChanged(Effect):
             yield {"what": "routes", "topics": count, "named": [_route(*route) for route in named]}
 
     def characters(self) -> int:
-        """Of all topics, roughly."""
+        """Return the approximate memory of all topics."""
         return _TOPIC_CHARACTERS * (self._count or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteWiped(Effect):
-    """The write permission of a broker with so many topics was removed, or given back, as an operator wished."""
+    """An operator removed or restored the write permission of a broker with a number of topics."""
 
     broker_name: str
     topics: int
@@ -482,22 +482,22 @@ class WriteWiped(Effect):
 
     @property
     def is_change(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """Whether the broker may be written to."""
+        """Yield the write permission before and after."""
         about = {"what": "write_permission", "broker_name": self.broker_name, "topics": self.topics}
         yield {**about, "before": self.is_wiped, "after": not self.is_wiped}
 
     def characters(self) -> int:
-        """Of the broker's name."""
+        """Return the memory of the broker's name."""
         return len(self.broker_name)
 
 
 @dataclass(frozen=True, slots=True)
 class MinBrokerIdChanged(Effect):
-    """The smallest id of a group changed: its members are to be notified (905)."""
+    """The smallest id of a group changed, and its members are to be notified (905)."""
 
     log_name = "min_broker_id_changed"
 
@@ -509,7 +509,7 @@ class MinBrokerIdChanged(Effect):
     offline_broker_addr: str | None = None
 
     def fields(self) -> dict[str, Any]:
-        """The group, its smallest id, and the members to notify."""
+        """Return the group, its smallest id, and the members to notify."""
         return {
             "broker_name": self.broker_name,
             "min_broker_id": self.min_broker_id,
@@ -518,7 +518,7 @@ class MinBrokerIdChanged(Effect):
 
 
 def identity(key: BrokerAddrInfo, live: BrokerLiveInfo) -> dict[str, Any]:
-    """What names a broker in log and recent events."""
+    """Return the fields that identify a broker in log and recent events."""
     return {
         "cluster": key.cluster_name,
         "broker_name": live.broker_name,
@@ -528,12 +528,12 @@ def identity(key: BrokerAddrInfo, live: BrokerLiveInfo) -> dict[str, Any]:
 
 
 def address_fields(key: BrokerAddrInfo) -> Mapping[str, str]:
-    """What names a broker's place in the audit trail."""
+    """Return the fields that identify a broker's place in the audit trail."""
     return {"cluster": key.cluster_name, "broker_addr": key.broker_addr}
 
 
 def _registration(live: BrokerLiveInfo) -> dict[str, Any]:
-    """What makes one registration of a broker another one than the last."""
+    """Return the fields in which one registration of a broker can differ from the last."""
     return {
         "broker_name": live.broker_name,
         "broker_id": live.broker_id,

@@ -1,4 +1,4 @@
-"""Plans removals: which brokers leave, and what that changes."""
+"""Plans of removals: silent brokers, and the changes that a leaving broker causes."""
 
 from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
@@ -12,10 +12,10 @@ from namesrv_remoting.codes import PERM_WRITE
 
 
 def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
-    """Brokers not heard from within their expiry, longest overdue first.
+    """Return the brokers without a heartbeat within their expiry, longest overdue first.
 
-    A broker may be silent for exactly its expiry; the first instant after that it is due. To look at all of ten
-    thousand is quicker than to keep their deadlines in order.
+    A broker may be silent for exactly its expiry; the first instant after that the broker is due. Checking all of ten
+    thousand brokers is quicker than keeping their deadlines in order.
     """
     due = [(key, live) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
     return sorted(due, key=lambda found: (found[1].expires_at(), found[0]))
@@ -24,7 +24,7 @@ def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo
 def plan_removal(
     tables: RouteTables, key: BrokerAddrInfo, live: BrokerLiveInfo, options: RouteOptions
 ) -> Steps[Changes]:
-    """Work out what the leaving of one broker changes, yielding about every millisecond."""
+    """Plan the removal of one broker, yielding about every millisecond."""
     changes, name = Changes(dropped=[key]), live.broker_name
     group = tables.broker_addr_table[name]
     addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}

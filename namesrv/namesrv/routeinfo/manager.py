@@ -1,11 +1,12 @@
-"""Entry point of every change to the route tables: locks, plans, applies, then performs the effects.
+"""Entry point of every change to the route tables: it locks, plans, applies, then performs the effects.
 
-The rule: *one lock; the only await under it is the yield between chunks, never I/O; effects are performed after it is
-released.*
+The rule: *there is one lock; the only await under it is the yield between chunks, never I/O; effects are performed
+after the lock is released.*
 
-A change is worked out in chunks under the write lock and then applied in one step, so that the tables are whole
-whenever the loop runs anything else. So reading needs no lock, nor do steps that never await (a heartbeat, an unchanged
-registration). A removal in the making looks again before it is applied, because such a step may have come in between.
+A change is planned in chunks under the write lock and then applied in one step, so that the tables are consistent
+whenever the event loop runs other code. So readers need no lock, and neither do steps that never await (a heartbeat, an
+unchanged registration). A planned removal checks the live entry again before it is applied, because such a step may
+have come in between.
 """
 
 import asyncio
@@ -65,17 +66,17 @@ from namesrv_remoting.codes import MASTER_ID, PERM_READ, PERM_WRITE
 from namesrv_remoting.errors import NoPermissionError, SystemBusyError
 from namesrv_remoting.requests import AccessClass
 
-# Heartbeats over a connection that is not the broker's own are noted this often: it only matters for which of several
-# connections takes over.
+# Minimum seconds between two notes of heartbeats over a connection that is not the broker's own: the note only decides
+# which of several connections takes over.
 CARRIER_GRAIN_SECONDS: Final = 1.0
-# Brokers that are removed in one go; others may run in between. One with a few topics takes 0.2 ms.
+# Brokers removed in one write section; other tasks run between two sections. A broker with a few topics takes 0.2 ms.
 REMOVALS_AT_ONCE: Final = 10
 _NEVER: Final = float("inf")
 _NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
 
 
 class RouteInfoManager:
-    """The tables, their lock, and the verbs of the requests."""
+    """The tables, their lock, and one method for each request that changes them."""
 
     def __init__(  # noqa: PLR0913 - what it works on, and by keyword who is told what
         self,
@@ -101,51 +102,53 @@ class RouteInfoManager:
         self.limits = limits
         self._policy = policy or TakeoverPolicy()
         self._quotas = quotas or TableQuotas()
-        # all, those of rows that stay as they are, too
+        # Drops all cached responses, also those of unchanged rows.
         self._forget_answers = forget_answers
-        # grows whenever the set of live brokers or of wiped ones changes: what a snapshot is about
+        # Grows whenever the set of live brokers or of removed write permissions changes; a snapshot holds both sets.
         self.membership = 0
-        # heartbeats of registered brokers
+        # Number of heartbeats of registered brokers.
         self.heartbeats = 0
         self.scans = 0
         self._last_generation = 0
-        # whose removal at their own wish waits for the lock
+        # Brokers whose unregister requests wait for the lock.
         self._leaving: Counter[BrokerAddrInfo] = Counter()
         self._liveness = liveness
         self._sink = sink
         self._is_connected = is_connected
-        # an open connection's peer address as limits count it, "" for one that has ended
+        # Returns the peer address of an open connection as limits count it, "" for a closed connection.
         self._network_of = network_of
         self._held_rows = HeldRows(tables)
-        # told by how many seconds a heartbeat was late
+        # Receives the seconds by which a heartbeat was late.
         self._on_late_heartbeat = on_late_heartbeat
-        # told of every heartbeat: the broker, its live entry, the silence before; no effect, since there may be many
+        # Receives every heartbeat: the broker, its live entry, and the silence before. Heartbeats are too many to be
+        # effects.
         self._on_touch = on_touch
-        # told of new routes and their revision, under the lock, just before they get it: may only take note
+        # Receives new rows and their revision, under the lock and before the rows get the revision; the callee must
+        # only take notes.
         self._on_publish = on_publish
 
     def __repr__(self) -> str:
         return f"<RouteInfoManager [{self.tables!r} | revision {self.revisions.revision} | {self.lock!r}]>"
 
     def now(self) -> float:
-        """Liveness seconds."""
+        """Return the liveness seconds."""
         return self._liveness.now()
 
     def was_stopped(self, seconds: float) -> float:
-        """This process did not run that long: move every deadline; by how much, see `LivenessClock`."""
+        """Move every deadline after a stop of this process; return by how much, as `LivenessClock` decides."""
         if not (granted := self._liveness.credit(seconds)):
             return granted
         now = self.now()
         for key, live in list(self.tables.broker_live_table.items()):
             if live.last_update > now:
-                # heard between waking up and being told how late we are
+                # The heartbeat arrived after the stop, but before the stop was credited.
                 self.tables.set_live(key, live.heard(now, live.connection_id, None))
         self._sink(HeldUp(granted))
         return granted
 
     @contextlib.asynccontextmanager
     async def _changing(self, access_class: AccessClass = AccessClass.BROKER_CONTROL) -> AsyncIterator[list[Effect]]:
-        """A write section, and a list for its effects, which are performed after it; the class is the request's."""
+        """Open a write section with a list for its effects, performed afterwards; the class is that of the request."""
         effects: list[Effect] = []
         try:
             async with self.lock.write():
@@ -158,7 +161,7 @@ class RouteInfoManager:
             self._sink(effect)
 
     def _end_wipes(self, effects: list[Effect]) -> None:
-        """Forget removed write permissions of brokers that have been gone for their expiry."""
+        """Drop removed write permissions of brokers that have been gone for their expiry."""
         now = self.now()
         for name in [name for name, ends in self.tables.wiped.items() if ends < now]:
             del self.tables.wiped[name]
@@ -167,7 +170,7 @@ class RouteInfoManager:
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[list[Effect]]:
-        """A write section for a broker that said it leaves; nothing that it says later comes before this."""
+        """Open a write section for an unregister request; the broker's unchanged registrations wait for it."""
         with contextlib.ExitStack() as waiting:
             waiting.enter_context(self._said_to_leave(key))
             async with self._changing() as effects:
@@ -189,7 +192,7 @@ class RouteInfoManager:
         return await run_in_steps(self.tables.prepare(changes))
 
     async def register(self, registration: Registration) -> RegisterResult:
-        """Apply a registration. Raises ResponseError if it is refused; nothing has changed then."""
+        """Apply a registration. Raises ResponseError if it is refused, and then changes nothing."""
         takeover, excess, result = None, None, RegisterResult()
         async with self._changing() as effects:
             if self._quotas.mode != "off" and (excess := await self._over_quota(registration)) is not None:
@@ -203,7 +206,7 @@ class RouteInfoManager:
         if excess is not None and excess.is_refused:
             raise SystemBusyError(excess.message)
         if len(registration.body.topic_configs) > CHUNK_TOPICS:
-            # freeing what was replaced takes time as well
+            # Freeing the replaced rows takes time as well: other tasks run first.
             await asyncio.sleep(0)
         return result
 
@@ -214,7 +217,7 @@ class RouteInfoManager:
         return OverQuota(AccessClass.BROKER_CONTROL, *excess, is_refused=self._quotas.mode == "enforce")
 
     def _takeover_by(self, registration: Registration) -> TakeoverAttempted | None:
-        """The live broker in whose place this would be; one that moves over its own connection displaces nobody."""
+        """Return the takeover that a registration attempts; a move over the broker's own connection is allowed."""
         key, on = registration.key, registration.connection_id
         found = [
             (other, live)
@@ -233,9 +236,10 @@ class RouteInfoManager:
         return TakeoverAttempted(key, live, broker_name, broker_addr, on, age, self._policy.takeover == "refuse")
 
     def _is_held_by_another(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
-        """Whether the broker was heard lately over another open connection that is or was its own.
+        """True if the broker was lately seen over another open connection that is or was the broker's own.
 
-        Anybody may register in its name and address, which moves it to the newer connection; the former one counts on.
+        Any peer may register under the broker's name and address, which moves the broker to the newer connection; the
+        former connection continues to count.
         """
         now = self.now()
         if live.connection_id != on and self._is_connected(live.connection_id) and not live.is_suspect(now):
@@ -243,13 +247,13 @@ class RouteInfoManager:
         return any(number != on for number in self._former_connections(key, live, now))
 
     def _is_crowded(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
-        """Whether one more connection would push the broker's own one out of those that are remembered."""
+        """True if one more connection would displace the broker's former connections from the remembered ones."""
         if on == live.connection_id or on in self.tables.carriers.get(key, _NO_CARRIERS):
             return False
         return len(self._former_connections(key, live, self.now())) >= MAX_CARRIERS
 
     def _former_connections(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> list[int]:
-        """Open connections that have registered the broker, without being its own now, and carried it lately."""
+        """Return open connections other than the broker's own over which the broker registered and was lately seen."""
         return [
             number
             for number, carrier in self.tables.carriers.get(key, _NO_CARRIERS).items()
@@ -269,8 +273,8 @@ class RouteInfoManager:
               |
             apply      tables.py          all tables in one step; effects follow when the lock is released
 
-        Every step but the last may let others run, and only heartbeats and unchanged registrations come in between. The
-        connection may close meanwhile: then nothing is applied, since no close event would follow.
+        Other tasks may run during every step but the last, and only heartbeats and unchanged registrations come in
+        between. If the connection closes meanwhile, nothing is applied, since no close event would follow.
         """
         is_connected = partial(self._is_connected, registration.connection_id)
         await self._check(registration)
@@ -287,7 +291,7 @@ class RouteInfoManager:
         return result
 
     async def _check(self, registration: Registration) -> None:
-        """Refuse a registration that contradicts the tables or would hold too much. Raises ResponseError."""
+        """Refuse a registration that contradicts the tables or exceeds a limit or share. Raises ResponseError."""
         tables, options, limits = self.tables, self.options, self.limits
         await run_in_steps(check_registration(tables, registration, options, limits, is_connected=self._is_connected))
         held = partial(self._held_rows.of, membership=self.membership)
@@ -296,7 +300,7 @@ class RouteInfoManager:
         )
 
     async def _displace(self, registration: Registration, effects: list[Effect]) -> None:
-        """Remove the brokers in whose places a broker registers: squatters, and the former one at its address."""
+        """Remove the brokers in whose places a broker registers: squatters, and the former broker at its address."""
         table = self.tables.broker_live_table
         for cluster_name, broker_addr in registration.displaces:
             key = BrokerAddrInfo(cluster_name, broker_addr)
@@ -306,11 +310,11 @@ class RouteInfoManager:
         former = table.get(registration.key)
         is_other = former is not None and former.broker_name != registration.broker_name
         if former is not None and is_other and self._is_connected(registration.connection_id):
-            # The process at this address was another broker before, which nothing else would ever remove.
+            # The process at this address was another broker before, whose entry would stay for ever.
             await self._remove(registration.key, former, "superseded", effects, broker_name=former.broker_name)
 
     def _holders(self, registration: Registration) -> list[Holder]:
-        """The peer address and the account whose shares of the tables a registration counts towards."""
+        """Return the peer address and the account whose shares of the tables a registration counts towards."""
         network, account = self._network_of(registration.connection_id), registration.account
         holders = [
             Holder("address", network, lambda live: self._network_of(live.connection_id) == network),
@@ -322,7 +326,8 @@ class RouteInfoManager:
         key, now, table = registration.key, self.now(), self.tables.broker_live_table
         before, on = table.get(key), registration.connection_id
         if before is not None and before.connection_id > on and self._is_connected(before.connection_id):
-            # a registration over a newer connection was faster: the end of the older one will mean nothing
+            # A registration over a newer connection was applied first: the broker stays there when the older connection
+            # closes.
             on = before.connection_id
         changes = prepared.changes
         changes.live[key] = changes.live[key].heard(now, on, None if before is None else before.state)
@@ -336,7 +341,8 @@ class RouteInfoManager:
         ):
             self.tables.wiped[registration.broker_name] = _NEVER
         if self._apply(prepared, effects, registration.broker_name):
-            # two of a group may register topics, a master and an id below 0: what the other one says counts again
+            # Two brokers of a group may register topics, a master and a broker with an id below 0: the other one's next
+            # registration is applied again, even if unchanged.
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
         if before is not None:
@@ -357,18 +363,18 @@ class RouteInfoManager:
     def register_unchanged(
         self, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
     ) -> RegisterResult | None:
-        """Recognise the last registration of a broker: only its live entry is refreshed. None: it is another one."""
+        """Refresh the live entry of a broker whose registration is unchanged; None if it is not, or must be checked."""
         live = self.tables.broker_live_table.get(key)
         if live is None or self.tables.digests.get(key) != digest or connection_id < live.connection_id:
             return None
         if connection_id != live.connection_id and self._policy.takeover != "allow":
-            # whether it may move there is for the ordinary road to say
+            # The takeover policy decides about a move to another connection: the dispatcher handles the registration.
             return None
         if not self._is_connected(connection_id):
-            # requested before the connection closed, and handled after that
+            # The connection closed after the request was received.
             return None
         if key in self._leaving:
-            # it said before that it leaves, which is yet to be done
+            # An earlier unregister request of the broker still waits for the lock.
             return None
         now = self.now()
         self._last_generation += 1
@@ -387,14 +393,15 @@ class RouteInfoManager:
         return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
 
     def _carried(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
-        # it has registered over another connection: its former one may still be its own after all
+        # The broker has registered over another connection; its former connection is remembered, since it may yet prove
+        # to be the right one.
         if before.connection_id != on and self._is_connected(before.connection_id):
             self.tables.carry(key, before.connection_id, Carrier(registered=True, heard=before.last_update))
 
     def touch(
         self, key: BrokerAddrInfo, connection_id: int, state: Mapping[str, Any] | None = None
     ) -> BrokerLiveInfo | None:
-        """Count a heartbeat; the live entry, None when the broker is not known."""
+        """Count a heartbeat; return the live entry, or None if the broker is unknown."""
         live = self.tables.broker_live_table.get(key)
         if live is None:
             return None
@@ -410,11 +417,12 @@ class RouteInfoManager:
             if len(carriers) < MAX_CARRIERS if carrier is None else now - carrier.heard >= CARRIER_GRAIN_SECONDS:
                 connection_id = self._heard_elsewhere(key, live, connection_id, now)
             else:
-                # nothing new to note: if its own connection has ended, one of these takes over
+                # The connection is noted already, or too many are; if the broker's own connection closes, a noted one
+                # takes over.
                 connection_id = live.connection_id
         heard = live.heard(now, connection_id, state)
         if heard.connection_id == live.connection_id:
-            # its deadline moves on, and the indexes stay as they are
+            # The deadline moves, and the indexes stay as they are.
             self.tables.broker_live_table[key] = heard
         else:
             self.tables.set_live(key, heard)
@@ -423,12 +431,12 @@ class RouteInfoManager:
         return heard
 
     def _heard_elsewhere(self, key: BrokerAddrInfo, live: BrokerLiveInfo, connection_id: int, now: float) -> int:
-        """The connection that a broker is on after a heartbeat over one that it is not on.
+        """Return the broker's connection after a heartbeat over a connection that is not its own.
 
-        Anybody may name any broker, so that a heartbeat moves none whose own connection is open.
+        Any peer may name any broker in a heartbeat, so a heartbeat does not move a broker whose own connection is open.
         """
         if not self._is_connected(connection_id):
-            # requested before the connection closed, and handled after that: nothing would ever report its end
+            # The connection closed after the request was received: no close event would follow.
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id
@@ -443,10 +451,10 @@ class RouteInfoManager:
         agent_id: str | None,
         connection_id: int,
     ) -> bool:
-        """True if a native heartbeat speaks of what is registered; if not, its sender has to register again.
+        """True if a native heartbeat matches the registered broker; otherwise its sender has to register again.
 
-        A heartbeat over an older connection than the broker's own does not: another process may have registered in the
-        agent's name.
+        A heartbeat over an older connection than the broker's own does not match: another process may have registered
+        in the agent's name.
         """
         live = self.tables.broker_live_table.get(key)
         return (
@@ -466,16 +474,16 @@ class RouteInfoManager:
         agent_id: str | None = None,
         registration_seq: int | None = None,
     ) -> bool:
-        """Take a broker out at its own wish, unless it has registered anew since it said so; whether it is out.
+        """Remove a broker at its own request, unless a newer registration exists; return True if it is removed.
 
-        Raises NoPermissionError for whom the broker's own connection stands against, where takeovers are refused.
+        Raises NoPermissionError if takeovers are refused and the broker is in use on another open connection.
         """
         takeover, is_out = None, False
         async with self._removing(key) as effects:
             live = self.tables.broker_live_table.get(key)
             if live is None or live.broker_name != broker_name:
                 return False
-            # an agent's broker leaves only when that agent says so
+            # The broker of an agent leaves only by a request of that agent.
             is_stale = (
                 live.connection_id > connection_id
                 or live.agent_id != agent_id
@@ -495,11 +503,11 @@ class RouteInfoManager:
         return is_out
 
     def is_anyone_overdue(self) -> bool:
-        """Whether a scan would find a broker that was silent for too long."""
+        """True if a scan would find a broker whose expiry is over."""
         return bool(silent_brokers(self.tables, self.now()))
 
     async def evict_silent(self) -> int:
-        """Take out every broker that was silent for longer than it may be; how many."""
+        """Evict every broker whose expiry is over; return their number."""
         async with self._changing() as effects:
             now = self.now()
             self.scans += 1
@@ -513,22 +521,23 @@ class RouteInfoManager:
         return evicted
 
     async def _evict(self, due: Sequence[tuple[BrokerAddrInfo, BrokerLiveInfo]], effects: list[Effect]) -> int:
-        """Take these out for silence, unless they were heard or have left since it was found; how many."""
+        """Evict these silent brokers, unless a heartbeat or removal came later; return the number of evictions."""
         evicted = 0
         for key, found in due:
             live = self.tables.broker_live_table.get(key)
-            # another connection alone is no sign of life
+            # The removal is fenced by the time of the last heartbeat only: a change of the connection alone is no sign
+            # of life.
             if live is not None:
                 evicted += await self._remove(key, live, "silent", effects, last_update=found.last_update)
         return evicted
 
     def leave_connection(self, connection_id: int) -> None:
-        """A connection has ended: its brokers are again on one that carried them before, if it is open."""
+        """Move the brokers of a closed connection to an open connection over which they were seen before."""
         tables, now = self.tables, self.now()
         tables.forget_connection(connection_id)
         for key in list(tables.brokers_on_connection.get(connection_id, ())):
             live = tables.broker_live_table[key]
-            # a connection that has not carried it for so long is one that only looks open
+            # A connection without a heartbeat for the whole expiry only looks open.
             others = [
                 (carrier, number)
                 for number, carrier in tables.carriers.get(key, {}).items()
@@ -538,7 +547,7 @@ class RouteInfoManager:
                 tables.set_live(key, live.heard(live.last_update, max(others)[1], None))
 
     async def connection_closed(self, connection_id: int) -> None:
-        """Take out all brokers of a closed connection that no other open one has carried."""
+        """Evict all brokers of a closed connection for which no other open connection is noted."""
         self.leave_connection(connection_id)
         while connection_id in self.tables.brokers_on_connection:
             async with self._changing() as effects:
@@ -551,7 +560,7 @@ class RouteInfoManager:
     async def _remove(
         self, key: BrokerAddrInfo, live: BrokerLiveInfo, reason: Reason, effects: list[Effect], **fence: object
     ) -> bool:
-        """Remove a broker, if its entry still has these values after that was worked out."""
+        """Remove a broker, unless the `fence` values of its live entry changed while the removal was planned."""
         changes = await run_in_steps(plan_removal(self.tables, key, live, self.options))
         prepared = await self._prepared(changes)
         latest = self.tables.broker_live_table[key]
@@ -568,7 +577,7 @@ class RouteInfoManager:
         return True
 
     def _broker_gone(self, live: BrokerLiveInfo, reason: Reason) -> None:
-        """Decide what becomes of a removed write permission when a master, or the last one of its group, has left."""
+        """Keep, end or limit a removed write permission after a master, or the last broker of its group, has left."""
         name, wiped = live.broker_name, self.tables.wiped
         is_last = name not in self.tables.broker_addr_table
         if name not in wiped or not (live.broker_id == MASTER_ID or is_last):
@@ -579,18 +588,18 @@ class RouteInfoManager:
             wiped[name] = live.expires_at()
 
     def stop_waiting_for_brokers(self, *, is_any_missing: bool) -> None:
-        """The wait for the brokers of the last run is over."""
-        # The snapshot still names missing brokers, and the next start would wait for them again.
+        """End the wait for the brokers of the previous boot."""
+        # A new snapshot is due: the file still names missing brokers, and the next start would wait for them again.
         self.membership += is_any_missing
 
     async def delete_topic(self, topic: str, cluster_name: str | None) -> None:
-        """Drop a topic, or take one cluster's brokers out of it; unknown ones change nothing."""
+        """Remove a topic, or only its queues on one cluster's brokers; unknown names change nothing."""
         async with self._changing() as effects:
             row = self.tables.topic_queue_table.get(topic)
             await self._change_topic(plan_delete_topic(self.tables, topic, cluster_name), row, effects)
 
     async def register_topic(self, topic: str, queue_datas: Sequence[QueueData]) -> None:
-        """Put a topic's queues on brokers that are known. Raises LimitExceededError."""
+        """Set a topic's queues on known brokers. Raises LimitExceededError."""
         async with self._changing(AccessClass.ADMIN_WRITE) as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
@@ -606,15 +615,15 @@ class RouteInfoManager:
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the write permission of a broker.
 
-        It comes back when it is added, when the broker unregisters, or when the broker was gone for its expiry; a
-        closed connection does not end it.
+        The permission returns when it is added, when the broker unregisters, or after the broker was gone for its
+        expiry; a closed connection does not restore it.
 
-        Returns how many topics the broker has (they count even if they could not be written to before).
+        Returns the number of the broker's topics, including topics that were not writable before.
         """
         return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, wiped=True)
 
     async def add_write_perm(self, broker_name: str) -> int:
-        """Give all topics of a broker read and write permission (and no other bit, as in Java); how many it has."""
+        """Set all topics of a broker to read and write permission (no other bit, as in Java); return their number."""
         return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, wiped=False)
 
     async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, wiped: bool) -> int:
@@ -636,10 +645,10 @@ class RouteInfoManager:
             return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
-        """Something outside the tables changed what routes look like (order configuration, options); None: anything."""
+        """Renew routes that depend on data outside the tables (order configuration, options); None: all routes."""
         if topics is None:
             self._forget_answers()
-            # under other options the same registration may come to something else
+            # An unchanged registration may have other results under other options.
             self.tables.digests.clear()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
@@ -653,7 +662,7 @@ class RouteInfoManager:
         return self._publish(prepared.row_changes, effects, broker_name)
 
     def _publish(self, row_changes: RowChanges, effects: list[Effect], broker_name: str | None = None) -> bool:
-        """Answer by the tables as they are now, without a look at each topic; whether any route is another one."""
+        """Publish the new rows under a new revision, without a step per topic; return True if any route changed."""
         topics = row_changes.rows.keys()
         if topics:
             if self._on_publish is not None:
@@ -664,7 +673,7 @@ class RouteInfoManager:
 
 
 def _squats(key: BrokerAddrInfo, live: BrokerLiveInfo, registration: Registration) -> bool:
-    """True if a broker is in another one's place, and of the account that was found there."""
+    """True if a broker is in another broker's place, and still registered by the account that the guard found there."""
     return registration.displaces.get(key) == live.account and bool(live.account)
 
 

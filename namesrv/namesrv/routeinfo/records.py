@@ -1,6 +1,6 @@
 """Keys and values of the route tables, and their changes.
 
-Everything here is frozen: a table's entry is replaced, never edited.
+All values here are frozen: a table's entry is replaced, never edited.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from namesrv_remoting.bodies.topic import DataVersion
 Kind = Literal["full", "delta"]
 Reason = Literal["silent", "disconnected", "unregistered", "superseded"]
 
-# Brokers send as often, unless they are told otherwise.
+# The default interval of brokers.
 HEARTBEAT_SECONDS: Final = 30.0
 # A broker that is silent for so long, or for three quarters of its expiry if that is less, has missed a heartbeat.
 _SUSPECT_SECONDS: Final = 1.5 * HEARTBEAT_SECONDS
@@ -23,7 +23,7 @@ _SUSPECT_SHARE: Final = 0.75
 
 
 class BrokerAddrInfo(NamedTuple):
-    """The key of a live broker. An address alone is not enough: two clusters may use one."""
+    """The key of a live broker. An address alone is not enough: two clusters may use the same one."""
 
     cluster_name: str
     broker_addr: str
@@ -34,37 +34,37 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
 
     broker_name: str
     broker_id: int
-    # liveness seconds, see manager
+    # Time of the last heartbeat in liveness seconds, see liveness.py.
     last_update: float
-    # how long it may be silent
+    # The broker's expiry.
     expiry_seconds: float
-    # None (the broker named none) differs from every other
+    # None (the broker sent no version) differs from every other version.
     data_version: DataVersion | None
-    # the connection that carried its registration; another one that carried it only if that one has ended
+    # The connection that carried the broker's registration; another connection takes its place only once it is closed.
     connection_id: int
     ha_server_addr: str | None
-    # the number of this registration, unique within the server's run: what removals are fenced with
+    # The number of this registration, unique within a boot; removals are fenced with it.
     generation: int
-    # native agents: which process, and its own count of registrations
+    # Native agents only: the id of the process, and its registration sequence.
     agent_id: str | None = None
     registration_seq: int | None = None
     is_native: bool = False
-    # what the broker says of itself in its heartbeats
+    # The state that the broker reports in its heartbeats.
     state: Mapping[str, Any] | None = None
-    # who has registered it, where there are accounts
+    # The account that registered the broker, if accounts exist.
     account: str = ""
 
     def expires_at(self) -> float:
-        """The last moment at which it counts as alive."""
+        """Return the last moment at which the broker counts as alive."""
         return self.last_update + self.expiry_seconds
 
     def is_suspect(self, now: float, heard: float | None = None) -> bool:
-        """Whether it has missed a heartbeat; `heard` is the last one over a connection that is not its own."""
+        """True if the broker has missed a heartbeat; `heard` is the last one over a connection that is not its own."""
         last = self.last_update if heard is None else heard
         return now - last > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 
     def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
-        """The same broker with a heartbeat now, on this connection."""
+        """Return the entry with a heartbeat now, on this connection."""
         return BrokerLiveInfo(
             self.broker_name,
             self.broker_id,
@@ -84,7 +84,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One broker's registration, read and checked, not yet applied."""
+    """One broker's registration, decoded and checked, not yet applied."""
 
     cluster_name: str
     broker_name: str
@@ -95,28 +95,28 @@ class Registration:
     expiry_seconds: float
     ha_server_addr: str | None = None
     zone_name: str | None = None
-    # None: a broker older than 5.x, which does not say
+    # None for a broker older than 5.x, which does not send it.
     enable_acting_master: bool | None = None
     is_native: bool = False
     kind: Kind = "full"
     agent_id: str | None = None
     registration_seq: int | None = None
-    # of the request as it came, for recognising the next equal one; None: do not
+    # Digest of the request's bytes, by which the next equal request is recognised; None: the next one is applied.
     digest: bytes | None = None
-    # whose request it was, where there are accounts
+    # The account of the request, if accounts exist.
     account: str = ""
-    # brokers of other accounts that only squat in its places, and leave -> their account
+    # Squatting brokers of other accounts, which the registration removes -> their account.
     displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def key(self) -> BrokerAddrInfo:
-        """Its entry in the live table."""
+        """The key of the registration's live entry."""
         return BrokerAddrInfo(self.cluster_name, self.broker_addr)
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """A slave's answer about its master; empty for masters and as long as there is none."""
+    """Addresses of the master in the response to a slave; empty for masters and without a live master."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None

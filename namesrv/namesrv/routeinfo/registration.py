@@ -1,8 +1,8 @@
-"""Plans what a registration changes.
+"""Plans the changes of a registration.
 
-After `RouteInfoManager.registerBroker`, step by step (the numbers are those of the reference), without its faults: a
-refused registration changes nothing at all, a displaced master leaves entirely, and a removed write permission does not
-come back.
+The plan follows `RouteInfoManager.registerBroker` step by step (the numbers are those of the reference), without its
+faults: a refused registration changes nothing at all, a displaced master leaves entirely, and a removed write
+permission does not come back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
-# of a topic that is registered: queues that are read and written, permission, flags
+# Of a registered topic: read queues, write queues, permission, flags.
 _Numbers: TypeAlias = tuple[int, int, int, int]
 _topic_name: Final = attrgetter("topic_name")
 _numbers: Final = attrgetter("read_queue_nums", "write_queue_nums", "perm", "topic_sys_flag")
@@ -28,9 +28,10 @@ _numbers: Final = attrgetter("read_queue_nums", "write_queue_nums", "perm", "top
 def plan_registration(
     tables: RouteTables, registration: Registration, options: RouteOptions, now: float, generation: int
 ) -> Steps[tuple[Changes, RegisterResult]]:
-    """Work out what a registration changes, and its answer, in steps of a millisecond; it has been let in.
+    """Plan the changes of an admitted registration, and its response, in steps of a millisecond.
 
-    Live entries that end with it are dropped: who held the id, and its own address under another cluster.
+    Live entries that end with the registration are dropped: the former holder of the id, and the broker's own address
+    under another cluster.
     """
     name, key = tables.name_of_broker(registration.broker_name), registration.key
     before = tables.broker_addr_table.get(name)
@@ -39,7 +40,7 @@ def plan_registration(
     addrs = addrs_after(registration, addrs_before)
     changes = Changes(cluster_name=registration.cluster_name)
     changes.groups[name] = BrokerData(
-        # the first cluster's: a name is global, as in Java
+        # The group keeps its first cluster: a broker name is global, as in Java.
         registration.cluster_name if before is None else before.cluster,
         name,
         addrs,
@@ -76,7 +77,7 @@ def plan_registration(
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers
     if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
-        # 12: an empty group counts as one whose smallest id is 0, so that its first member changes nothing
+        # Step 12: an empty group counts as a group with the smallest id 0, so that its first member causes no notice.
         others = tuple(addr for i, addr in sorted(addrs.items()) if i != registration.broker_id)
         changes.notice = MinBrokerIdChanged(
             name,
@@ -89,19 +90,19 @@ def plan_registration(
 
 
 def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
-    """4: the same address under another id is this broker in its former role. Ordered by id, as answers are."""
+    """Step 4: the same address under another id is this broker in its former role. Ids are ordered, as in responses."""
     own, broker_id = registration.broker_addr, registration.broker_id
     others = {i: addr for i, addr in before.items() if addr != own and i != broker_id}
     return dict(sorted({**others, broker_id: own}.items()))
 
 
 def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
-    """8: only a master creates routes, or the acting master of its group."""
+    """Step 8: only a master creates routes, or the acting master of its group."""
     return makes_routes(registration.broker_id, addrs, enable_acting_master=registration.enable_acting_master)
 
 
 def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:
-    """A name is global: whoever is displaced may have registered under another cluster."""
+    """Yield the displaced brokers; a name is global, so they may have registered under another cluster."""
     for cluster, names in tables.cluster_addr_table.items():
         for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():
             found = BrokerAddrInfo(cluster, addr)
@@ -111,13 +112,13 @@ def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str |
 
 
 def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
-    """8b and 8c: what is registered counts, whatever the DataVersion says.
+    """Steps 8b and 8c: the registered queues count, with any DataVersion.
 
-    Java keeps a known topic as it is while the DataVersion equals the stored one. But an increment that got lost is
-    followed by one with the newest version, and then every full registration would look like old news.
+    Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost increment, another
+    one brings the newest version, and then every full registration would look outdated.
     """
     name, table, rows = tables.name_of_broker(registration.broker_name), tables.topic_queue_table, changes.rows
-    # so that rows hold the same object where they hold the same
+    # Equal queues share one object.
     queues: dict[_Numbers, QueueData] = {}
 
     def step(row: TopicRow | None, numbers: _Numbers) -> TopicRow | None:
@@ -126,14 +127,14 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
             queues[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
         return row_with(row, name, queues[numbers])
 
-    # nearly all topics of a broker make the same step
+    # Nearly all topics of a broker make the same step.
     steps = StepsOfRows(step)
     for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
         topics = tables.names_of([*map(_topic_name, part)])
         befores, registered = [*map(table.get, topics)], [*map(_numbers, part)]
         first, numbers = befores[0], registered[0]
         if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
-            # nearly always, and then no Python runs for each topic
+            # Nearly always all topics are equal; then no Python code runs per topic.
             after = steps.after(first, numbers)
             if after is not first:
                 rows.update(zip(topics, repeat(after)))
@@ -158,12 +159,12 @@ def _put_each(
         if after is not before:
             rows[topic] = after
         elif topic in rows:
-            # a body may name a topic twice: the last one counts, as in Java
+            # A body may name a topic twice: the last entry counts, as in Java.
             del rows[topic]
 
 
 def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
-    """8a: what a full registration does not name goes, if it says so natively or the option is on."""
+    """Step 8a: topics missing in a full registration are dropped, for native brokers or with the option on."""
     known, body = tables.topics_of_broker.get(registration.broker_name, {}), registration.body
     if registration.kind == "delta":
         return known.keys() & body.deleted_topics
@@ -183,7 +184,7 @@ def topics_dropped(tables: RouteTables, registration: Registration, options: Rou
 
 
 def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Steps[None]:
-    """8d: static mappings, for topics that have queues on this broker."""
+    """Step 8d: plan static mappings, for topics that have queues on this broker."""
     name, mappings = registration.broker_name, registration.body.mappings
     for number, (topic, mapping) in enumerate(mappings.items(), start=1):
         row = changes.rows.get(topic, tables.topic_queue_table.get(topic))
@@ -201,7 +202,7 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
 
 
 def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:
-    """11: the answer to a slave: its master's address and HA address, if that one is alive in the same cluster."""
+    """Step 11: return the addresses of the slave's master, if the master is alive in the same cluster."""
     if broker_id == MASTER_ID or MASTER_ID not in addrs:
         return RegisterResult()
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))

@@ -1,4 +1,4 @@
-"""Numbers of route changes, and which topics have changed since a client last asked."""
+"""Revisions: numbers of route changes, by which a client's request finds the topics that changed since."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -8,36 +8,36 @@ from typing import Final
 from namesrv.routeinfo.rows import RowChanges, TopicRow
 from namesrv_remoting.bodies.base import Steps, parts
 
-# Of at most so many topics without a route the last change is remembered; a client that asks for changes since before a
-# forgotten one gets everything.
+# Number of topics without a route whose last change is remembered; a client whose revision is older than a dropped one
+# gets all routes.
 DEFAULT_SPARE_TOPICS: Final = 200_000
-# Topics that are looked at in one step: a fraction of a millisecond.
+# Topics processed in one step: a fraction of a millisecond.
 STEP_TOPICS: Final = 2_000
 
 
 class RouteRevisions:
-    """Counts route changes, and knows for each topic which was the last that touched it.
+    """Counts route changes, and finds the last change of each topic.
 
-    That of a topic with a route is in its row, and so is found and changed with it.
+    For a topic with a route, the row holds the revision, and so is found and changed with the topic.
     """
 
     def __init__(self, routed: Mapping[str, TopicRow], spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
-        # the number of the last change
+        # The revision of the last change.
         self.revision = 0
-        # changes up to this one are forgotten
+        # Changes up to this revision are no longer known by topic.
         self.floor = 0
         self._routed = routed
-        # topic that had no route after a change -> the last such change; means nothing once it has one again, and is
-        # left only where that was one of many
+        # Topic without a route -> revision of the change that removed it. An entry is ignored once its topic has a
+        # route again; after large changes such entries are left.
         self._gone: dict[str, int] = {}
-        # large changes whose topics have yet to be entered there: nothing looks at each of a hundred thousand at once
+        # Large changes whose topics are not in `_gone` yet: a hundred thousand topics are not processed at once.
         self._large: list[tuple[int, RowChanges]] = []
-        # the number of the last small one
+        # The revision of the last small change.
         self._small = 0
         self._spare_topics = spare_topics
 
     def changed(self, row_changes: RowChanges) -> int:
-        """Note one change, whose rows are in the table; its number."""
+        """Note a change whose rows are in the table; return its revision."""
         self.revision += 1
         for row in row_changes.made:
             row.revision = self.revision
@@ -47,26 +47,26 @@ class RouteRevisions:
             self._gone.update(dict.fromkeys(row_changes.gone, self.revision))
             self._small = self.revision
         if self._gone and len(row_changes.rows) <= STEP_TOPICS:
-            # the fewer are left there, the quicker the next ones are entered
+            # Topics with a route again leave `_gone`: the smaller it is, the quicker entries are added.
             for alike in chain.from_iterable(row_changes.batches):
                 if alike.before is None and alike.after is not None:
                     deque(map(self._gone.pop, alike.topics, repeat(None)), maxlen=0)
         return self.revision
 
     def everything_changed(self) -> int:
-        """Note a change that may have touched any topic; its number."""
+        """Note a change that may have touched any topic; return its revision."""
         self.revision += 1
         self.floor = self.revision
         return self.revision
 
     def settle(self) -> Steps[None]:
-        """Enter large changes, and forget topics that have no route if there are too many; one at a time, in steps."""
+        """Enter large changes into `_gone`, and drop topics without a route if there are too many; in steps."""
         gone, routed = self._gone, self._routed
         while self._large:
             number, row_changes = self._large[0]
             for part in parts(row_changes.gone, STEP_TOPICS):
                 if self._small > number:
-                    # a small change has come in between, perhaps of one of these
+                    # A later small change may have entered some of these topics.
                     part = tuple(topic for topic in part if gone.get(topic, 0) < number)  # noqa: PLW2901
                 gone.update(zip(part, repeat(number)))
                 yield
@@ -76,17 +76,17 @@ class RouteRevisions:
                 for topic in filter(routed.__contains__, part):
                     del gone[topic]
                 yield
-            # if half is left, all go: or nearly every change would have to look at all of them
+            # If more than half would be left, all are dropped: otherwise nearly every change would scan all of them.
             for part in parts(list(gone) if len(gone) > self._spare_topics // 2 else (), STEP_TOPICS):
                 self.floor = max(self.floor, *map(gone.pop, part))
                 yield
 
     def last_change(self, topic: str) -> int:
-        """The last change that touched a topic, 0 if none is known."""
+        """Return the revision of a topic's last change, 0 if unknown."""
         return self.last_change_of(topic, self._routed.get(topic))
 
     def last_change_of(self, topic: str, row: TopicRow | None) -> int:
-        """The same for a topic that has this row, or had it before a change that is not noted yet."""
+        """Return the same for a topic with this row; a change that is not noted yet may have replaced the row."""
         if row is not None:
             return row.revision
         found = self._gone.get(topic, 0)
@@ -96,7 +96,7 @@ class RouteRevisions:
         return found
 
     def changed_since(self, topics: Iterable[str], since: int) -> list[str] | None:
-        """Those of the topics that changed after `since`; None when that is too long ago to know."""
+        """Return the topics that changed after `since`; None if `since` is too old or of the future."""
         if since == self.revision:
             return []
         if since < self.floor or since > self.revision:

@@ -1,8 +1,8 @@
-"""Encoded answers to route questions, kept on the rows of the topic table.
+"""Encoded responses to route requests, kept on the rows of the topic table.
 
-Filled lazily. Topics with the same queues share a row, so that ten thousand topics of one broker group cost one
-encoding and one body. Every change of a route gives its topics a new row, so that no answer has to be looked for to be
-forgotten: nobody finds it any more, and it is freed when a few others have been made.
+The cache is filled lazily. Topics with the same queues share a row, so that ten thousand topics of one broker group
+cost one encoding and one body. Every change of a route gives its topics a new row, so that no response has to be
+searched for and dropped: the old row is out of the table, and its response is freed when a few others have been made.
 """
 
 from collections import deque
@@ -21,37 +21,38 @@ from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 
 T = TypeVar("T")
 
-# A row, and what else an answer depends on: the zone (casefolded, "" for none), the order configuration, and whether
-# slaves are shown as such where others act as masters.
+# A row, and the other inputs of a response: the zone (casefolded, "" without a zone), the order configuration, and
+# whether slaves are shown as such where others act as masters.
 AnswerKey = tuple[TopicRow, str, str | None, bool]
 
-# Answers held per dialect before the oldest are forgotten: only when most topics have queues of their own.
+# Bytes of responses held per dialect before the oldest are dropped: that happens only when most topics have queues of
+# their own.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
-# About what an answer takes besides its body.
+# Approximate memory of a response besides its body.
 ANSWER_BYTES: Final = 300
-# Zones whose answers are kept; a deployment has a handful, and a hostile peer could name any number.
+# Zones whose responses are kept; a deployment has a handful, and a hostile peer could name any number.
 MAX_ZONES: Final = 32
-# Older answers that each new one checks for whether their rows are gone: at most about half of all are such.
+# Older responses that each new one checks for rows that are gone: at most about half of all responses have such rows.
 _LOOKS: Final = 2
 
 
 class _Made(msgspec.Struct, frozen=True, gc=False):
-    """An answer that was made."""
+    """A cached response."""
 
-    # who was asked about
+    # The topic of the request.
     topic: str
     row: TopicRow
-    # None: it is on the row
+    # None if the response is kept on the row.
     key: AnswerKey | None
     size: int
 
 
 @dataclass(eq=False, repr=False)
 class RouteCache(Generic[T]):
-    """Encoded answers in one dialect, ready but for the opaque.
+    """Encoded responses in one dialect, complete but for the opaque.
 
-    `row.json`, or `row.native`, is the answer for every topic of a row; `find(topic)` makes it if it is None, and knows
-    those that depend on more than the row and are not there.
+    `row.json`, or `row.native`, is the response for every topic of a row; `find(topic)` makes it if it is None.
+    Responses that depend on more than the row are kept here instead.
     """
 
     tables: RouteTables
@@ -62,24 +63,24 @@ class RouteCache(Generic[T]):
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def __post_init__(self) -> None:
-        # what was made, the oldest first, but for those looked at since
+        # Cached responses, oldest first; responses that were checked and are in use move to the end.
         self._made: deque[_Made] = deque()
-        # of all of these
+        # Bytes of all cached responses.
         self._bytes = 0
-        # those that depend on more than a row
+        # Responses that depend on more than a row.
         self._others: dict[AnswerKey, T] = {}
-        # names of zones (casefolded) whose answers are kept
+        # Names of zones (casefolded) whose responses are kept.
         self._zones: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<RouteCache [{len(self)} answers | {self._bytes} bytes | {len(self._zones)} zones]>"
 
     def __len__(self) -> int:
-        """How many answers there are, all topics of a row together."""
+        """Return the number of responses in use; the topics of a row share one."""
         return sum(map(self._is_in_use, self._made))
 
     def find(self, topic: str) -> T | None:
-        """The answer for a topic; None when it has no route."""
+        """Return the response for a topic; None if the topic has no route."""
         row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
@@ -88,7 +89,7 @@ class RouteCache(Generic[T]):
         return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
     def find_in_zone(self, topic: str, zone_name: str) -> T | None:
-        """The answer for a client in a zone."""
+        """Return the response for a client in a zone."""
         row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
@@ -105,7 +106,7 @@ class RouteCache(Generic[T]):
         return self._keep(topic, row, key, answer, size)
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """The route as it is now."""
+        """Return the current route of a topic."""
         return views.topic_route(self.tables, topic, self.options, self.order_topic_conf(topic))
 
     def _route(self, topic: str) -> TopicRouteData:
@@ -143,7 +144,7 @@ class RouteCache(Generic[T]):
             self._forget_first()
 
     def _is_in_use(self, made: "_Made") -> bool:
-        """Whether the topic still has that row; where it has not, other topics may, and have to ask once more."""
+        """True if the topic still has that row; other topics with the row lose the response and get a new one."""
         return self.tables.topic_queue_table.get(made.topic) is made.row
 
     def _forget_first(self) -> None:
@@ -155,7 +156,7 @@ class RouteCache(Generic[T]):
             del self._others[made.key]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all cached responses."""
         while self._made:
             self._forget_first()
         self._zones.clear()

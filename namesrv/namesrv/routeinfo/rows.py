@@ -1,8 +1,8 @@
-"""Rows of the topic table, shared by topics, and the changes of them.
+"""Rows of the topic table, shared by topics, and the changes of rows.
 
-Nearly all topics of a broker have the same queues on the same brokers, and get others together. So topics that made the
-same step share one row object, and what a change means is worked out once for a row, and not for each topic. What holds
-of it, and what tests/namesrv/routeinfo/test_rows.py shows:
+Nearly all topics of a broker have the same queues on the same brokers, and change together. So topics that made the
+same step share one row object, and a change is worked out once per row, not once per topic.
+tests/namesrv/routeinfo/test_rows.py shows these invariants:
 
 1. Topics that share a row have the same queues. A row's queues never change: another row takes its place.
 2. A change gives new rows to all topics whose routes change, even if their queues stay the same, and to no other.
@@ -25,9 +25,10 @@ S = TypeVar("S", bound=Hashable)
 
 _broker_name: Final = attrgetter("broker_name")
 
-# Topics worked out between two yields: about a millisecond.
+# Topics processed between two yields: about a millisecond.
 CHUNK_TOPICS: Final = 1000
-# Steps of rows that are remembered, since other topics may make the same: to free them takes a millisecond or two.
+# Steps of rows that are remembered, since further topics may make the same step; freeing them takes a millisecond or
+# two.
 MOST_STEPS: Final = 5 * CHUNK_TOPICS
 
 
@@ -38,26 +39,28 @@ QueueRow = tuple[QueueData, ...]
 class TopicRow(msgspec.Struct, gc=False, eq=False):
     """A row of the topic table: one object for all topics that got the same queues by the same step of one change.
 
-    So a million topics fit, and none needs a number or an answer of its own. Nothing in it can refer to a row, so that
-    the garbage collector need not know it. A topic with static mappings shares its row with no other.
+    Shared rows make a million topics fit in memory, since no topic needs a revision or a response of its own. The
+    values in a row cannot refer to a row, so that the garbage collector need not track rows. A topic with static
+    mappings shares its row with no other topic.
     """
 
     queues: QueueRow
-    # the last change of these topics' routes, 0 until that is made; every change of a route gives it a new row
+    # The revision of the last change of these topics' routes, 0 until it is set; every change of a route makes a new
+    # row.
     revision: int = 0
-    # The encoded answers to questions for these topics, see route_cache and fast_path: bytes, and tuples and lists of
-    # those. None: there is none yet, or it depends on more than the row.
+    # The encoded responses for these topics, see route_cache and fast_path: bytes, and tuples and lists of bytes. None:
+    # the response is not encoded yet, or it depends on more than the row.
     json: Any = None
     native: Any = None
 
 
 def queues_of(row: TopicRow | None) -> QueueRow:
-    """The queues of a topic, none if it has no row."""
+    """Return the queues of a topic; empty without a row."""
     return () if row is None else row.queues
 
 
 class SharedStep(NamedTuple):
-    """Topics that had the same row before a change and have the same one after it; None: no row."""
+    """Topics with the same row before a change and the same row after it; None stands for no row."""
 
     topics: Sequence[str]
     before: TopicRow | None
@@ -67,7 +70,7 @@ class SharedStep(NamedTuple):
 def shared_steps(
     topics: Sequence[str], befores: Sequence[TopicRow | None], afters: Sequence[TopicRow | None]
 ) -> Sequence[SharedStep]:
-    """Topics by their rows before and after a change; nearly always one step for all."""
+    """Group topics by their rows before and after a change; nearly always there is one group."""
     first_before, first_after = befores[0], afters[0]
     if all(map(is_, befores, repeat(first_before))) and (
         afters is befores or all(map(is_, afters, repeat(first_after)))
@@ -86,60 +89,60 @@ def shared_steps(
 
 
 class StepsOfRows(Generic[S]):
-    """The row that follows a row, worked out once for all topics that share it: `step` is called for a new pair only.
+    """Computes the row that follows a row once for all topics that share it: `step` is called for new pairs only.
 
-    What follows may depend on more than the row, the second argument. Rows are remembered by their ids, and kept, so
-    that no id stands for two of them.
+    The step may depend on the second argument as well as on the row. Rows are remembered by their ids, and kept alive,
+    so that no id is reused for another row.
     """
 
     def __init__(self, step: Callable[[TopicRow | None, S], TopicRow | None]) -> None:
         self._step = step
-        # (id of a row, what else the step depends on) -> the row, and the one that follows
+        # (id of a row, second argument of the step) -> the row, and the row that follows.
         self._known: dict[tuple[int, S], tuple[TopicRow | None, TopicRow | None]] = {}
 
     def __repr__(self) -> str:
         return f"<StepsOfRows [{len(self._known)} steps]>"
 
     def after(self, row: TopicRow | None, also: S) -> TopicRow | None:
-        """The row that follows; the same row, if nothing changes."""
+        """Return the row that follows; the same row if nothing changes."""
         known = self._known.get((id(row), also))
         if known is None:
             known = self._known[id(row), also] = row, self._step(row, also)
         return known[1]
 
     def forget_many(self) -> None:
-        """Forget all steps if there are too many of them."""
+        """Drop all steps if there are too many."""
         if len(self._known) > MOST_STEPS:
             self._known.clear()
 
 
 def renewal_of_rows() -> StepsOfRows[None]:
-    """Steps to new rows with the same queues: the routes change with what is in no row."""
+    """Return steps to new rows with the same queues, for routes that change without a change in a row."""
     return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))
 
 
 @dataclass(slots=True)
 class RowChanges:
-    """The rows of all topics whose routes a change touches. Frozen as soon as it is applied."""
+    """The new rows of all topics whose routes a change touches. The value is not modified once it is applied."""
 
-    # topic (the table's own string) -> its row after the change, always a new one (None: it has none)
+    # Topic (the table's own string) -> its row after the change, always a new one (None: the topic has no row).
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
-    # the same topics by their rows, at most CHUNK_TOPICS in each batch
+    # The same topics grouped by their rows, at most CHUNK_TOPICS in each batch.
     batches: list[Sequence[SharedStep]] = field(default_factory=list)
-    # broker name -> its group (None: there was none), of every group that changed
+    # Broker name -> its group before (None: it is new), for every group that changed.
     groups_before: dict[str, BrokerData | None] = field(default_factory=dict)
-    # the rows of `rows`, each seldom more than once; and the topics that have none
+    # The rows in `rows`, seldom with duplicates; and the topics without a row.
     made: list[TopicRow] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
 
     def add(self, batch: Sequence[SharedStep]) -> None:
-        """Add topics that are not in it yet."""
+        """Add topics that `rows` does not have yet."""
         for topics, _, after in batch:
             self.rows.update(dict.fromkeys(topics, after))
         self.note(batch)
 
     def note(self, batch: Sequence[SharedStep]) -> None:
-        """Note the steps of topics whose rows are in it."""
+        """Note the steps of topics whose rows are in `rows`."""
         self.batches.append(batch)
         for topics, _, after in batch:
             if after is None:
@@ -149,24 +152,24 @@ class RowChanges:
 
 
 class QueueStep(NamedTuple):
-    """What a step from one row to another means for the indexes of the tables."""
+    """The effect of a step from one row to another on the indexes of the tables."""
 
-    # broker names that a topic gets and loses
+    # Broker names that a topic gains and loses.
     joined: frozenset[str]
     left: frozenset[str]
-    # how many more queues it has then
+    # The number of queues that a topic gains.
     more_queues: int
 
 
 def queue_step(before: TopicRow | None, after: TopicRow | None) -> QueueStep:
-    """What the step means."""
+    """Return the effect of a step on the indexes."""
     gone, new = difference(queues_of(before), queues_of(after))
     names_gone, names_new = frozenset(map(_broker_name, gone)), frozenset(map(_broker_name, new))
     return QueueStep(names_new - names_gone, names_gone - names_new, queues_in(new) - queues_in(gone))
 
 
 def row_with(row: TopicRow | None, broker_name: str, queues: QueueData | None) -> TopicRow | None:
-    """The row with other queues of a broker, or without any (None); a row without queues is none."""
+    """Return the row with other queues of a broker, or without them (None); None for a row without queues."""
     held = queues_of(row)
     at, is_there = place_in(held, broker_name)
     if queues == (held[at] if is_there else None):
@@ -176,20 +179,21 @@ def row_with(row: TopicRow | None, broker_name: str, queues: QueueData | None) -
 
 
 def queues_in(row: QueueRow) -> int:
-    """Queues of one topic, on all its brokers; one that is read or written."""
+    """Return the number of queues of one topic on all its brokers; a queue counts if it is read or written."""
     return sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in row)
 
 
 def place_in(row: QueueRow, broker_name: str) -> tuple[int, bool]:
-    """Where a broker's queues are in a row, or would be, and whether they are there."""
+    """Return the position of a broker's queues in a row, and whether the row has them."""
     at = bisect_left(row, broker_name, key=_broker_name)
     return at, at < len(row) and row[at].broker_name == broker_name
 
 
 def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
-    """What is only in the one row and what is only in the other, but for queues in between.
+    """Return the queues that only one of two rows has, with any equal queues in between.
 
-    Ten thousand brokers may share a topic, and each that comes or goes changes its row: they are compared as tuples.
+    Ten thousand brokers may share a topic, and each broker that comes or goes changes its row: rows are compared as
+    tuples.
     """
     shorter = min(len(before), len(after))
     start = _common(shorter, lambda low, high: before[low:high] == after[low:high])
@@ -200,7 +204,7 @@ def difference(before: QueueRow, after: QueueRow) -> tuple[QueueRow, QueueRow]:
 
 
 def _common(size: int, are_same: Callable[[int, int], bool]) -> int:
-    """How many elements are the same, counted from one end; `are_same` compares those from low to high."""
+    """Return the length of the common part from one end; `are_same` compares the elements from low to high."""
     same = 0
     while size > same:
         middle = (same + size + 1) // 2

@@ -1,8 +1,8 @@
 """Shares of the tables: how much of a nearly full table one peer address or one account may hold.
 
-The last eighth of what the others leave in a table is not for one address or account alone. So an honest fleet behind
-one NAT or proxy, or in one account, may have seven eighths of each table, and for more its operator raises the limit;
-whoever fills a table leaves room for everybody else. Nothing is counted until a table is seven eighths full.
+One address or account may not take the last eighth of the space that other holders leave in a table. So an honest fleet
+behind one NAT or proxy, or in one account, may have seven eighths of each table, and for more its operator raises the
+limit; a holder that fills a table leaves room for all others. Nothing is counted until a table is seven eighths full.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,14 +15,15 @@ from namesrv.routeinfo.rows import CHUNK_TOPICS
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps, parts
 
-# One address alone can fill a table but for this part of it.
+# One address or account can fill a table except for this fraction of it (one eighth).
 _PART_FOR_OTHERS: Final = 8
-# Routes that are looked at to find out how many topics somebody has: all of a small fleet, one of many of a large one.
+# Routes that are sampled to estimate how many topics a holder has: all routes of a small fleet, one of many of a large
+# one.
 _SAMPLES: Final = 10_000
 
 
 class Sizes(NamedTuple):
-    """Rows of the tables, in all or of one holder; a topic on a broker is a route."""
+    """Numbers of table rows, in all or of one holder; a topic on a broker is a route."""
 
     clusters: int
     brokers: int
@@ -39,11 +40,11 @@ class Holder(NamedTuple):
 
 
 class Excess(NamedTuple):
-    """A share that would be exceeded."""
+    """A share that a registration would exceed."""
 
     holder: Holder
     table: str
-    # what the holder would have, and may have
+    # The rows that the holder would have, and the rows that it may have.
     rows: int
     share: int
 
@@ -53,7 +54,7 @@ class HeldRows:
 
     def __init__(self, tables: RouteTables) -> None:
         self._tables = tables
-        # which state of the tables was counted, and what each holder had
+        # The state of the tables that was counted, and the rows of each holder.
         self._state: tuple[int, int] = (-1, -1)
         self._rows: dict[tuple[str, str], Sizes] = {}
 
@@ -61,7 +62,7 @@ class HeldRows:
         return f"<HeldRows [{len(self._rows)} holders]>"
 
     def of(self, holder: Holder, membership: int) -> Steps[Sizes]:
-        """What a holder has; `membership` changes whenever a broker comes or goes."""
+        """Return the rows of a holder; `membership` changes whenever a broker comes or goes."""
         state = (membership, self._tables.revisions.revision)
         if state != self._state:
             self._state, self._rows = state, {}
@@ -72,7 +73,7 @@ class HeldRows:
 
 
 def share_of(limit: int, held_by_others: int) -> int:
-    """How many rows of a table one holder may have while the others have so many."""
+    """Return how many rows of a table one holder may have while other holders have `held_by_others`."""
     free = max(0, limit - held_by_others)
     return free - free // _PART_FOR_OTHERS
 
@@ -84,7 +85,7 @@ def may_exceed_a_share(total: Sizes, added: Sizes, limits: Sizes) -> bool:
 
 
 def exceeded_share(holder: Holder, held: Sizes, total: Sizes, added: Sizes, limits: Sizes) -> Excess | None:
-    """The first share that a holder would exceed with what is added; None if it exceeds none."""
+    """Return the first share that a holder would exceed with the added rows; None without excess."""
     for table, own, all_rows, more, limit in zip(Sizes._fields, held, total, added, limits, strict=True):
         share = share_of(limit, all_rows - own)
         if more > 0 and own + more > share:
@@ -93,7 +94,7 @@ def exceeded_share(holder: Holder, held: Sizes, total: Sizes, added: Sizes, limi
 
 
 def sizes_of(tables: RouteTables) -> Sizes:
-    """Rows of the tables in all."""
+    """Return the rows of the tables in all."""
     return Sizes(
         len(tables.cluster_addr_table),
         len(tables.broker_live_table),
@@ -117,10 +118,10 @@ def _held_by(tables: RouteTables, holder: Holder) -> Steps[Sizes]:
 
 
 def _topics_of(tables: RouteTables, names: Iterable[str], routes: int) -> Steps[int]:
-    """About how many topics these brokers have; a topic on three brokers counts a third for each of them.
+    """Estimate how many topics these brokers have; a topic on three brokers counts a third for each of them.
 
-    To tell apart the topics of a fleet that has a million would take as much memory as the tables. So one route of a
-    number of routes, drawn by lot, stands for all of them.
+    Counting the distinct topics of a fleet with a million topics would take as much memory as the tables. So one route
+    of a number of routes, drawn at random, stands for all of them.
     """
     names_of_topics: Iterator[str] = chain.from_iterable(tables.topics_of_broker.get(name, ()) for name in names)
     size = max(1, routes // _SAMPLES)

@@ -28,61 +28,61 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Connections per broker that are remembered besides its own. A stranger may name all brokers in heartbeats over all of
-# its connections; a broker that reconnects has two or three.
+# Connections per broker that are remembered besides its own. A hostile peer may name all brokers in heartbeats over all
+# of its connections; a broker that reconnects has two or three.
 MAX_CARRIERS: Final = 16
-# About what a topic with a broker or two takes, names and indexes included, and what a live broker does.
+# Approximate memory of a topic with a broker or two, with names and indexes, and of a live broker.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
-# Names of topics that are gone, and that are not worth clearing away.
+# Names of removed topics up to this number are left, since clearing them away is not worth it.
 SPARE_NAMES: Final = 10_000
 
 
 @dataclass(slots=True)
 class Changes:
-    """What one operation will do to the tables: worked out in chunks, applied in one step by `RouteTables.apply`."""
+    """The changes of one operation: planned in chunks, applied in one step by `RouteTables.apply`."""
 
-    # topic -> its new row, None to drop it
+    # Topic -> its new row, None to drop the topic.
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
-    # (topic, broker name) -> mapping, None to drop it
+    # (topic, broker name) -> mapping, None to drop the mapping.
     mappings: dict[tuple[str, str], TopicQueueMappingInfo | None] = field(default_factory=dict)
-    # broker name -> its group, None to drop it
+    # Broker name -> its group, None to drop the group.
     groups: dict[str, BrokerData | None] = field(default_factory=dict)
-    # the cluster that a registration names
+    # The cluster that a registration names.
     cluster_name: str | None = None
-    # live entries and filter servers to drop
+    # Live entries to drop, with their filter servers.
     dropped: list[BrokerAddrInfo] = field(default_factory=list)
-    # live entries to set, and filter servers (empty: to drop)
+    # Live entries to set, and filter servers to set (empty: to drop).
     live: dict[BrokerAddrInfo, BrokerLiveInfo] = field(default_factory=dict)
     filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = field(default_factory=dict)
-    # who is to be told of it
+    # The notice for the members of the group.
     notice: MinBrokerIdChanged | None = None
 
 
 @dataclass(slots=True)
 class Prepared:
-    """Changes as the tables take them in."""
+    """Changes in the form in which the tables apply them."""
 
     changes: Changes
     row_changes: RowChanges
-    # topic -> its row, of those that have one after the change
+    # Topic -> its row, for topics that have a row after the change.
     rows: dict[str, TopicRow | None] = field(default_factory=dict)
-    # broker name -> topics that it gets, as keys, and that it loses
+    # Broker name -> topics that the broker gains, as keys, and topics that it loses.
     joined: dict[str, dict[str, None]] = field(default_factory=dict)
     left: dict[str, list[str]] = field(default_factory=dict)
-    # by how much the counts of the tables change
+    # Differences of the tables' counts.
     queue_count: int = 0
     route_count: int = 0
-    # topic -> all its mappings by broker name
+    # Topic -> all its mappings by broker name.
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
 
 
 class Carrier(NamedTuple):
-    """What a connection that a broker is not on has carried of it; of two, the greater one is the better."""
+    """What a connection other than a broker's own has carried of the broker; the greatest carrier takes over."""
 
-    # a registration, not only heartbeats
+    # True for a registration, False for heartbeats only.
     registered: bool
-    # when the broker was last heard over it
+    # Time of the broker's last request over the connection.
     heard: float
 
 
@@ -90,41 +90,41 @@ class RouteTables:
     """The four tables of a NameServer and their side tables, and nothing else: no lock, no clock, no I/O."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
-        # cluster name -> names of its brokers, ten thousand perhaps; never holds an empty set
+        # Cluster name -> names of its brokers, ten thousand perhaps; never an empty set.
         self.cluster_addr_table: dict[str, set[str]] = {}
-        # broker name -> the group's instances; never a group without an address
+        # Broker name -> the group's instances; never a group without an address.
         self.broker_addr_table: dict[str, BrokerData] = {}
-        # who is alive
+        # Broker -> its live entry, for all live brokers.
         self.broker_live_table: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
-        # topic -> its row; never one without queues, never a broker that is not in broker_addr_table
+        # Topic -> its row; never a row without queues, never a broker that is not in broker_addr_table.
         self.topic_queue_table: dict[str, TopicRow] = {}
-        # entries of all its rows: a topic on a broker is one; and queues in all of them
+        # Numbers of routes (a topic on a broker is one) and of queues in all rows of topic_queue_table.
         self.route_count = 0
         self.queue_count = 0
 
-        # filter servers of an address; never an empty tuple
+        # Broker -> its filter servers; never an empty tuple.
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        # topic -> broker name -> static-topic mapping; only where the topic has queues on that broker
+        # Topic -> broker name -> static-topic mapping; only where the topic has queues on that broker.
         self.topic_queue_mapping_info_table: dict[str, dict[str, TopicQueueMappingInfo]] = {}
-        # Broker names whose write permission an operator removed -> when that ends, in liveness seconds: never while a
-        # master is registered; its expiry after the last heartbeat of one that left without unregistering.
+        # Broker name whose write permission an operator removed -> end of the removal in liveness seconds: never while
+        # a master is registered; its expiry after the last heartbeat of a master that left without unregistering.
         self.wiped: dict[str, float] = {}
-        # the digest of what a broker registered last; dropped when anything else touches its topics
+        # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
         self.digests: dict[BrokerAddrInfo, bytes] = {}
-        # which change was the last that touched a topic
+        # The last change of each topic.
         self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
 
-        # Indexes, so that every operation costs what it touches.
-        # Broker name -> the topics that have a queue on it, as keys. Those that were registered together lie together
-        # in memory, and so do their entries in every table: in the order of a set, each would be waited for.
+        # Indexes make the cost of an operation depend only on the rows that it touches. Broker name -> the topics that
+        # have a queue on it, as keys. Topics that were registered together lie together in memory, as do their entries
+        # in every table: in the order of a set, each access would wait for memory.
         self.topics_of_broker: dict[str, dict[str, None]] = {}
-        # connection -> the brokers whose live entry names it
+        # Connection -> the brokers whose live entry names it.
         self.brokers_on_connection: dict[int, set[BrokerAddrInfo]] = {}
-        # broker -> the connections that it is not on, and that carried it -> what they carried
+        # Broker -> other connections of the broker -> the requests that they carried.
         self.carriers: dict[BrokerAddrInfo, dict[int, Carrier]] = {}
-        # the same the other way round: connection -> brokers
+        # The reverse index: connection -> brokers in `carriers`.
         self.carried_on: dict[int, set[BrokerAddrInfo]] = {}
-        # one string object per topic, whoever registered it; those of some that have no queues may be left
+        # One string object per topic for all registrations; names of some topics without queues may be left.
         self.topic_names: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -134,11 +134,11 @@ class RouteTables:
         )
 
     def estimated_bytes(self) -> int:
-        """About how much memory the tables take, without a look at each entry."""
+        """Return the approximate memory of the tables, without a loop over their entries."""
         return _TOPIC_BYTES * len(self.topic_queue_table) + _BROKER_BYTES * len(self.broker_live_table)
 
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
-        """Put or replace a live entry."""
+        """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
         if known is None or known.connection_id != live.connection_id:
             if known is not None:
@@ -157,7 +157,7 @@ class RouteTables:
         self.digests.pop(key, None)
 
     def carry(self, key: BrokerAddrInfo, connection_id: int, carrier: Carrier) -> None:
-        """Note what a connection has carried of a broker that is on another one."""
+        """Note the requests that a connection carried of a broker whose own connection is another one."""
         carriers = self.carriers.setdefault(key, {})
         known = carriers.get(connection_id)
         if known is None and len(carriers) >= MAX_CARRIERS:
@@ -175,12 +175,12 @@ class RouteTables:
         _discard(self.carried_on, connection_id, key)
 
     def forget_connection(self, connection_id: int) -> None:
-        """A connection has ended: it can take over no broker any more."""
+        """Drop a closed connection from the connections that may take over a broker."""
         for key in list(self.carried_on.get(connection_id, ())):
             self._forget_carrier(key, connection_id)
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
-        """Read the next registration of these brokers again, whatever it looks like."""
+        """Drop the digests of these brokers, so that their next registration is applied even if it is unchanged."""
         for name in broker_names:
             data = self.broker_addr_table.get(name)
             if data is None:
@@ -191,7 +191,7 @@ class RouteTables:
                         self.digests.pop(BrokerAddrInfo(cluster, addr), None)
 
     def prepare(self, changes: Changes) -> Steps[Prepared]:
-        """Look at each topic of the changes, yielding about every millisecond; they must be the next to be applied."""
+        """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""
         yield from self._forget_names(changes.rows)
         yield from self._set_apart(changes)
         prepared = Prepared(changes, RowChanges(changes.rows))
@@ -204,7 +204,7 @@ class RouteTables:
         row_changes.groups_before.update(
             (name, known.get(name)) for name, group in changes.groups.items() if known.get(name) != group
         )
-        # topics whose rows stay, and whose routes do not; a group that goes is in no row any more
+        # Routes also change for topics whose rows stay, if a group changes; a dropped group is in no row any more.
         moved = [name for name in self._moved(changes, row_changes) if changes.groups.get(name, True)]
         others = chain.from_iterable(self.topics_of_broker.get(name, ()) for name in moved)
         renewal = renewal_of_rows()
@@ -218,7 +218,7 @@ class RouteTables:
         return prepared
 
     def renew(self, topics: Iterable[str]) -> RowChanges:
-        """Give topics new rows with the same queues, in one step: their routes change with what is in no table."""
+        """Give topics new rows with equal queues, in one step: their routes change for reasons outside the tables."""
         row_changes, renewal = RowChanges(), renewal_of_rows()
         for part in parts(dict.fromkeys(topics), CHUNK_TOPICS):
             row_changes.add(self._renewed(part, renewal))
@@ -226,7 +226,7 @@ class RouteTables:
         return row_changes
 
     def _renewed(self, topics: Sequence[str], renewal: StepsOfRows[None]) -> Sequence[SharedStep]:
-        """The steps of topics whose queues stay the same to new rows."""
+        """Return the steps to new rows for topics whose queues stay the same."""
         rows = [*map(self.topic_queue_table.get, topics)]
         return [
             SharedStep(members, before, renewal.after(before, None))
@@ -234,16 +234,16 @@ class RouteTables:
         ]
 
     def names_of(self, topics: Sequence[str]) -> list[str]:
-        """The tables' own strings of some topics, which are to be changed next."""
+        """Return the tables' own strings of topics that are about to change."""
         return [*map(self.topic_names.setdefault, topics, topics)]
 
     def name_of_broker(self, name: str) -> str:
-        """The tables' own string of a broker's name: rows hold it, and their topics change one by one."""
+        """Return the tables' own string of a broker's name: rows hold it while their topics change one by one."""
         group = self.broker_addr_table.get(name)
         return name if group is None else group.broker_name
 
     def _forget_names(self, rows: Collection[str]) -> Steps[None]:
-        """Those that have no row, and get none."""
+        """Drop names of topics that have no row and get none."""
         if len(self.topic_names) > len(self.topic_queue_table) + len(rows) + SPARE_NAMES:
             for number, topic in enumerate(list(self.topic_names), start=1):
                 if topic not in self.topic_queue_table and topic not in rows:
@@ -252,7 +252,7 @@ class RouteTables:
                     yield
 
     def _sort_out(self, prepared: Prepared) -> Steps[None]:
-        """Those that have a row after the change: nearly always all that are in it, or none."""
+        """Select the topics that have a row after the change: nearly always all topics of the change, or no topic."""
         rows, gone = prepared.row_changes.rows, prepared.row_changes.gone
         prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
         if prepared.rows and gone:
@@ -261,7 +261,7 @@ class RouteTables:
                 yield
 
     def _set_apart(self, changes: Changes) -> Steps[None]:
-        """Topics whose static mappings change get rows of their own: their answers, which rows hold, have those."""
+        """Give own rows to topics whose static mappings change: the responses kept on rows contain mappings."""
         rows = changes.rows
         for number, ((topic, broker_name), mapping) in enumerate(changes.mappings.items(), start=1):
             if self.topic_queue_mapping_info_table.get(topic, {}).get(broker_name) != mapping:
@@ -283,7 +283,7 @@ class RouteTables:
                 yield
 
     def _prepare_step(self, prepared: Prepared, names: Sequence[str], step: QueueStep) -> None:
-        """Prepare the same step of some topics; no Python runs for each of them."""
+        """Prepare the same step of some topics; no Python code runs per topic."""
         prepared.queue_count += step.more_queues * len(names)
         prepared.route_count += (len(step.joined) - len(step.left)) * len(names)
         for broker_name in step.joined:
@@ -306,7 +306,7 @@ class RouteTables:
             by_broker[broker_name] = mapping
 
     def _moved(self, changes: Changes, row_changes: RowChanges) -> set[str]:
-        """Brokers whose addresses, zone, acting master or filter servers are about to change."""
+        """Return the brokers whose addresses, zone, acting master or filter servers are about to change."""
         known = self.filter_server_table
         if any(known.get(key, ()) != servers for key, servers in changes.filter_servers.items()) or any(
             key in known for key in changes.dropped
@@ -315,7 +315,7 @@ class RouteTables:
         return set(row_changes.groups_before)
 
     def apply(self, prepared: Prepared) -> None:
-        """Make the changes, in one step that nobody can see half of: whole tables are put into whole tables."""
+        """Make the changes in one step, of which no other task sees a part: whole tables are put into whole tables."""
         changes = prepared.changes
         for key in changes.dropped:
             self._drop_live(key)
@@ -332,7 +332,7 @@ class RouteTables:
     def _put_rows(self, prepared: Prepared) -> None:
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
-        # here and below no Python runs for each topic
+        # Here and below no Python code runs per topic.
         self.topic_queue_table.update(cast("dict[str, TopicRow]", prepared.rows))
         deque(map(self.topic_queue_table.pop, prepared.row_changes.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
@@ -348,11 +348,12 @@ class RouteTables:
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:
-            # what the other instances registered may count for more now: a slave's topics without its master
+            # A change of the group may give more weight to registrations of its other instances, such as a slave's
+            # topics without its master.
             self.forget_digests((broker_name,))
         if group is None:
             self.broker_addr_table.pop(broker_name, None)
-            # whichever clusters it was registered under: a name that stays behind alone would be a ghost
+            # The name leaves all clusters in which it was registered: a name without a group would be a ghost.
             for cluster, names in list(self.cluster_addr_table.items()):
                 names.discard(broker_name)
                 if not names:

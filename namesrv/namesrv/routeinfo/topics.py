@@ -1,4 +1,4 @@
-"""Plans operators' changes of topics and permissions (205, 216, 217, 327)."""
+"""Plans of operators' changes of topics and permissions (205, 216, 217, 327)."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from namesrv_remoting.codes import PERM_WRITE
 
 
 def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
-    """Drop a topic; with a cluster, only from that cluster's brokers. Its static mappings go with it."""
+    """Plan the removal of a topic with its static mappings; with a cluster, only from that cluster's brokers."""
     row = queues_of(tables.topic_queue_table.get(topic))
     topic = tables.topic_names.get(topic, topic)
     leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
@@ -21,7 +21,7 @@ def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None)
 def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[QueueData]) -> Changes:
     """Replace a topic's queues broker by broker.
 
-    The first broker that is not known ends it: what stands before it is kept if the topic existed, as in Java.
+    The first unknown broker ends the plan: the queues before it are kept if the topic existed, as in Java.
     """
     before = row = tables.topic_queue_table.get(topic)
     for queues in queue_datas:
@@ -35,7 +35,7 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
 
 
 def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
-    """Give all topics of a broker the permission that the rule makes of theirs."""
+    """Plan the permission of all topics of a broker; `new_perm` maps the old permission to the new one."""
 
     def step(row: TopicRow) -> TopicRow:
         return TopicRow(
@@ -49,6 +49,6 @@ def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm
 
 
 def with_perm(queues: QueueData, perm: int) -> QueueData:
-    """The same queues with another permission."""
+    """Return the same queues with another permission."""
     read, write, flags = queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag
     return QueueData(queues.broker_name, read, write, perm, flags)

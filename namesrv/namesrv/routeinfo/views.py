@@ -1,4 +1,4 @@
-"""Views of the route tables as answers need them."""
+"""Views of the route tables, as responses need them."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from namesrv_remoting.bodies.route import BrokerData, TopicRouteData
 def topic_route(
     tables: RouteTables, topic: str, options: RouteOptions, order_topic_conf: str | None = None
 ) -> TopicRouteData | None:
-    """The route of a topic, None when it has none."""
+    """Return the route of a topic; None without a route."""
     row = tables.topic_queue_table.get(topic)
     if row is None:
         return None
@@ -35,14 +35,15 @@ def _filter_servers(tables: RouteTables, groups: Iterable[BrokerData]) -> dict[s
         for addr in group.broker_addrs.values():
             key = BrokerAddrInfo(group.cluster, addr)
             servers = tables.filter_server_table.get(key)
-            # its own: a group that moved to another cluster keeps the first one's name, where another may live now
+            # Only the broker's own filter servers count: a group that moved keeps its first cluster's name, where
+            # another broker may live now.
             if servers and tables.broker_live_table[key].broker_name == group.broker_name:
                 found[addr] = servers
     return found
 
 
 def system_topics(tables: RouteTables) -> tuple[list[str], str | None]:
-    """Cluster names and broker names, and the address of some registered broker (304)."""
+    """Return cluster names, broker names, and the address of one registered broker (304)."""
     names = sorted({*tables.cluster_addr_table, *tables.broker_addr_table})
     for name in sorted(tables.broker_addr_table):
         return names, next(iter(tables.broker_addr_table[name].broker_addrs.values()))
