@@ -1,4 +1,4 @@
-"""The web console: what every NameServer says, when it last heard each broker, and where they disagree."""
+"""The web console: the reported state of every NameServer, when each broker was last seen, and all disagreements."""
 
 from typing import Final
 

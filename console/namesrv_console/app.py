@@ -23,7 +23,7 @@ from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
 from namesrv_console.pages import audit, brokers, clients, diff, kv, overview, past, search, settings, topic, topics
 from namesrv_console.templating import Templates
 
-# in the order of the menu
+# Pages in the order of the menu.
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
     brokers.PAGE,
@@ -46,7 +46,7 @@ _FRESH: Final = {"cache-control": "no-store", "vary": "cookie, accept-language"}
 
 
 def create_app(console: Console) -> Starlette:
-    """All that a browser can ask of a console; what it shows is kept up to date by `Console.run`."""
+    """The web application of a console; `Console.run` keeps its data up to date."""
     served = _Served(console)
     access = Access(console.settings.access, clock=console.clock, render=served.render, trail=console.trail)
     routes = access.routes()
@@ -73,10 +73,10 @@ def create_app(console: Console) -> Starlette:
 
 
 class _StaticFiles(StaticFiles):
-    """Files that a browser may keep: pages name their version."""
+    """Static files, which browsers may cache for a year: the URLs in pages contain a version."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        """The answer."""
+        """The response with a file."""
         answer = super().file_response(*args, **kwargs)
         answer.headers["cache-control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
         return answer
@@ -91,7 +91,7 @@ class _Served:
         self._by_path = {page.path: page for page in self.all if page.is_live}
 
     def endpoint(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        """What answers for a page."""
+        """The handler of requests for a page."""
 
         async def answer(request: Request) -> Response:
             visit = self._visit(_query(page, request.query_params, request), _language(request))
@@ -107,16 +107,19 @@ class _Served:
         return answer
 
     def render(self, request: Request, template: str, values: Mapping[str, Any], status: int) -> Response:
-        """A template that is no page of the menu, for who asks."""
+        """A page from a template that is not in the menu, for the user of the request."""
         visit = self._visit(request.query_params, _language(request))
         values = {**values, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
-        # the frame of an action is as live as that of the page with all actions
+        # The live frame of the page of one action is that of the page with all actions.
         values |= {"here": actions.PAGE.path} if request.url.path.startswith(f"{actions.PAGE.path}/") else {}
         html = self._templates.page(actions.PAGE, visit, values, theme=_theme(request), template=template)
         return HTMLResponse(html, status, headers=_FRESH)
 
     async def live(self, request: Request) -> Response:
-        """The stream of one tab, or with `once` its first message: `of` is the page, `since` what was seen of it."""
+        """The event stream of one tab, or with `once` its first message.
+
+        In the query, `of` is the page, and `since` the event id that the tab has seen.
+        """
         of = urlsplit(request.query_params.get("of", "/"))
         page = self._by_path.get(of.path)
         if page is None:
@@ -133,7 +136,7 @@ class _Served:
         return LiveStream(self.pages, page, query, language=language, since=since)
 
     def _about(self, request: Request) -> dict[str, object]:
-        """Who asks, for the frame; a token for forms, which makes a session, only if there is a form."""
+        """Values about the user for the frame; the CSRF token, which makes a session, only if the page has a form."""
         user, here = request.user, _here(request)
         has_form = user.is_authenticated or here.startswith("/login")
         may_act = self._console.settings.access.actions and has_required_scope(request, ["operator"])
@@ -145,7 +148,7 @@ class _Served:
 
 
 async def preferences(request: Request) -> Response:
-    """Keep the language or the colours that somebody chose, and go back to where they were."""
+    """Store the chosen language or colours in a cookie, and redirect to the previous page."""
     answer = RedirectResponse(safe_path(request.query_params.get("back")), 303)
     for name, choices in (("language", LANGUAGES), ("theme", (*THEMES, "auto"))):
         if (wanted := request.query_params.get(name)) in choices:

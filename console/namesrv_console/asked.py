@@ -1,4 +1,4 @@
-"""What pages ask servers beyond the poller: kept for some seconds, so that many tabs ask as often as one."""
+"""Responses of servers to requests of pages, beyond the poller's: kept for some seconds, shared by all tabs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -13,7 +13,7 @@ from namesrv_runtime.clock import Clock
 T = TypeVar("T")
 
 KEPT_SECONDS: Final = 5.0
-# of different questions; each topic's route is one
+# Limit of different requests; the route of each topic is one.
 _MAX_KEPT: Final = 200
 
 
@@ -26,7 +26,7 @@ class _Kept:
 
 
 class Asked:
-    """Answers by question."""
+    """Responses by request."""
 
     def __init__(self, servers: Mapping[str, NameServer], clock: Clock) -> None:
         self._servers = servers
@@ -39,14 +39,14 @@ class Asked:
     async def of(
         self, what: Hashable, servers: Sequence[str], question: Callable[[NameServer], Awaitable[T]]
     ) -> Answers[T]:
-        """What these servers say now, or said a few seconds ago; `what` names the question."""
+        """Responses of these servers, at most a few seconds old; `what` is the key of the request."""
         kept = self._kept.setdefault(what, _Kept())
         async with kept.asking:
             if self._clock.monotonic() - kept.asked_at >= KEPT_SECONDS or kept.servers != servers:
                 outcomes = await asyncio.gather(*(_asked(self._servers[server], question) for server in servers))
                 kept.answers = Answers(dict(zip(servers, outcomes, strict=True)))
                 kept.servers, kept.asked_at = servers, self._clock.monotonic()
-        # the oldest go first
+        # The oldest requests are removed first.
         while len(self._kept) > _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
         return kept.answers

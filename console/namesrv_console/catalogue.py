@@ -1,4 +1,4 @@
-"""The words of the pages, in each language."""
+"""The texts of the pages, in each language."""
 
 import re
 import tomllib
@@ -13,20 +13,20 @@ _ACCEPTED: Final = re.compile(r"\s*([a-z]{2,3})(?:-[^;,]*)?\s*(?:;\s*q=([0-9.]+)
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """One language: `section.key` -> text."""
+    """The texts of one language: `section.key` -> text."""
 
     language: str
     texts: dict[str, str] = field(repr=False)
 
     def text(self, key: str, /, **values: object) -> str:
-        """The text of a key, with values in its places. Raises KeyError if there is none."""
+        """The text of a key, with its placeholders filled. Raises KeyError if the key is unknown."""
         found = self.texts[key]
         return found.format(**values) if values else found
 
 
 @cache
 def catalogue(language: str) -> Catalogue:
-    """One of LANGUAGES."""
+    """The catalogue of one of LANGUAGES."""
     source = files("namesrv_console").joinpath("locales", f"{language}.toml").read_text(encoding="utf-8")
     sections: dict[str, dict[str, Any]] = tomllib.loads(source)
     texts = {f"{name}.{key}": text for name, section in sections.items() for key, text in section.items()}
@@ -34,7 +34,7 @@ def catalogue(language: str) -> Catalogue:
 
 
 def chosen_language(wanted: str | None, accepted: str) -> str:
-    """The language that was asked for, or else the first that a browser accepts and we speak."""
+    """The wanted language, or else the first of LANGUAGES that the browser accepts."""
     if wanted in LANGUAGES:
         return wanted
     ranked = [(-float(found[2] or 1), found[1].lower()) for part in accepted.split(",") if (found := _match(part))]

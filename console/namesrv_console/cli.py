@@ -1,4 +1,4 @@
-"""The command `namesrv-console`: its options, and the console's life."""
+"""The command `namesrv-console`: its options, and running the console."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 USAGE: Final = 2
 BUG: Final = 70
-# what the wheel `namesrv-console` requires
+# Packages that the wheel `namesrv-console` requires.
 _REQUIRED: Final = frozenset(
     {"argon2", "authlib", "httpx2", "itsdangerous", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"}
 )
@@ -38,11 +38,11 @@ Requests are signed with NAMESRV_ACCESS_KEY and NAMESRV_SECRET_KEY (or NAMESRV_S
 
 
 class UsageError(Exception):
-    """The options cannot be used; the message says which, and what to do."""
+    """The options cannot be used; the message names the wrong option and the remedy."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options."""
+    """The parser of all options."""
     made = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Serve the web console: all NameServers on one page.",
@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_access(made: argparse.ArgumentParser) -> None:
-    """Options about who gets in; each is a setting of the same name."""
+    """Add the options of access; each is a setting of the same name."""
     group = made.add_argument_group("who may see the console, and who may act in it")
     for name, metavar, says in (
         ("users", "FILE", "users with passwords; namesrv-console passwd writes it"),
@@ -140,7 +140,7 @@ def passwd_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until it is ended; the exit code."""
+    """Serve until Ctrl-C or SIGTERM; returns the exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
         if arguments[:1] == ["passwd"]:
@@ -155,13 +155,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             return BUG
         sys.stderr.write(f"{PROGRAM}: {not_installed(error.name, 'namesrv-console')}\n")
         return USAGE
-    except Exception:  # noqa: BLE001 - the outermost boundary; nothing is hidden
+    except Exception:  # noqa: BLE001 - the outermost boundary, which prints every error
         traceback.print_exc()
         return BUG
 
 
 def _passwd(options: argparse.Namespace) -> int:
-    from namesrv_console.access.passwd import passwd  # noqa: PLC0415  # may be missing
+    from namesrv_console.access.passwd import passwd  # noqa: PLC0415  # its packages may not be installed
 
     try:
         done = passwd(options.file, options.name, role=options.role, delete=options.delete)
@@ -172,8 +172,8 @@ def _passwd(options: argparse.Namespace) -> int:
 
 
 def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
-    """The settings of who gets in. Raises ValueError."""
-    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # may be missing
+    """The access settings from the options. Raises ValueError."""
+    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # as above
 
     given = {name: value for name in AccessSettings.model_fields if (value := getattr(options, name, None)) is not None}
     if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
@@ -185,7 +185,7 @@ def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
 
 
 def _run(options: argparse.Namespace) -> int:
-    from namesrv_console.serving import serve  # noqa: PLC0415  # may be missing
+    from namesrv_console.serving import serve  # noqa: PLC0415  # as above
     from namesrv_console.settings import ConsoleSettings  # noqa: PLC0415
     from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415
 
@@ -207,7 +207,7 @@ def _run(options: argparse.Namespace) -> int:
         _complain(f"warning: {warning}")
     with _bound(*settings.listen) as listening:
         host, port = listening.getsockname()[:2]
-        # the one line that a person needs; a program that starts the console waits for it
+        # A user needs this one line; a program that starts the console waits for it.
         sys.stdout.write(f"{PROGRAM}: {settings.access.url(host, port)}\n")
         sys.stdout.flush()
         loops.run(lambda: serve(settings, listening, report=_complain))
@@ -223,7 +223,7 @@ def _complain(text: str) -> None:
 def _addresses(servers: Sequence[str]) -> tuple[str, ...]:
     text = ";".join(servers) or os.environ.get("NAMESRV_ADDR") or "127.0.0.1"
     parts = [part.strip() for part in text.replace(",", ";").split(";")]
-    # the usual port behind a name, an IPv4 address and a bracketed IPv6 one
+    # The default port is added after a name, an IPv4 address and a bracketed IPv6 address.
     return parse_list(
         ";".join(f"{it}:{_DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts)
     )

@@ -1,6 +1,6 @@
-"""What follows from what all servers say: the table of topics, and where servers disagree since when.
+"""The comparison of all servers: the table of topics, and the disagreements with their begin.
 
-Worked out once for all tabs, and anew only from what changed.
+The comparison is made once for all tabs, and again only for what changed.
 """
 
 from collections.abc import Sequence
@@ -12,31 +12,32 @@ from namesrv_console.views.differences import Disagreement, Key, disagreements
 from namesrv_console.views.topics import TopicTable, told_topics, topic_table
 from namesrv_runtime.clock import Clock
 
-# What is expected depends on the time, too.
+# The interval of comparisons, since expected disagreements also depend on the time.
 _LOOK_SECONDS: Final = 1.0
 
 
 class Compared:
-    """The latest comparison."""
+    """The latest comparison of the servers."""
 
     def __init__(self, observed: Observed, clock: Clock) -> None:
         self._observed = observed
         self._clock = clock
-        # what it was made of: of each server all its topics, and their routes
+        # The values that the table was made of: all topics and routes of each server.
         self._made_of: list[object] = []
         self._table = TopicTable()
         self._found: Sequence[Disagreement] = ()
         self._looked_at = -_LOOK_SECONDS
-        # of people's time before ours; asked once, so that what is on a screen stays the same
+        # Offset of the wall clock to the monotonic clock; read once, so that times on a screen do not move.
         self._wall_seconds = clock.wall() - clock.monotonic()
-        # None until all servers were asked: what differs by then has no beginning
+        # Begin of each disagreement. None until all servers have responded: disagreements found by then have no known
+        # begin.
         self._since: dict[Key, float | None] | None = None
 
     def __repr__(self) -> str:
         return f"<Compared [{len(self._table.rows)} topics | {len(self._found)} disagreements]>"
 
     async def run(self) -> NoReturn:
-        """Note when disagreements begin and end, whether anybody looks or not, until cancelled."""
+        """Track when disagreements begin and end, with or without open pages, until cancelled."""
         while True:
             cluster = self._observed.cluster
             before = [(one.key, one.reason) for one in self._found]
@@ -45,11 +46,12 @@ class Compared:
                 self._observed.renew()
             await self._clock.sleep(_LOOK_SECONDS)
             if not self._found:
-                # what is there may stop to be expected without any news
+                # An expected disagreement may become unexpected without a change; without disagreements a change can be
+                # awaited.
                 await self._observed.changed_since(cluster.revision)
 
     def topics(self, cluster: Cluster) -> TopicTable:
-        """All topics as the servers have them now."""
+        """The table of all topics on the servers now."""
         told = told_topics(cluster)
         made_of: list[object] = [item for server, each in told.items() for item in (server, each.topics, each.routes)]
         if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
@@ -60,7 +62,7 @@ class Compared:
         return self._table
 
     def disagreements(self, cluster: Cluster) -> Sequence[Disagreement]:
-        """Where the servers disagree now."""
+        """The disagreements of the servers now."""
         before = self._table
         if self.topics(cluster) is not before or self._clock.monotonic() - self._looked_at >= _LOOK_SECONDS:
             self._look(cluster)

@@ -1,4 +1,4 @@
-"""One console: its settings, the servers that it asks, what they said, and the pages that are open."""
+"""One console: its settings, its servers, their last responses, and the open pages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,7 +20,7 @@ from namesrv_runtime.clock import Clock, SystemClock
 
 
 class Console:
-    """What pages are made of; `run` keeps it up to date."""
+    """The data that pages are made of; `run` keeps the data up to date."""
 
     def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings
@@ -28,11 +28,11 @@ class Console:
         self.observed = Observed(settings.servers)
         self.past = Past(settings.logs)
         self.compared = Compared(self.observed, self.clock)
-        # who signed in and who changed what; None: nobody does either
+        # Audit trail of sign-ins and changes; None without a directory: then users neither sign in nor change anything.
         directory = settings.access.audit_log_dir
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
-        # for what the poller does not ask
+        # Connections to the servers, for requests of pages and of the poller.
         self.servers = {
             address: NameServer(
                 address, timeout_seconds=ANSWER_SECONDS, clock=self.clock, credentials=credentials, tls=tls
@@ -45,7 +45,7 @@ class Console:
         return f"<Console [{self.observed}]>"
 
     async def run(self) -> None:
-        """Ask the servers until cancelled."""
+        """Poll the servers until cancelled."""
         if self.trail is not None:
             self.trail.start()
         try:
@@ -64,14 +64,14 @@ class Console:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One look at one page: what is asked for, in which language, and what is known at this moment."""
+    """One request of one page: its query, its language, and the cluster as known at this moment."""
 
     console: Console
     cluster: Cluster
     query: Mapping[str, str]
     catalogue: Catalogue
-    # On the console's monotonic clock. None: the browser says how old things are, and a page stays as it is until more
-    # than its ages changes.
+    # Time on the console's monotonic clock. None for live parts: the browser computes ages itself, so a part changes
+    # only when something but its ages does.
     now: float | None
 
     @property
@@ -81,34 +81,34 @@ class Visit:
 
     @property
     def reachable(self) -> list[str]:
-        """The servers that answer: one that does not would let a page wait."""
+        """Addresses of the reachable servers; a request to another one would delay the page."""
         return [view.address for view in self.cluster.servers if view.is_reachable]
 
     @property
     def t(self) -> Callable[..., str]:
-        """Words by their key."""
+        """Returns the text of a key in the visit's language."""
         return self.catalogue.text
 
 
-# what a page's template is given; or another answer altogether
+# The values for a page's template, or a complete response.
 Content = Mapping[str, Any] | Response
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: `templates/NAME.html`, filled with what the handler says."""
+    """One page: `templates/NAME.html`, filled with the values of the handler."""
 
     name: str
     path: str
-    # of its title, in the catalogues
+    # Key of the title in the catalogues.
     title_key: str
     handler: Callable[[Visit], Awaitable[Content]]
     # The blocks of the template that are sent again when they change, each of one element whose id is the block's name.
-    # Within one, each row after a line `<!--row-->` begins with an element that has an id, and is sent alone; the last
-    # row ends with such a line.
+    # Within a block, each row after a line `<!--row-->` begins with an element that has an id, and is sent alone; the
+    # last row ends with such a line.
     parts: tuple[str, ...] = ()
-    # what the browser keeps that is a part of the query
+    # Names of cookies that count as a part of the query.
     cookies: tuple[str, ...] = ()
     in_menu: bool = True
-    # False: it answers with a file, and has no template
+    # False: the response is a file, and the page has no template.
     is_live: bool = True

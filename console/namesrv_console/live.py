@@ -1,8 +1,7 @@
-"""What has changed on open pages, as server-sent events: one stream for each tab that is looked at.
+"""Live updates of open pages, as server-sent events: one stream for each visible tab.
 
-A page is filled once for all tabs that show it. What is sent is what has changed since the revision that a tab has
-seen, so that nothing is queued, a tab that was away gets all it missed at once, and `Last-Event-ID` is all that it
-takes to go on.
+A page is filled once for all its tabs. A tab receives what has changed since the revision that it has seen: nothing is
+queued, a tab that was away receives all changes at once, and `Last-Event-ID` is enough to resume.
 """
 
 import asyncio
@@ -22,14 +21,14 @@ from namesrv_console.templating import Templates, rows
 from namesrv_runtime.clock import timeout_on
 
 MAX_STREAMS: Final = 500
-# between two messages of one stream; the eye does not follow more
+# Pause between two messages of one stream; a user could not follow more frequent ones.
 PAUSE_SECONDS: Final = 0.15
-# how often a tab hears the time, and so that the console is there
+# Longest interval between messages to a tab; each has the time, and shows that the console is alive.
 PING_SECONDS: Final = 2.0
-# a tab that does not read for so long is dropped; its browser asks again
+# The stream of a tab that reads nothing for this long is closed; its browser connects again.
 SLOW_SECONDS: Final = 10.0
 
-# page, query, language
+# Key of a live page: name, query, language.
 _Key = tuple[str, tuple[tuple[str, str], ...], str]
 
 
@@ -40,7 +39,7 @@ class LivePages:
         self._console = console
         self._templates = templates
         self._open: dict[_Key, LivePage] = {}
-        # revisions are numbers of this run only
+        # Random name of this boot of the console, since revisions are numbers of one boot.
         self._run = secrets.token_hex(4)
         self._is_closing = asyncio.Event()
         self.streams = 0
@@ -49,16 +48,16 @@ class LivePages:
         return f"<LivePages [{self.streams} streams of {len(self._open)} pages]>"
 
     def event_id(self, revision: int) -> str:
-        """What a tab has seen when it has seen this revision."""
+        """The event id of a revision."""
         return f"{self._run}-{revision}"
 
     def revision_of(self, event_id: str) -> int:
-        """What a tab has seen; of another run nothing that counts."""
+        """The revision of an event id; -1 if the id is from another boot of the console."""
         run, _, number = event_id.partition("-")
         return int(number) if run == self._run and number.isascii() and number.isdigit() else -1
 
     async def news(self, live: "LivePage", since: int) -> tuple[int, dict[str, object]]:
-        """What a tab is sent that has seen `since`, and what it has seen then."""
+        """The new revision, and the message for a tab that has seen the revision `since`."""
         clock, patch = self._console.clock, await live.patch(since)
         now, wall = round(clock.monotonic(), 3), round(clock.wall(), 3)
         return live.revision, {"id": self.event_id(live.revision), "now": now, "wall": wall, "parts": patch}
@@ -68,12 +67,12 @@ class LivePages:
         self._is_closing.set()
 
     async def closing(self) -> None:
-        """Return once they are to end."""
+        """Return once `close` was called."""
         await self._is_closing.wait()
 
     @contextmanager
     def opened(self, page: Page, query: Mapping[str, str], language: str) -> Iterator["LivePage"]:
-        """A page, for one more tab."""
+        """The live page for one more tab."""
         key = (page.name, tuple(sorted(query.items())), language)
         live = self._open.setdefault(key, LivePage(self._console, self._templates, page, query, language))
         live.tabs += 1
@@ -89,7 +88,7 @@ class LivePages:
 
 @dataclass(slots=True)
 class _Part:
-    """Its HTML, and the revision with which it changed last; and the same of its rows."""
+    """HTML of a part with the revision of its last change, and the same of each of its rows."""
 
     html: str
     frame: str
@@ -99,7 +98,7 @@ class _Part:
 
 @dataclass(slots=True)
 class LivePage:
-    """One page in one language, as it is now."""
+    """One page in one language, kept up to date for its tabs."""
 
     console: Console
     templates: Templates = field(repr=False)
@@ -107,13 +106,13 @@ class LivePage:
     query: Mapping[str, str]
     language: str
     tabs: int = 0
-    # what the parts are as of
+    # Revision of the cluster that the parts show.
     revision: int = -1
     _parts: dict[str, _Part] = field(default_factory=dict, repr=False)
     _filling: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
 
     async def patch(self, since: int) -> list[tuple[str, str]]:
-        """Ids of elements and what they are now, of those that changed after `since`."""
+        """Ids and HTML of the elements that changed after the revision `since`."""
         async with self._filling:
             if self.revision != self.console.observed.cluster.revision:
                 await self._fill()
@@ -148,15 +147,15 @@ class LivePage:
 
 
 class _EndedError(Exception):
-    """The tab is gone, or the console is leaving."""
+    """The tab was closed, or the console shuts down."""
 
 
 class _SlowError(Exception):
-    """The tab does not read."""
+    """The tab does not read its stream."""
 
 
 class LiveStream(Response):
-    """One tab's stream."""
+    """The event stream of one tab."""
 
     media_type = "text/event-stream"
 
@@ -169,8 +168,8 @@ class LiveStream(Response):
         self._language = language
         self._since = since
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - all is known
-        """Send until the tab is gone."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI passes the scope
+        """Send changes until the tab is closed."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -181,7 +180,7 @@ class LiveStream(Response):
         except* _EndedError:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except* _SlowError:
-            # there is no room for the end either: the web server closes what was not ended
+            # The end of the response could not be sent either; the web server closes an unfinished response.
             pass
 
     async def _wait_closing(self) -> NoReturn:
@@ -203,7 +202,7 @@ class LiveStream(Response):
                 async with timeout_on(clock, PING_SECONDS):
                     await observed.changed_since(since)
             except TimeoutError:
-                # nothing new but the time
+                # Nothing has changed; the next message has the time only.
                 continue
 
 

@@ -1,8 +1,8 @@
-"""Asks every NameServer, one task for each, however many tabs are open.
+"""Polls every NameServer in one task per server, independently of the number of open tabs.
 
-Four times a second a server says in one small answer how far it is (20002); everything else is asked only when that
-has moved on, or when it is time to look again. New topics are in no watch, so that route changes are learnt from the
-server's events (20003), and then only the routes that they name are pulled.
+Four times a second, a small response (20002) has the server's revision and last event; other requests are sent only
+when one of these has grown, or when their interval is over. Watches do not cover new topics, so route changes are read
+from the server's events (20003), and only the routes that they name are pulled.
 """
 
 import asyncio
@@ -22,26 +22,28 @@ from namesrv_runtime.clock import Clock
 T = TypeVar("T")
 
 PULSE_SECONDS: Final = 0.25
-# a server that does not answer within this time is unreachable: with the pulse and a tab's pause, well within 3 s
+# A server without a response within this time is unreachable: with the pulse and a tab's pause, a page shows that well
+# within 3 s.
 ANSWER_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 1.0
-# Heartbeats show within a second, connections within five; Apache's server is asked topic by topic, as by a client.
+# Heartbeats show within a second, connections within five; Apache's server gets a request for each topic, as from a
+# client.
 _BROKERS_SECONDS: Final = 1.0
 _CONNECTIONS_SECONDS: Final = 5.0
 _APACHE_SECONDS: Final = 2.0
 _APACHE_ROUTES_SECONDS: Final = 30.0
 _APACHE_TOPICS: Final = 500
-# a question that takes long is asked so much more rarely that it takes the server a twentieth of the time at most
+# Each request rests for 20 times its duration, so that it takes at most a twentieth of the server's time.
 _REST: Final = 20
-# what a server refuses is asked for again after this long
+# A refused request is sent again after this time.
 _REFUSED_SECONDS: Final = 5.0
 _MAX_EVENTS: Final = 1000
-# more than this are pulled together with all others
+# If more topics than this have changed, the whole topic list is requested.
 _FEW_TOPICS: Final = 5_000
 
 
 class Observed:
-    """The latest `Cluster`, and whoever waits for the next."""
+    """The latest `Cluster`, and a way to wait for the next one."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         self.cluster = Cluster.of(addresses)
@@ -51,13 +53,13 @@ class Observed:
         return f"<Observed [revision {self.cluster.revision} | {len(self.cluster.servers)} servers]>"
 
     def put(self, view: ServerView) -> None:
-        """Take what a server says now."""
+        """Store the newest view of a server."""
         before, self.cluster = self.cluster.revision, self.cluster.with_view(view)
         if self.cluster.revision != before:
             self._wake()
 
     def renew(self) -> None:
-        """What follows from it has changed, with time."""
+        """Begin a new revision, since a result derived from the cluster has changed with time."""
         self.cluster = replace(self.cluster, revision=self.cluster.revision + 1)
         self._wake()
 
@@ -66,39 +68,39 @@ class Observed:
         self._changed = asyncio.Event()
 
     async def changed_since(self, revision: int) -> None:
-        """Return once the revision is another one."""
+        """Return once the revision differs from this one."""
         while self.cluster.revision == revision:
             await self._changed.wait()
 
 
 @dataclass(slots=True)
 class _Timetable:
-    """When each question to one server is due again."""
+    """The due time of each request to one server."""
 
     clock: Clock
     _due: dict[str, float] = field(default_factory=dict)
-    # not before, whatever happens
+    # Earliest due time, even after news.
     _rested: dict[str, float] = field(default_factory=dict)
 
     def is_due(self, name: str) -> bool:
         return self.clock.monotonic() >= self._due.get(name, 0.0)
 
     def hurry(self, name: str) -> None:
-        """There is news."""
+        """Make a request due as soon as its rest is over, since there is news."""
         self._due[name] = self._rested.get(name, 0.0)
 
     def done(self, name: str, began: float, seconds: float = 0.0) -> None:
-        """It was asked, and took until now."""
+        """Note that a request, which began at `began`, has just been answered."""
         now = self.clock.monotonic()
         self._rested[name] = now + _REST * (now - began)
         self._due[name] = max(began + seconds, self._rested[name])
 
     def refused(self, name: str) -> None:
-        """The server does not tell."""
+        """Note that the server refused a request."""
         self._due[name] = self._rested[name] = self.clock.monotonic() + _REFUSED_SECONDS
 
     def clear(self) -> None:
-        """Another run may tell everything at once."""
+        """Make all requests due, since another boot of the server may accept them."""
         self._due.clear()
         self._rested.clear()
 
@@ -112,7 +114,7 @@ class Poller:
         self._clock = clock
 
     async def run(self) -> NoReturn:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for server in self._servers:
                 tasks.create_task(self._follow(server))
@@ -125,7 +127,7 @@ class Poller:
             try:
                 await asks.all(self._observed.cluster.server(server.address), self._observed.put)
             except RemotingError as error:
-                # what it said before it failed was put there
+                # Responses before the error are in the stored view already.
                 view, refuses = self._observed.cluster.server(server.address), isinstance(error, ResponseError)
                 self._observed.put(view.lost(reason(error), self._clock.monotonic(), refuses=refuses))
                 times.clear()
@@ -136,17 +138,17 @@ class Poller:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """The questions to one server. Each raises RemotingError when the server does not answer."""
+    """The requests to one server. Each method raises RemotingError when the server does not answer."""
 
     server: NameServer
     times: _Timetable
     clock: Clock
 
     async def all(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
-        """Whatever is due; what is known is put before what takes long is asked."""
+        """Send all due requests; views are stored before a request that takes long."""
         info = await self.server.info()
         if (info and (info.boot_id, info.ready)) != (view.info and (view.info.boot_id, view.info.ready)):
-            # what was refused may be told now
+            # The server may now accept requests that it refused before.
             self.times.clear()
         view = view.answered(self.clock.monotonic(), info=info)
         if info is None:
@@ -173,7 +175,7 @@ class _Asking:
     async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
         began = self.clock.monotonic()
         view, found = await self._told(view, "brokers", self.server.brokers, seconds)
-        # the answer was made between the question and now
+        # The server made its response between the request and now.
         asked_at = (began + self.clock.monotonic()) / 2
         return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
 
@@ -186,7 +188,7 @@ class _Asking:
             known = {topic: view.routes[topic] for topic in topics if topic in view.routes}
         else:
             topics, known = sorted(changed), dict(view.routes)
-        # of those that are known only what has changed; of new ones the route, whenever that was
+        # Of known topics only changed routes are pulled; of new topics the route in any case.
         old = [topic for topic in topics if topic in known]
         new = [topic for topic in topics if topic not in known]
         since, boot_id = view.routes_revision, view.boot_id
@@ -204,7 +206,8 @@ class _Asking:
                 else:
                     known[topic] = route
             if self.times.is_due("brokers"):
-                # routes of hundreds of brokers take a while, and nobody is to look silent for it
+                # Pulling routes of hundreds of brokers takes a while; without this request all brokers would look
+                # silent meanwhile.
                 view = await self._brokers(view, _BROKERS_SECONDS)
                 put(view)
         return replace(view, topics=frozenset(known), routes=known, routes_revision=info.revision)
@@ -233,7 +236,7 @@ class _Asking:
     async def _told(
         self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]], seconds: float = 0.0
     ) -> tuple[ServerView, T | None]:
-        """An answer, to be asked for again in so many seconds; who refuses one question may well answer the others."""
+        """A response, due again after `seconds`; None if the server refused this request, but maybe not others."""
         refused = {key: why for key, why in view.refused.items() if key != name}
         began = self.clock.monotonic()
         try:
@@ -250,7 +253,7 @@ def _parts(topics: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def changed_topics(news: Sequence[Event], since: int, until: int) -> set[str] | None:
-    """The topics whose routes changed, by the events; None when these do not name all of them."""
+    """The topics whose routes changed according to the events; None if the events do not name all of them."""
     topics: set[str] = set()
     revision = since
     for event in news:

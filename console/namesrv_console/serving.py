@@ -1,4 +1,4 @@
-"""A console's life: the poller and the web server, until Ctrl-C or SIGTERM."""
+"""Running a console: the poller and the web server, until Ctrl-C or SIGTERM."""
 
 import asyncio
 import signal
@@ -18,12 +18,12 @@ from namesrv_console.state import ServerView
 from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-# 500 tabs, each with a stream and one more request; forms and streams have deadlines of their own
+# 500 tabs, each with a stream and one more request; forms and streams have deadlines of their own.
 LIMITS: Final = HttpLimits(max_connections=1_000, request_seconds=10.0, idle_seconds=5.0, write_seconds=60.0)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, which waits for answers to end; streams have to be told."""
+    """A uvicorn server that ends the event streams first, since uvicorn waits for all responses to end."""
 
     def __init__(self, config: uvicorn.Config, pages: LivePages) -> None:
         super().__init__(config)
@@ -31,7 +31,10 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave on either signal; uvicorn would raise it again afterwards, and the exit code would be a failure's."""
+        """Shut down on either signal.
+
+        uvicorn's own handler would raise the signal again afterwards, and the exit code would be a failure's.
+        """
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -48,13 +51,13 @@ class _Server(uvicorn.Server):
 
 
 async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: Callable[[str], None]) -> None:
-    """Serve pages on a socket that listens; `report` is told of servers that do not answer at the start."""
+    """Serve pages on a listening socket; `report` receives a text for each server that is unreachable at the start."""
     console = Console(settings)
     app = create_app(console)
     tls = settings.access.tls_context()
     config = uvicorn.Config(
         app,
-        http=partial(HttpConnection, open_connections=HttpConnections(LIMITS)),  # type: ignore[arg-type]  # it only calls it
+        http=partial(HttpConnection, open_connections=HttpConnections(LIMITS)),  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -75,7 +78,7 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
 
 
 async def _report_unreachable(console: Console, report: Callable[[str], None]) -> None:
-    """Say once of each server what came of asking it, if that is bad; pages say it all the time."""
+    """Report each server once if its first response fails; pages show later failures."""
     observed, asking = console.observed, set(console.settings.servers)
     while asking:
         revision = observed.cluster.revision
@@ -88,6 +91,6 @@ async def _report_unreachable(console: Console, report: Callable[[str], None]) -
 
 
 def _trouble(view: ServerView) -> str:
-    """Why a server is not reachable; most reasons name it."""
+    """The reason that a server is unreachable; most reasons contain its address."""
     why = str(view.error)
     return why if view.address in why else f"{view.address} is not reachable: {why}"

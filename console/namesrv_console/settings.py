@@ -15,18 +15,18 @@ DEFAULT_LISTEN: Final = ("127.0.0.1", 9878)
 
 
 class ConsoleSettings(CheckedSettings):
-    """What a console asks, and where it is served."""
+    """The NameServers of a console, and the address at which it is served."""
 
-    # the NameServers, in the order in which pages show them
+    # The NameServers, in the order in which pages show them.
     servers: Annotated[tuple[str, ...], Field(min_length=1)] = (DEFAULT_SERVER,)
     listen: tuple[str, Annotated[int, Field(ge=0, le=65535)]] = DEFAULT_LISTEN
-    # directories of heartbeat logs; without them pages tell nothing of the past
+    # Directories of heartbeat logs; without them the pages about the past are empty.
     logs: tuple[Path, ...] = ()
-    # audit trails of servers, or the data directories that they are in
+    # Audit trails of servers, or the data directories that contain them.
     audit: tuple[Path, ...] = ()
-    # how requests to NameServers are signed, and sent
+    # Signing and TLS of requests to the NameServers.
     signing: SigningSettings = Field(default_factory=SigningSettings)
     tls: TlsClientSettings = Field(default_factory=TlsClientSettings)
 
-    # who may see it, and who may act
+    # Access to the console.
     access: AccessSettings = Field(default_factory=AccessSettings)

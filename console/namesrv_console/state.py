@@ -1,6 +1,6 @@
-"""What the console knows: a frozen view of each NameServer, and a numbered whole of all of them.
+"""The console's knowledge: a frozen view of each NameServer, and a numbered cluster of all views.
 
-No clock and no I/O: times are monotonic seconds of the console's own clock, handed in.
+The module has no clock and no I/O: times are monotonic seconds of the console's own clock, passed as arguments.
 """
 
 import math
@@ -13,14 +13,15 @@ from namesrv_remoting.bodies.route import TopicRouteData
 
 ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "refuses", "unreachable"]
 
-# Answers travel for a few milliseconds, each for another few: a broker was heard again only if it seems later by more.
+# A response travels for a few milliseconds, and each for another few: only a last-seen time that is later by more than
+# this is a new heartbeat.
 _JITTER_SECONDS: Final = 0.25
-# what RECENT_EVENTS gave, as far as pages show it
+# Number of events of RECENT_EVENTS that are kept, as many as pages show.
 KEPT_EVENTS: Final = 200
 
 
 class BrokerKey(NamedTuple):
-    """One instance of a broker group; in the order in which pages list them."""
+    """Key of one instance of a broker group; keys sort in the order in which pages list brokers."""
 
     cluster: str
     broker_name: str
@@ -29,52 +30,52 @@ class BrokerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerSeen:
-    """What one server knows of one broker. The times are None from Apache's server, which does not tell them."""
+    """One broker as one server reports it. The times are None from Apache's server, which does not report them."""
 
     live: LiveBroker = field(compare=False)
-    # when the server last heard it, and when it will evict it unless it hears it again
+    # Times of the last heartbeat, and of the eviction unless another heartbeat arrives.
     heard_at: float | None
     evicted_at: float | None
-    # everything that does not change by itself from one second to the next
+    # All values that do not change by themselves from one second to the next.
     steady: tuple[object, ...] = field(repr=False, default=())
 
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """What one server says, or said last."""
+    """The last reported state of one server."""
 
     address: str
-    # None: it was not asked yet
+    # None: no request has finished yet.
     is_reachable: bool | None = None
-    # since when it is (or is not) reachable
+    # Begin of the current reachable (or unreachable) time.
     since: float = 0.0
-    # why it is not reachable
+    # The reason that the server is unreachable.
     error: str | None = None
-    # it can be reached, and tells us nothing
+    # True: the server can be reached, and refuses all requests.
     refuses: bool = False
-    # False: Apache's server; None: not known yet
+    # False: Apache's server; None: not known yet.
     is_native: bool | None = None
-    # when it answered last
+    # Time of the last response.
     answered_at: float | None = field(default=None, compare=False)
     info: ServerInfo | None = field(default=None, compare=False)
     brokers: Mapping[BrokerKey, BrokerSeen] = field(default_factory=dict)
-    # the names of all its topics
+    # Names of all topics of the server.
     topics: frozenset[str] = frozenset()
-    # topic -> its route; Apache's server is asked for all of them only if they are few
+    # Topic -> route; Apache's server is asked for all routes only if there are few.
     routes: Mapping[str, TopicRouteData] = field(default_factory=dict)
-    # the change that the routes are as of; of no meaning for Apache's server
+    # Revision of the routes; without meaning for Apache's server.
     routes_revision: int = 0
-    # None: it does not tell
+    # None: the server does not report them.
     connections: tuple[Connection, ...] | None = field(default=None, compare=False)
     connections_at: float = 0.0
-    # the last ones, oldest first
+    # The last events, oldest first.
     events: tuple[Event, ...] = ()
-    # what it does not tell (brokers, routes, events, connections) -> why
+    # Refused request (brokers, routes, events, connections) -> reason.
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> ServerState:
-        """In one word."""
+        """The state in one word."""
         if self.is_reachable is None:
             return "asking"
         if not self.is_reachable:
@@ -86,12 +87,12 @@ class ServerView:
         return "ready" if self.info.ready else "not_ready"
 
     def lost(self, why: str, now: float, *, refuses: bool = False) -> Self:
-        """The same server, no longer reachable, or to others only: what it said last stays."""
+        """The view after the server became unreachable, or refused this console; its last reported state stays."""
         since = self.since if self.is_reachable is False else now
         return replace(self, is_reachable=False, since=since, error=why, refuses=refuses)
 
     def answered(self, now: float, *, info: ServerInfo | None) -> Self:
-        """The same server after an answer; one that runs anew is known by nothing but that."""
+        """The view after a response; with another boot id only the new response counts."""
         view = self
         if self.boot_id != (None if info is None else info.boot_id):
             view = replace(
@@ -111,16 +112,16 @@ class ServerView:
 
     @property
     def boot_id(self) -> str | None:
-        """Which run of the server it is."""
+        """The boot id of the server."""
         return None if self.info is None else self.info.boot_id
 
     @property
     def last_seq(self) -> int:
-        """The number of its last event that is known."""
+        """The number of the last known event."""
         return self.events[-1].seq if self.events else 0
 
     def shows_the_same_as(self, other: "ServerView") -> bool:
-        """Whether no page would look different."""
+        """True if no page would look different."""
         return self == other and _steady_info(self.info) == _steady_info(other.info)
 
 
@@ -128,23 +129,23 @@ class ServerView:
 class Cluster:
     """All servers at one moment, in the order in which they were named."""
 
-    # grows with every change that can be seen
+    # A number that grows with every visible change.
     revision: int
     servers: tuple[ServerView, ...]
 
     @classmethod
     def of(cls, addresses: Sequence[str]) -> Self:
-        """Servers that were not asked yet."""
+        """A cluster of servers without any response yet."""
         return cls(0, tuple(map(ServerView, addresses)))
 
     def with_view(self, view: ServerView) -> Self:
-        """The same with another view of one server; another revision only if that can be seen."""
+        """The cluster with a new view of one server, and a new revision if the change is visible."""
         old = self.server(view.address)
         servers = tuple(view if one.address == view.address else one for one in self.servers)
         return replace(self, revision=self.revision + (not view.shows_the_same_as(old)), servers=servers)
 
     def server(self, address: str) -> ServerView:
-        """One of them. Raises KeyError if there is none."""
+        """The view of a server. Raises KeyError if the address is unknown."""
         for view in self.servers:
             if view.address == address:
                 return view
@@ -152,19 +153,19 @@ class Cluster:
 
     @property
     def broker_keys(self) -> list[BrokerKey]:
-        """Every broker that any of the servers knows, sorted."""
+        """Every broker on any of the servers, sorted."""
         return sorted({key for view in self.servers for key in view.brokers})
 
     @property
     def topics(self) -> list[str]:
-        """Every topic that any of the servers knows, sorted."""
+        """Every topic on any of the servers, sorted."""
         return sorted(frozenset[str]().union(*(view.topics for view in self.servers)))
 
 
 def seen_brokers(
     known: Mapping[BrokerKey, BrokerSeen], found: Sequence[LiveBroker], asked_at: float
 ) -> dict[BrokerKey, BrokerSeen]:
-    """What a server's answer means on our clock; a time that differs by the way it travelled only stays as it was."""
+    """The brokers of a response on our clock; a time that differs only by the response's travel time stays."""
     brokers = {}
     for live in found:
         key = BrokerKey(live.cluster, live.broker_name, live.broker_id)
@@ -181,7 +182,7 @@ def seen_brokers(
 
 
 def _moment(seconds: float) -> float | None:
-    """A server may say anything; what is no time is not told."""
+    """The time if it is finite, else None, since a server may send any number."""
     return seconds if math.isfinite(seconds) else None
 
 
@@ -190,7 +191,7 @@ def _kept(old: float | None, new: float | None) -> float | None:
 
 
 def _steady_info(info: ServerInfo | None) -> tuple[object, ...]:
-    """What a server says of itself, but for what changes by itself."""
+    """The values of a server's info that do not change by themselves."""
     if info is None:
         return ()
     return (info.boot_id, info.revision, info.ready, info.draining, info.version, info.connections, info.brokers)

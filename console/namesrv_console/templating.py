@@ -1,7 +1,7 @@
 """Fills the templates: whole pages, and the parts of them that changed.
 
-All text is escaped, and what no screen shows (control characters, marks that turn the direction of writing) appears as
-its escape: whoever reaches a NameServer can register any name.
+All text is escaped, and characters that no screen shows (control characters, marks that turn the direction of writing)
+appear as escapes, since every client of a NameServer can register any name.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.spans import to_the_second, written
 
-# of every page
+# Live parts of the frame, which every page has.
 FRAME_PARTS: Final = ("chips",)
-# of a broker, in an event
+# Fields of an event that name its broker.
 _LEADING: Final = ("cluster", "broker_name", "broker_id")
 _ROW: Final = "<!--row-->"
 _ID: Final = re.compile(r'\s*<[a-z]+ id="([^"]*)"')
@@ -45,11 +45,11 @@ class Templates:
         theme: str | None = None,
         template: str | None = None,
     ) -> str:
-        """A whole page; one that belongs to another has a template of its own."""
+        """A whole page; `template` replaces the page's own template."""
         return self._template(template or page.name, visit).render(**self._values(page, visit, content), theme=theme)
 
     def parts(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, str]:
-        """The parts of it that may change, by id."""
+        """The live parts of a page, by id."""
         frame, template = self._template("base", visit), self._template(page.name, visit)
         values = self._values(page, visit, content)
         return {name: _block(frame, name, values) for name in FRAME_PARTS} | {
@@ -65,7 +65,7 @@ class Templates:
 
 
 def rows(html: str) -> tuple[str, dict[str, str]]:
-    """A part without its rows, and its rows by their ids; what has no id belongs to the part itself."""
+    """A part without its rows, and its rows by id; a row without an id belongs to the part itself."""
     pieces, found = html.split(_ROW), {}
     rest = [pieces[0]]
     for piece in pieces[1:]:
@@ -78,13 +78,13 @@ def rows(html: str) -> tuple[str, dict[str, str]]:
 
 
 def link(path: str, /, **query: object) -> str:
-    """An address within the console; any name may stand in it."""
+    """A URL within the console; its query may contain any name."""
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path
 
 
 def lasting(seconds: float) -> str:
-    """A time as pages show it: 14.9 s, 1 m 45 s, 2 h 5 m, 4 d 1 h. static/console.js does the same."""
+    """A duration as pages show it: 14.9 s, 1 m 45 s, 2 h 5 m, 4 d 1 h. static/console.js does the same."""
     whole = int(abs(seconds))
     for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if whole >= unit:
@@ -93,11 +93,11 @@ def lasting(seconds: float) -> str:
 
 
 def moment(ts_ms: float) -> str:
-    """A time in UTC, until the browser puts its own in its place."""
+    """A time in UTC, which the browser replaces by its local time."""
     try:
         return f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
-        # a server may say anything
+        # A server may send any number.
         return str(ts_ms)
 
 
@@ -139,7 +139,7 @@ def _block(template: Template, name: str, values: Mapping[str, Any]) -> str:
 
 
 def _static_version() -> str:
-    """Another one for other files: browsers keep them."""
+    """A version that changes with the static files, since browsers cache them."""
     found = hashlib.sha256()
     for file in sorted(files("namesrv_console").joinpath("static").iterdir(), key=lambda it: it.name):
         found.update(file.read_bytes())

@@ -1,1 +1,1 @@
-"""Who may see the console, and who may act in it: middleware around its pages, and the pages to sign in and out."""
+"""Access to the console: middleware that decides about each request, and the pages to sign in and out."""

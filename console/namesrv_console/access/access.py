@@ -1,4 +1,4 @@
-"""All of it put together: the middleware of a Starlette application, and the routes to add to it."""
+"""Puts access control together: the middleware of a Starlette application, and the routes to add to it."""
 
 import logging
 import secrets
@@ -29,7 +29,7 @@ _COOKIE: Final = "namesrv-console"
 
 
 class Access:
-    """Who may see and do what in one console. Raises ValueError for a users file that cannot be used."""
+    """The access rules of one console. Raises ValueError for a users file that cannot be used."""
 
     def __init__(self, settings: AccessSettings, *, clock: Clock, render: Render, trail: Trail | None = None) -> None:
         self.settings = settings
@@ -50,23 +50,24 @@ class Access:
         )
 
     def routes(self) -> list[Route]:
-        """The pages to sign in and out."""
+        """Routes of the pages to sign in and out."""
         return self._login.routes()
 
     def middleware(self) -> list[Middleware]:
-        """Outermost first."""
+        """Middleware of the application, the outermost first."""
         settings = self.settings
         return [
             Middleware(SecurityHeaders, is_https=settings.is_https),
             Middleware(TrustedHostMiddleware, allowed_hosts=settings.allowed_hosts, www_redirect=False),
             Middleware(
                 SessionMiddleware,
-                # nobody's but this process's: a restart signs everybody out
+                # The key is known to this process alone, so that a restart ends all sessions.
                 secret_key=secrets.token_urlsafe(32),
-                # a cookie of that name belongs to this host, this path and HTTPS, whatever a neighbour sets
+                # Browsers accept a cookie with the prefix __Host- only over HTTPS and for this host and the path /, so
+                # that another host of the domain cannot set the cookie.
                 session_cookie=f"__Host-{_COOKIE}" if settings.is_https else _COOKIE,
                 max_age=round(settings.session_hours * 3600),
-                # a link to a page works for who is signed in; changes carry a token besides
+                # Lax: a link from another site opens a page for a signed-in user; changes need the CSRF token as well.
                 same_site="lax",
                 https_only=settings.is_https,
             ),
@@ -78,7 +79,7 @@ class Access:
         return is_public(conn.url.path) or self.identity.user_of(conn) is not None
 
     def _tell_refused(self, conn: HTTPConnection, why: str) -> None:
-        """Write down what a user was refused; what others send is no news."""
+        """Log and audit a refused change of a signed-in user; requests without a session are not logged."""
         if not conn.user.is_authenticated:
             return
         name, address, path = conn.user.name, self.identity.address_of(conn), conn.url.path
@@ -87,7 +88,7 @@ class Access:
             self.trail.refused(name, address, path, "forbidden", why)
 
     def _ask(self, conn: HTTPConnection, error: AuthenticationError) -> Response:
-        """Send people to the page to sign in, and tell programs."""
+        """Redirect browsers to the login page, and send an error to programs."""
         if not self.settings.has_login:
             return PlainTextResponse("come through the proxy in front of this console, and sign in there\n", 403)
         if conn.scope["method"] in {"GET", "HEAD"} and "text/html" in conn.headers.get("accept", ""):

@@ -1,4 +1,4 @@
-"""ASGI middleware around every page: headers that browsers obey, and what a request that changes things must prove."""
+"""ASGI middleware around every page: security headers, and the checks that a changing request must pass."""
 
 import asyncio
 import hmac
@@ -16,14 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 CSRF_FIELD: Final = "csrf"
 CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD"})
-# those that viewers, and people who sign in, send
+# Paths to which viewers and users without a session may send a form, too.
 _FOR_ALL: Final = frozenset({"/login", "/logout"})
-# a form of ours is small, and arrives at once
+# A form of the console is small, and arrives at once.
 _MAX_FORM_BYTES: Final = 64 * 1024
 _MAX_FIELDS: Final = 32
 _FORM_SECONDS: Final = 10.0
 
-# Nothing inline, nothing from elsewhere, no frames, no plug-ins, no other base.
+# Browsers refuse inline code, content of other origins, frames, plug-ins and another base URL.
 _CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -41,14 +41,14 @@ _HSTS: Final = "max-age=31536000"
 
 
 class SecurityHeaders:
-    """Puts them on every answer; what is not public is kept in no cache."""
+    """Puts the security headers on every response; responses that are not public are kept in no cache."""
 
     def __init__(self, app: ASGIApp, *, is_https: bool) -> None:
         self._app = app
         self._headers = _HEADERS | ({"Strict-Transport-Security": _HSTS} if is_https else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer."""
+        """Pass the request on, and add the headers to its response."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -64,9 +64,9 @@ class SecurityHeaders:
 
 
 class Guard:
-    """Refuses changes that a page of another site could have sent, and those of viewers; ends what outlives a session.
+    """Refuses cross-site changes and changes by viewers; ends a response whose session is over.
 
-    A form that is let in was read: `form_of` has its fields.
+    The guard reads the form of each request that it accepts: `form_of` returns the fields.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class Guard:
     ) -> None:
         self._app = app
         self._tell_refused = tell_refused
-        # whether who asked may still read the answer
+        # Whether the user of a request is still signed in, and may read more of the response.
         self._may_go_on = may_go_on
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -101,7 +101,7 @@ class Guard:
         await self._app(scope, receive, self._while_allowed(request, send))
 
     async def _refusal(self, request: Request) -> tuple[int, str] | None:
-        """Status and reason, if a change is refused."""
+        """Status and reason of the refusal of a request; None if the request is accepted."""
         if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
             return 403, "sent by another site"
         form = await _read_form(request)
@@ -121,7 +121,7 @@ class Guard:
         return None
 
     def _while_allowed(self, request: Request, send: Send) -> Send:
-        """Send that ends the answer once who asked was signed out: a stream lasts for as long as its tab is open."""
+        """A `send` that ends the response after its user has signed out: a stream lasts as long as its tab is open."""
         has_ended = False
 
         async def send_while_allowed(message: Message) -> None:
@@ -138,14 +138,14 @@ class Guard:
 
 
 def csrf_token(request: HTTPConnection) -> str:
-    """The token that forms of this session carry; another user's is another one."""
+    """The CSRF token for the forms of this session; another user of the session gets another token."""
     if CSRF_FIELD not in request.session or _owner(request) != _owner_kept(request):
         request.session.update({CSRF_FIELD: secrets.token_urlsafe(32), "csrf_of": _owner(request)})
     return str(request.session[CSRF_FIELD])
 
 
 def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that was let in."""
+    """The fields of a form that the guard has accepted."""
     form: dict[str, str] = request.state.form
     return form
 
@@ -159,7 +159,7 @@ def _owner_kept(request: HTTPConnection) -> str:
 
 
 async def _read_form(request: Request) -> dict[str, str] | None:
-    """The fields of a form, empty if it is none that we know; None if there is too much of it."""
+    """The fields of a form: empty for another content type, None if the form is too long or malformed."""
     body = b""
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""Whom a request is from: a session, the proxy's header, or on an open console nobody in particular."""
+"""The user of a request: from a session, from the proxy's header, or anonymous on an open console."""
 
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -11,16 +11,16 @@ from namesrv_console.access.sessions import Sessions
 from namesrv_console.access.settings import AccessSettings, Networks
 from namesrv_console.access.users import MAX_NAME, SCOPES, User, UsersFile
 
-# what somebody needs who has not signed in yet
+# Paths that a user needs before signing in.
 _PUBLIC: Final = ("/login", "/preferences", "/static")
-# in the signed cookie: which session
+# Key of the session id in the signed cookie.
 SESSION_KEY: Final = "id"
 
 NOBODY: Final = User("", "viewer", "open")
 
 
 class Identity(AuthenticationBackend):
-    """Says who asks; refuses who does not say so, but for what is public."""
+    """Finds the user of each request; refuses a request without a user unless its path is public."""
 
     def __init__(self, settings: AccessSettings, users: UsersFile | None, sessions: Sessions) -> None:
         self._settings = settings
@@ -28,7 +28,7 @@ class Identity(AuthenticationBackend):
         self._sessions = sessions
 
     async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, User] | None:
-        """The user and what that may do. Raises AuthenticationError."""
+        """The scopes and the user of a request. Raises AuthenticationError."""
         user = self.user_of(conn)
         if user is not None:
             return AuthCredentials(SCOPES[user.role]), user
@@ -37,7 +37,7 @@ class Identity(AuthenticationBackend):
         raise AuthenticationError("not signed in")
 
     def user_of(self, conn: HTTPConnection) -> User | None:
-        """Who asks, as of now: also what lasts asks again."""
+        """The user of a connection as of now; the guard calls this again for streams that are still open."""
         if not self._settings.asks_who:
             return NOBODY
         return self._by_session(conn) or self._by_proxy(conn)
@@ -47,7 +47,7 @@ class Identity(AuthenticationBackend):
         settings = self._settings
         forwarded = conn.headers.getlist("x-forwarded-for")
         if forwarded and _is_from(conn, (*settings.trusted_proxies, *settings.forwarded_for_from)):
-            # a client can send addresses and whole header lines of its own, which come before the proxy's
+            # A client can send addresses and whole header lines of its own, which come before the proxy's.
             return forwarded[-1].rpartition(",")[2].strip()[:64]
         return "" if conn.client is None else conn.client.host
 
@@ -59,7 +59,7 @@ class Identity(AuthenticationBackend):
             return User(session.name, session.role, session.source)
         entry = None if self._users is None else self._users.find(session.name)
         if entry is None or entry.password_hash != session.password_hash:
-            # removed, or another password since
+            # The user was removed, or the password has changed since the user signed in.
             return None
         return User(session.name, entry.role, "password")
 
@@ -68,7 +68,7 @@ class Identity(AuthenticationBackend):
             return None
         said = _texts(conn, self._settings.proxy_user_header)
         groups = _texts(conn, self._settings.proxy_groups_header)
-        # two would mean that one of them passed the proxy
+        # With two user headers, one of them was sent by the client and passed on by the proxy.
         if len(said) != 1 or len(groups) > 1:
             return None
         name = said[0].strip()
@@ -83,23 +83,23 @@ def _is_from(conn: HTTPConnection, networks: Networks) -> bool:
         address = ip_address(peer or "")
     except ValueError:
         return False
-    # a socket for both versions shows IPv4 addresses as IPv6 ones
+    # A socket for both IP versions shows an IPv4 address as an IPv4-mapped IPv6 address.
     address = getattr(address, "ipv4_mapped", None) or address
     return any(address in network for network in networks)
 
 
 def is_public(path: str) -> bool:
-    """Whether a path is for those who have not signed in, too."""
+    """True if users who have not signed in may request a path, too."""
     return path in _PUBLIC or path.startswith(tuple(f"{each}/" for each in _PUBLIC))
 
 
 def is_name(name: object) -> bool:
-    """Whether somebody else's name of a user can be shown and audited."""
+    """True if a user name from a proxy or provider can be shown and audited."""
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()
 
 
 def _texts(conn: HTTPConnection, header: str) -> list[str]:
-    """The values of a header; Starlette takes them for Latin-1, and today's proxies send UTF-8."""
+    """The values of a header; Starlette decodes them as Latin-1, but today's proxies send UTF-8."""
     values = conn.headers.getlist(header)
     try:
         return [value.encode("latin-1").decode() for value in values]

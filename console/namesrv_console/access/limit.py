@@ -1,4 +1,4 @@
-"""How often a peer may try to sign in: by address and by name, so that neither one guesser nor many get far.
+"""The limit of sign-in attempts, by address and by name: neither one attacker nor many can try many passwords.
 
 The package limits (5.8) does not fit: its memory store counts on the wall clock, keeps any number of keys, wakes a
 thread after each attempt, and cannot take one attempt of a moving window back.
@@ -8,51 +8,53 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
-# an IPv6 network that one customer has
+# Length of the IPv6 prefix that one customer usually has.
 _IPV6_PREFIX: Final = 64
-# beyond them those are forgotten that may try again soonest
+# Beyond this number, the keys whose attempts expire first are removed.
 _MAX_KEYS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many attempts at once, and one more each time a pause is over."""
+    """A limit: `burst` attempts at once, and one more after each pause."""
 
     burst: int
     pause_seconds: float
 
 
 PER_ADDRESS: Final = Rate(5, 30.0)
-# Everybody can fail in anybody's name, so it only slows down: some thousand guesses a day, of very many.
+# Any client can fail under any user's name, so this limit must not lock a user out: it allows some thousand guesses a
+# day, too few among very many passwords.
 PER_NAME: Final = Rate(30, 10.0)
 
 
 class LoginLimit:
-    """Attempts that failed, without a clock: every verb is handed `now`."""
+    """Failed attempts. The class has no clock: every method gets `now`."""
 
     def __init__(self) -> None:
-        # (kind, address or name) -> when all its attempts are forgotten; each attempt moves that by a pause
+        # (kind, address or name) -> time at which all its attempts are forgotten; each attempt moves that time by a
+        # pause.
         self._forgotten_at: dict[tuple[str, str], float] = {}
 
     def __repr__(self) -> str:
         return f"<LoginLimit [{len(self._forgotten_at)} remembered]>"
 
     def wait_seconds(self, address: str, name: str, now: float) -> float:
-        """How long until this may be tried; 0 or less is now."""
+        """Seconds until the next attempt is allowed; at 0 or less it is allowed now."""
         return max(
             self._forgotten_at.get(key, now) - now - rate.pause_seconds * (rate.burst - 1)
             for key, rate in _keys(address, name)
         )
 
     def attempted(self, address: str, name: str, now: float) -> None:
-        """Count an attempt, before it is known what comes of it: several may be under way."""
+        """Count an attempt before its password is verified, since several attempts may be under way."""
         if len(self._forgotten_at) >= _MAX_KEYS:
             self._shrink(now)
         for key, rate in _keys(address, name):
             self._forgotten_at[key] = max(self._forgotten_at.get(key, now), now) + rate.pause_seconds
 
     def succeeded(self, address: str, name: str) -> None:
-        """Take one back."""
+        """Take one attempt back."""
         for key, rate in _keys(address, name):
             if key in self._forgotten_at:
                 self._forgotten_at[key] -= rate.pause_seconds
@@ -67,7 +69,7 @@ def _keys(address: str, name: str) -> tuple[tuple[tuple[str, str], Rate], ...]:
 
 
 def network_of(address: str) -> str:
-    """Whose attempts those of an address are."""
+    """The key under which the attempts of an address are counted: the address, or its IPv6 network."""
     try:
         found = ip_address(address)
     except ValueError:

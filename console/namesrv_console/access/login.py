@@ -1,4 +1,4 @@
-"""Signing in and out: the pages, and what they do."""
+"""Signing in and out: the pages and their handlers."""
 
 import asyncio
 import logging
@@ -26,31 +26,31 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 HOME: Final = "/"
-# where to go after signing in, in the address and in the cookie
+# Name of the path to show after signing in, both in the URL and in the session cookie.
 NEXT: Final = "next"
-# 64 MiB each, and all of a core: the others wait their turn, and there is an end to waiting
+# Verifying a password takes 64 MiB and a whole core: other attempts wait, and beyond _MAX_WAITING are refused.
 _VERIFIED_AT_ONCE: Final = 1
 _MAX_WAITING: Final = 8
-# Of this console: a path. Two slashes, also those that browsers make of backslashes, would begin a host.
+# A path of this console. Two slashes would begin a host, also those that browsers make of backslashes.
 _PATH: Final = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]*")
 
-# renders a template for a request, with values, as an answer of a status
+# Renders a template for a request, with values, as a response with a status.
 Render = Callable[[Request, str, Mapping[str, Any], int], Response]
 
 
 def safe_path(target: object) -> str:
-    """Where somebody may be sent who asks to be: to a page of this console, and nowhere else."""
+    """The target of a redirect if the target is a page of this console, else the home page."""
     return target if isinstance(target, str) and _PATH.fullmatch(target) else HOME
 
 
 def safe_next(target: object) -> str:
-    """Where somebody may be sent after signing in."""
+    """The target of the redirect after signing in."""
     path = safe_path(target)
     return HOME if path.startswith(("/login", "/logout")) else path
 
 
 def login_url(conn: HTTPConnection) -> str:
-    """Where to sign in to see what was asked for."""
+    """URL of the login page, which leads back to the requested page."""
     target = conn.url.path + (f"?{conn.url.query}" if conn.url.query else "")
     return f"/login?{urlencode({NEXT: target})}" if safe_next(target) != HOME else "/login"
 
@@ -58,7 +58,7 @@ def login_url(conn: HTTPConnection) -> str:
 class Login:
     """The ways to sign in that the settings name."""
 
-    def __init__(  # noqa: PLR0913 - by keyword: what it decides by, and whom it tells
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         *,
         settings: AccessSettings,
@@ -82,7 +82,7 @@ class Login:
         self._waiting = 0
 
     def routes(self) -> list[Route]:
-        """The pages."""
+        """Routes of these pages."""
         routes = [Route("/login", self.page, methods=["GET"]), Route("/logout", self.sign_out, methods=["POST"])]
         if self._users is not None:
             routes.append(Route("/login", self.sign_in, methods=["POST"]))
@@ -92,15 +92,15 @@ class Login:
         return routes
 
     async def page(self, request: Request) -> Response:
-        """Ask who it is."""
+        """Show the login page."""
         if request.user.is_authenticated or not self._settings.has_login:
             return RedirectResponse(safe_next(request.query_params.get(NEXT)), 303)
         return self._page(request, request.query_params.get(NEXT), 200)
 
     async def sign_in(self, request: Request) -> Response:
-        """Compare a password."""
+        """Verify the password of a login form."""
         form = form_of(request)
-        # a longer name is nobody's, and is remembered for a while
+        # A name beyond MAX_NAME belongs to no user; the limit remembers names, so a name is cut first.
         name, target, now = form.get("name", "")[: MAX_NAME + 1], form.get(NEXT), self._clock.monotonic()
         address = self._identity.address_of(request)
         wait = self._limit.wait_seconds(address, name, now)
@@ -112,7 +112,7 @@ class Login:
             return answer
         self._limit.attempted(address, name, now)
         users = self._users
-        assert users is not None  # noqa: S101 - else there is no such route
+        assert users is not None  # noqa: S101 - the route exists only with a users file
         self._waiting += 1
         try:
             async with self._verifying:
@@ -126,7 +126,7 @@ class Login:
         return self._welcome(request, name, "password", entry.role, target, password_hash=entry.password_hash)
 
     async def go_to_provider(self, request: Request) -> Response:
-        """Have the provider ask who it is."""
+        """Redirect the user to the provider."""
         request.session[NEXT] = safe_next(request.query_params.get(NEXT))
         try:
             return await self._provider.redirect(request)
@@ -134,7 +134,7 @@ class Login:
             return self._not_by_provider(request, error)
 
     async def come_back(self, request: Request) -> Response:
-        """Hear from the provider who it is."""
+        """Read the user's name and groups from the provider's redirect."""
         target = request.session.get(NEXT)
         try:
             claimed = await self._provider.claimed(request)
@@ -154,13 +154,13 @@ class Login:
 
     @property
     def _provider(self) -> Oidc:
-        assert self._oidc is not None  # noqa: S101 - else there is no such route
+        assert self._oidc is not None  # noqa: S101 - the route exists only with a provider
         return self._oidc
 
-    def _welcome(  # noqa: PLR0913 - what a session is made of
+    def _welcome(  # noqa: PLR0913 - the fields of a session
         self, request: Request, name: str, source: Source, role: Role, target: object, *, password_hash: str = ""
     ) -> Response:
-        # whatever the cookie held before, a token of somebody else's form too, is of no use from now on
+        # The old session ends here, and its CSRF token with it, even if the token was for another user's forms.
         self._sessions.end(str(request.session.get(SESSION_KEY, "")))
         request.session.clear()
         request.session[SESSION_KEY] = self._sessions.begin(name, source, role, password_hash)

@@ -17,17 +17,17 @@ from namesrv_console.access.settings import AccessSettings
 
 CALLBACK: Final = "/login/oidc/callback"
 _PROVIDER_SECONDS: Final = 10.0
-# of the provider's claim; a person in more of them than that is named by its first ones
+# Limit of groups in the provider's claim; of a user with more groups the first ones count.
 _MAX_GROUPS: Final = 1_000
 
 
 class SignInError(Exception):
-    """The provider did not say who it is; the message is for the log."""
+    """The provider did not name the user; the message is for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """Whom the provider says it is."""
+    """The name and the groups of a user, as the provider reports them."""
 
     name: str
     groups: tuple[str, ...]
@@ -55,7 +55,7 @@ class Oidc:
         )
 
     async def redirect(self, request: Request) -> Response:
-        """Send somebody there. Raises SignInError."""
+        """Redirect a browser to the provider. Raises SignInError."""
         try:
             response: Response = await self._provider.authorize_redirect(request, self._redirect_uri)
         except (httpx2.HTTPError, ValueError, RuntimeError) as error:
@@ -63,7 +63,7 @@ class Oidc:
         return response
 
     async def claimed(self, request: Request) -> Claimed:
-        """Who came back. Raises SignInError."""
+        """The user whom the provider's redirect names. Raises SignInError."""
         try:
             token: Mapping[str, Any] = await self._provider.authorize_access_token(
                 request,

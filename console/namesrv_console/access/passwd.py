@@ -9,7 +9,9 @@ from namesrv_console.access.users import Role, remove_user, set_user
 
 
 def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = False) -> str:
-    """Do it; what was done. Asks for the password twice, or reads a line where there is no terminal.
+    """Add, change or remove a user, and return a text about it.
+
+    The password is asked for twice, or read as a line of standard input where there is no terminal.
 
     Raises:
         ValueError: a name, password or file that cannot be used.

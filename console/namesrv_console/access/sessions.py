@@ -1,4 +1,4 @@
-"""Who is signed in: a table in memory. The browser's signed cookie holds an id alone, so that what ended has ended."""
+"""Sessions of signed-in users, in memory: the browser's signed cookie holds only an id, so an ended session is over."""
 
 import secrets
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Final
 from namesrv_console.access.users import Role, Source
 from namesrv_runtime.clock import Clock
 
-# more tabs than any console sees; the oldest is signed out
+# More sessions than any console has; beyond this number the oldest session ends.
 _MAX_SESSIONS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who signed in."""
+    """The session of a user who signed in."""
 
     name: str
     source: Source
-    # of a user with a password the file says it
+    # The role at sign-in; for a user with a password, the role in the users file counts.
     role: Role
     ends_at: float
-    # the hash that the password fitted: another one ends the session
+    # The hash that the password matched; a changed hash in the users file ends the session.
     password_hash: str = ""
 
 
@@ -30,14 +30,14 @@ class Sessions:
     def __init__(self, lifetime_seconds: float, clock: Clock) -> None:
         self._lifetime_seconds = lifetime_seconds
         self._clock = clock
-        # by id, oldest first
+        # Session id -> session, the oldest first.
         self._sessions: dict[str, Session] = {}
 
     def __repr__(self) -> str:
         return f"<Sessions [{len(self._sessions)}]>"
 
     def begin(self, name: str, source: Source, role: Role, password_hash: str = "") -> str:
-        """Sign somebody in; the id, which is always new."""
+        """Begin a session; returns its id, which is always new."""
         if len(self._sessions) >= _MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         session_id = secrets.token_urlsafe(32)
@@ -46,7 +46,7 @@ class Sessions:
         return session_id
 
     def find(self, session_id: str) -> Session | None:
-        """The session of an id, unless it is over."""
+        """The session with an id; None if it is unknown or has ended."""
         session = self._sessions.get(session_id)
         if session is not None and session.ends_at <= self._clock.monotonic():
             self.end(session_id)
@@ -54,5 +54,5 @@ class Sessions:
         return session
 
     def end(self, session_id: str) -> None:
-        """Sign out."""
+        """End a session."""
         self._sessions.pop(session_id, None)

@@ -1,4 +1,4 @@
-"""How people reach the console and say who they are; what is refused at the start because it would let strangers in."""
+"""Settings of the console's address and sign-in; settings that would give strangers access are refused at the start."""
 
 import os
 import ssl
@@ -15,7 +15,7 @@ from namesrv_remoting.aio.tls import TlsError, TlsFiles, server_context
 from namesrv_runtime.settings import CheckedSettings
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
-# an argument would be in the process list
+# Secrets come from environment variables, since arguments are visible in the process list.
 _VARIABLES: Final[Mapping[str, str]] = {
     "oidc_client_secret": "NAMESRV_CONSOLE_OIDC_CLIENT_SECRET",
     "http_tls_key_password": "NAMESRV_CONSOLE_HTTP_TLS_KEY_PASSWORD",
@@ -26,26 +26,26 @@ Networks = tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(ip_network
 
 
 class AccessSettings(CheckedSettings):
-    """Who gets in, by which name, and as what."""
+    """The settings of access: how users sign in, and the role that each user has."""
 
-    # where the console listens
+    # Host on which the console listens.
     listen_host: str = "127.0.0.1"
-    # what people type, when that is not where it listens: https://console.example.com
+    # URL that users open, if it differs from the listen address, for example https://console.example.com.
     public_url: str | None = None
     http_tls_cert_file: Path | None = None
     http_tls_key_file: Path | None = None
     http_tls_key_password: SecretStr | None = None
-    # whether somebody may change something
+    # Whether operators may change something.
     actions: bool = False
-    # where the console writes down who signed in and who changed what
+    # Directory of the console's audit trail: sign-ins and changes.
     audit_log_dir: Path | None = None
 
     users: Path | None = None
     session_hours: Annotated[float, Field(gt=0, le=720)] = 8.0
 
-    # networks of proxies that sign people in: the headers with user and groups count from there alone
+    # Networks of proxies that sign users in: user and group headers count only from these networks.
     trusted_proxies: Networks = ()
-    # networks of proxies that only pass requests on: X-Forwarded-For counts from there, and no other header
+    # Networks of proxies that only pass requests on: X-Forwarded-For counts from there, and no other header.
     forwarded_for_from: Networks = ()
     proxy_user_header: str = "X-Forwarded-User"
     proxy_groups_header: str = "X-Forwarded-Groups"
@@ -57,7 +57,8 @@ class AccessSettings(CheckedSettings):
     oidc_name_claim: str = "preferred_username"
     oidc_groups_claim: str = "groups"
 
-    # of those whom the proxy or the provider names: a name, *@domain, @group, or (proxy only) * for everybody
+    # Viewers and operators among the users that the proxy or the provider names: a name, *@domain, @group, or (proxy
+    # only) * for every user.
     viewers: Names = ("*",)
     operators: Names = ()
 
@@ -115,41 +116,41 @@ class AccessSettings(CheckedSettings):
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed, and rarely meant."""
+        """Warnings about settings that are allowed, and rarely intended."""
         if self.asks_who and self.public_url is not None and _is_plain_http(self.public_url):
             return [f"public_url {self.public_url} is not encrypted: passwords and session cookies can be read"]
         return []
 
     @property
     def asks_who(self) -> bool:
-        """Whether people have to say who they are."""
+        """True if users must sign in."""
         return self.users is not None or bool(self.trusted_proxies) or self.oidc_issuer is not None
 
     @property
     def has_login(self) -> bool:
-        """Whether there is a page to sign in at."""
+        """True if the console has a login page."""
         return self.users is not None or self.oidc_issuer is not None
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can connect to the console."""
         return self.listen_host == "localhost" or (
             _is_address(self.listen_host) and ip_address(self.listen_host).is_loopback
         )
 
     @property
     def is_https(self) -> bool:
-        """Whether browsers reach it by HTTPS."""
+        """True if browsers use HTTPS for the console."""
         url = self.public_url
         return self.http_tls_cert_file is not None if url is None else urlsplit(url).scheme == "https"
 
     def url(self, host: str, port: int) -> str:
-        """Where people find it."""
+        """URL at which users find the console."""
         scheme = "http" if self.http_tls_cert_file is None else "https"
         return self.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What HTTPS is spoken with. Raises ValueError."""
+        """The TLS context for HTTPS; None without a certificate. Raises ValueError."""
         if self.http_tls_cert_file is None:
             return None
         files = TlsFiles(self.http_tls_cert_file, self.http_tls_key_file, self.http_tls_key_password)
@@ -159,14 +160,14 @@ class AccessSettings(CheckedSettings):
             raise ValueError(str(error)) from error
 
     def check_files(self) -> None:
-        """See whether files can be used that are read later. Raises ValueError."""
+        """Check files now that are read again later. Raises ValueError."""
         self.tls_context()
         if self.users is not None:
             UsersFile(self.users)
 
     @property
     def allowed_hosts(self) -> list[str]:
-        """The names in a Host header that mean this console: any other is a page that plays tricks with DNS."""
+        """Accepted names in a Host header; any other name comes from a page that uses DNS rebinding."""
         hosts = list(_LOOPBACK_NAMES) if self.is_loopback else []
         if self.public_url is not None:
             name = urlsplit(self.public_url).hostname or ""
@@ -177,9 +178,9 @@ class AccessSettings(CheckedSettings):
         return hosts
 
     def role_of(self, name: str, groups: Names) -> Role | None:
-        """What somebody whom the proxy or the provider names may do; None: nothing."""
+        """The role of a user that the proxy or the provider names; None: no access."""
         titles = {f"@{group}" for group in groups}
-        # a name with such a beginning could pass for a group, a domain or everybody
+        # A name that begins with @ or * could match an entry for a group, a domain or every user.
         if not name.startswith(("@", "*")):
             titles |= {name, f"*@{name.rpartition('@')[2]}"} if "@" in name else {name}
         if titles.intersection(self.operators) or "*" in self.operators:
@@ -191,7 +192,7 @@ _ASK: Final = "set users (namesrv-console passwd makes the file), trusted_proxie
 
 
 def _is_plain_http(url: str) -> bool:
-    """True if a URL beyond this machine is not encrypted."""
+    """True if a URL is plain HTTP and its host is another machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     is_here = host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)

@@ -1,4 +1,4 @@
-"""The console's own audit trail: who signed in, and who changed what; read it with `namesrvctl audit DIRECTORY`."""
+"""The console's own audit trail: sign-ins and changes; `namesrvctl audit DIRECTORY` shows it."""
 
 import logging
 import secrets
@@ -25,7 +25,7 @@ _SHOWN_CHARACTERS: Final = 1_000
 
 @dataclass(slots=True)
 class _Lines(Encoder):
-    """Makes the lines of one run; the same fields as in a NameServer's trail."""
+    """Encodes the lines of one boot, with the fields of a NameServer's audit trail."""
 
     run_id: str
     seq: int = 0
@@ -44,7 +44,7 @@ class _Lines(Encoder):
 
 
 class Trail(LineLog):
-    """Lines that are on disk shortly after they were put."""
+    """The audit trail; its lines are on disk shortly after they were put."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._clock = clock
@@ -60,27 +60,27 @@ class Trail(LineLog):
         )
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start writing."""
         super().start()
         self._record({"event": "start"})
 
     async def stop(self) -> None:
-        """Write what is left, as far as the disk allows it in a few seconds."""
+        """Write the lines that are left, as far as the disk allows it within a few seconds."""
         self._record({"event": "stop", "dropped": self.dropped})
         if not await self.close(_CLOSE_SECONDS):
             event(logger, logging.WARNING, "console_audit_incomplete", lost=self.queued, seconds=_CLOSE_SECONDS)
 
     def signed_in(self, name: str, source: str, peer: str) -> None:
-        """Somebody is in."""
+        """Record that a user signed in."""
         self._record({"event": "sign_in", "account": name, "source": source, "peer": peer})
 
     def refused(self, name: str, peer: str, request: str, reason: str, remark: str) -> None:
-        """Somebody was refused something."""
+        """Record that a request or a sign-in was refused."""
         fields = {"account": cut(name), "peer": peer, "request": request, "reason": reason, "remark": cut(remark)}
         self._record({"event": "refusal", **fields})
 
     def changed(self, user: User, peer: str, request: str, command: str, changes: list[Mapping[str, Any]]) -> None:
-        """A user changed something, on each server that is among the changes; those which failed say so."""
+        """Record a user's change, with an entry for each server; the entry of a failed server has the error."""
         who = {"account": user.name, "source": user.source, "role": user.role, "peer": peer}
         self._record({"event": "change", "request": request, **who, "command": cut(command), "changes": changes})
 
@@ -89,5 +89,5 @@ class Trail(LineLog):
 
 
 def cut(text: str) -> str:
-    """A text as a line shows it: whole, or its beginning and its length."""
+    """A text as an audit line shows it: whole, or its beginning and its length."""
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}... ({len(text)} characters)"

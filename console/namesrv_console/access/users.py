@@ -1,4 +1,4 @@
-"""Users, their roles, and the file that lists those who sign in with a password: `name:role:argon2 hash` a line."""
+"""Users, their roles, and the file of users who sign in with a password: `name:role:argon2 hash` a line."""
 
 import logging
 import re
@@ -17,24 +17,24 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 Role = Literal["viewer", "operator"]
-# how we know: nobody is asked (loopback), a password, the proxy in front says so, OpenID Connect
+# How the user was identified: not at all (on loopback), by password, by the proxy in front, by OpenID Connect.
 Source = Literal["open", "password", "proxy", "oidc"]
 
-# what a role may do; Starlette calls it scopes
+# Rights of each role; Starlette calls them scopes.
 SCOPES: Final[Mapping[Role, tuple[str, ...]]] = {"viewer": ("viewer",), "operator": ("viewer", "operator")}
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 MIN_PASSWORD: Final = 12
-# argon2 takes time in proportion to it, too
+# The time of argon2 grows with the length of the password, too.
 MAX_PASSWORD: Final = 1024
-# an audit line and the page's menu show it whole
+# An audit line and the page's menu show the whole name.
 MAX_NAME: Final = 128
 _NAME: Final = re.compile(r"[^\s:#@][^:]*")
 
 
 @dataclass(frozen=True, slots=True)
 class User(BaseUser):
-    """Who asks."""
+    """The user of a request."""
 
     name: str
     role: Role
@@ -42,7 +42,7 @@ class User(BaseUser):
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether somebody said who it is."""
+        """True if the user has signed in; on an open console users are anonymous."""
         return self.source != "open"
 
     @property
@@ -58,7 +58,7 @@ class User(BaseUser):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the file."""
+    """A line of the users file."""
 
     role: Role
     password_hash: str
@@ -79,7 +79,7 @@ def check_password(password: str) -> str:
 
 
 def parse_users(text: str) -> dict[str, Entry]:
-    """The users of a file, by name. Raises ValueError that says which line is wrong, and never shows a hash."""
+    """The users of a file, by name. Raises ValueError that names the wrong line, and never shows a hash."""
     users: dict[str, Entry] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -102,12 +102,12 @@ def parse_users(text: str) -> dict[str, Entry]:
 
 
 def format_users(users: Mapping[str, Entry]) -> str:
-    """The file of these users."""
+    """The text of a users file with these users."""
     return "".join(f"{name}:{it.role}:{it.password_hash}\n" for name, it in sorted(users.items()))
 
 
 def read_users(path: Path) -> dict[str, Entry]:
-    """The users of a file. Raises ValueError, also when it cannot be read."""
+    """The users of a file. Raises ValueError, also when the file cannot be read."""
     try:
         return parse_users(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -118,10 +118,10 @@ def read_users(path: Path) -> dict[str, Entry]:
 
 
 def set_user(path: Path, name: str, role: Role | None, password: str) -> Role:
-    """Add a user, or change its password; its role, which stays as it was unless given. Raises ValueError, OSError."""
+    """Add a user, or change its password; returns the role, by default the old one. Raises ValueError, OSError."""
     users = read_users(path) if path.exists() else {}
     before = users.get(check_name(name))
-    # somebody may have let the console's group read it
+    # The mode stays, since an administrator may have given the console's group read permission.
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     new = Entry(role or (before.role if before else "viewer"), PasswordHasher().hash(check_password(password)))
     write_atomically(path, format_users({**users, name: new}).encode(), mode=mode)
@@ -129,7 +129,7 @@ def set_user(path: Path, name: str, role: Role | None, password: str) -> Role:
 
 
 def remove_user(path: Path, name: str) -> None:
-    """Remove a user, who is signed out by that. Raises ValueError, OSError."""
+    """Remove a user, which also ends the user's sessions. Raises ValueError, OSError."""
     users = read_users(path)
     if users.pop(name, None) is None:
         raise ValueError(f"{path}: no user {name!r}")
@@ -137,7 +137,7 @@ def remove_user(path: Path, name: str) -> None:
 
 
 class UsersFile:
-    """The file as it is now: read again once it has changed; one that is wrong changes nothing."""
+    """The current users file: read again after each change; if the new text is invalid, the old users stay."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -150,12 +150,12 @@ class UsersFile:
         return f"<UsersFile {self._path} [{', '.join(sorted(self._users))}]>"
 
     def warn_if_open(self) -> None:
-        """Say so if everybody on this machine can read the hashes."""
+        """Log a warning if every user of this machine can read the hashes."""
         if self._path.stat().st_mode & 0o004:
             event(logger, logging.WARNING, "users_file_readable_by_all", path=self._path, advice="chmod 600")
 
     def find(self, name: str) -> Entry | None:
-        """The user of a name, as the file says now."""
+        """The user with a name in the current file; None if unknown."""
         stamp = self._now()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -166,9 +166,9 @@ class UsersFile:
         return self._users.get(name)
 
     def verify(self, name: str, password: str) -> Entry | None:
-        """The user, if that is the password; as slow for a name that does not exist. Blocks: for a thread."""
+        """The user if the password matches, else None; an unknown name takes as long. Blocks: call it in a thread."""
         entry = self.find(name)
-        # somebody's hash, which costs as much to compare with, and never fits
+        # For an unknown name the hash of another user is compared, which takes as long; the result is ignored.
         compared = entry or next(iter(self._users.values()), None)
         if compared is None or len(password) > MAX_PASSWORD:
             return None

@@ -1,1 +1,1 @@
-"""What operators may change from the console, with --actions: seen first, confirmed by name, and written down."""
+"""Actions that operators may take in the console, with --actions: previewed, confirmed by name, and audited."""

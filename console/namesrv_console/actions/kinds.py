@@ -1,4 +1,4 @@
-"""The actions: what each needs to know, what it would change on a server, how it does that, and as which command."""
+"""The actions: the fields, the differences on a server, the request and the equal command of each."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,47 +16,47 @@ Fields = Mapping[str, str]
 
 _READ: Final = perm_text(Permission.READ)
 _WRITE: Final = perm_text(Permission.READ | Permission.WRITE)
-# in a shell's $'…' these stand for themselves only behind a backslash
+# These characters need a backslash inside a shell's $'…'.
 _BACKSLASHED: Final = frozenset("\\'")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something on one server, as it is and as it would be; None: it is not there."""
+    """A change of one thing on one server, before and after; None: the thing does not exist."""
 
     what: str
     before: str | None
     after: str | None
-    # how many topics that is about
+    # Number of topics that the change affects.
     topics: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One of them; its name is that of namesrvctl's command."""
+    """An action; it has the name of namesrvctl's command."""
 
     name: str
     request: RequestCode
-    # What has to be said, in the order of the command's arguments; the last ones may be empty.
+    # Fields that a user fills in, in the order of the command's arguments; the last ones may be empty.
     fields: tuple[str, ...]
-    # which of them is typed again to confirm
+    # Name of the field that the user types again to confirm.
     confirmed: str
-    # what an audit line calls it that changes
+    # Name of the changed thing in an audit line.
     what: str
-    # what it would change on a server. Raises RemotingError
+    # Returns the changes that the action would make on a server. Raises RemotingError.
     differences: Callable[[NameServer, Fields], Awaitable[list[Difference]]]
-    # the request's header, and its body
+    # The request's header and its body.
     header: Callable[[Fields], dict[str, str]]
     body: Callable[[Fields], bytes] = lambda _: b""
     may_be_empty: frozenset[str] = frozenset()
 
     def complete(self, given: Mapping[str, str]) -> Fields | None:
-        """The fields, if all that are needed are given."""
+        """The fields, if every required field has a value, else None."""
         fields = {name: given.get(name, "") for name in self.fields}
         return fields if all(fields[name] or name in self.may_be_empty for name in self.fields) else None
 
     async def perform(self, server: NameServer, fields: Fields, operator: str) -> None:
-        """Do it on one server, whose log then has the operator's name. Raises RemotingError."""
+        """Send the action to one server, whose log then has the operator's name. Raises RemotingError."""
         await server.ask(self.request, {**self.header(fields), "operator": operator}, self.body(fields))
 
 
@@ -156,7 +156,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
 
 
 def command(action: Action, servers: Iterable[str], fields: Fields, *, options: Sequence[str] = ()) -> str:
-    """The same as a command for a shell; whatever a name is, it is one word and acts on no terminal."""
+    """The action as a shell command; each name is one word, and its control characters do not act on a terminal."""
     arguments = [fields[name] for name in action.fields]
     if action.name == "config-set":
         arguments = ["=".join(arguments)]
@@ -170,7 +170,7 @@ def command(action: Action, servers: Iterable[str], fields: Fields, *, options: 
 def _word(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
-    # no quotes of the other kinds: a terminal that this is pasted to would act on what is between them
+    # Text in plain quotes would keep its control characters, and a terminal into which it is pasted would act on them.
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 

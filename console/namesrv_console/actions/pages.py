@@ -1,4 +1,4 @@
-"""The pages of the actions: which there are, what one would change on each server, and what came of it."""
+"""The pages of the actions: the list, the preview of one on each server, and its results."""
 
 import asyncio
 import logging
@@ -28,12 +28,12 @@ logger: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# no name and no value that a NameServer takes is longer
+# A NameServer accepts no longer name or value.
 _MAX_CHARACTERS: Final = 32 * 1024
 
 
 async def _show(visit: Visit) -> Content:
-    """All actions; the address may name what they are about."""
+    """The list of all actions; the query may fill in their fields."""
     return {"actions": list(ACTIONS.values()), "given": dict(visit.query)}
 
 
@@ -42,13 +42,13 @@ PAGE: Final = Page("actions", "/actions", "actions.title", _show)
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of an action on a server: what it changed, as far as that was told before."""
+    """The result of an action on a server: its changes; None if the server denied reading them beforehand."""
 
     differences: list[Difference] | None
 
 
 class ActionPages:
-    """A page for each action, for operators."""
+    """The pages of each action, for operators."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class ActionPages:
         self._options = ["--tls"] if tls.tls else []
         self._trail = trail
         self._render = render
-        # where somebody asks from
+        # Returns the client's address of a request.
         self._address_of = address_of
 
     def routes(self) -> list[Route]:
-        """They are added to those of the other pages."""
+        """The routes of these pages, in addition to those of the other pages."""
         return [
             Route(f"{PAGE.path}/{name}", handler, methods=[method])
             for name, action in ACTIONS.items()
@@ -84,14 +84,14 @@ class ActionPages:
 
     def _performing(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def perform(request: Request) -> Response:
-            # that it is an operator's, and of this session, the guard has seen
+            # The guard has checked that an operator sent the form, and that it belongs to this session.
             form = form_of(request)
             given, typed = dict(parse_qsl(form.get("about", ""), keep_blank_values=True)), form.get("confirm", "")
             fields = action.complete(given)
             if fields is None or _is_too_long(fields):
                 return await self._preview(request, action, given, status=400)
             name = fields[action.confirmed]
-            # what cannot be typed is typed as it is shown
+            # A name with control characters cannot be typed; its printable form counts, too.
             if typed not in {name, printable(name)}:
                 return await self._preview(request, action, given, status=400, error="not_confirmed")
             outcomes = await self._asked(lambda server: _perform(action, server, fields, request.user.name))
@@ -116,7 +116,7 @@ class ActionPages:
 
     def _values(self, action: Action, fields: Fields) -> dict[str, Any]:
         said = command(action, self._servers, fields, options=self._options)
-        # as one field, and encoded: a browser changes line breaks in a form, and control characters
+        # The fields are one encoded form field: a browser changes line breaks and control characters in plain fields.
         about = urlencode(fields)
         said_of = {"reason": reason, "is_error": _is_error}
         return {"action": action, "fields": fields, "about": about, "command": said, **said_of}
@@ -159,13 +159,13 @@ async def _perform(action: Action, server: NameServer, fields: Fields, operator:
     try:
         before = await action.differences(server, fields)
     except ResponseError:
-        # it does not tell us, and may still do it
+        # The server denies reading the value, and may still accept the change.
         before = None
     await action.perform(server, fields, operator)
     return Done(before)
 
 
-# names in an audit line as a NameServer's have them
+# Field names in an audit line, as in a NameServer's audit trail.
 _AUDITED: Final = {"broker": "broker_name"}
 
 

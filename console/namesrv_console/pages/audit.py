@@ -1,6 +1,6 @@
-"""Audit: who changed what and who was refused what, from the trails whose directories are given.
+"""Audit: changes and refusals with their accounts, from the audit trails in the given directories.
 
-Without one the servers' last events are shown, which say what happened and not who did it.
+Without a directory the page shows the servers' last events, which have no accounts.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from namesrv_console.views.overview import last_events
 _SHOWN: Final = 200
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168, "quarter": 2160}
 KINDS: Final = ("all", "change", "changes", "refusal", "refusals", "dropped", "start", "stop")
-# what can be looked for, `*` for any; by the fields of a filter
+# Fields of a filter that the query may set; `*` matches any text.
 _FIELDS: Final = ("account", "peer", "request", "broker", "topic")
 
 
 async def show(visit: Visit) -> Content:
-    """The last lines that are asked for, newest first."""
+    """The last lines that match the query, newest first."""
     settings, query = visit.console.settings, visit.query
     own = settings.access.audit_log_dir
     directories = [*settings.audit, *([] if own is None else [own])]

@@ -1,4 +1,4 @@
-"""Brokers: the tree of clusters, each instance with its age on each server; and one broker group in full."""
+"""Brokers: all clusters with the age of each instance on each server, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.brokers import broker_rows, cluster_tree, connections_of, events_of, topics_of
@@ -14,7 +14,7 @@ async def show_all(visit: Visit) -> Content:
 
 
 async def show_one(visit: Visit) -> Content:
-    """The group that `cluster` and `name` name; one that is gone still has its events."""
+    """The group that `cluster` and `name` name; the events of a removed group are still shown."""
     cluster_name, name = visit.query.get("cluster", ""), visit.query.get("name", "")
     rows = broker_rows(visit.cluster, cluster_name, name)
     topics = topics_of(visit.cluster, name)

@@ -1,4 +1,4 @@
-"""Clients: who is connected, by role and protocol, for how long, and how much waits for them."""
+"""Clients: all connections by role and protocol, with their age and their unsent bytes."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice, number

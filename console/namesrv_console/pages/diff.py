@@ -1,4 +1,4 @@
-"""Diff: where servers disagree, since when, and which of it is to be expected; also as JSON."""
+"""Diff: disagreements of the servers, when they began, and which are expected; also as JSON."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _SHOWN_GROUPS = 200
 
 
 def _asked(visit: Visit) -> tuple[list[str], list[Disagreement]]:
-    """The servers that the address names, all of them by default, and where these disagree."""
+    """The servers that the query names, by default all, and the disagreements among them."""
     every = [view.address for view in visit.cluster.servers]
     servers = [server for server in every if visit.query.get(f"with:{server}")] or every
     found = visit.console.compared.disagreements(visit.cluster)
@@ -19,7 +19,7 @@ def _asked(visit: Visit) -> tuple[list[str], list[Disagreement]]:
 
 
 async def show(visit: Visit) -> Content:
-    """Like differences together, unexpected ones first."""
+    """Groups of equal differences, unexpected ones first."""
     servers, found = _asked(visit)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
     return {
@@ -35,7 +35,7 @@ async def show(visit: Visit) -> Content:
 
 
 def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
-    """Servers that say too little to be compared, and why."""
+    """Servers that cannot be compared, each with the reason."""
     silent = []
     for server in servers:
         view = visit.cluster.server(server)
@@ -47,7 +47,7 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
 
 
 async def export(visit: Visit) -> Content:
-    """The same for programs."""
+    """The disagreements as JSON, for programs."""
     servers, found = _asked(visit)
     now = visit.console.clock.monotonic()
     return JSONResponse(

@@ -1,4 +1,4 @@
-"""Overview: servers, whether they agree, brokers by age, the last events."""
+"""Overview: the servers, their disagreements, the brokers by age, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import grouped
@@ -8,7 +8,7 @@ _SHOWN_GROUPS = 8
 
 
 async def show(visit: Visit) -> Content:
-    """All of it; nothing can be asked for."""
+    """The whole page; the overview has no query."""
     cluster = visit.cluster
     found = visit.console.compared.disagreements(cluster)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)

@@ -1,4 +1,4 @@
-"""The pages about the past: time line, time travel, what if, and the strip of one broker."""
+"""The pages about the past: timeline, time travel, what if, and the strip of one broker."""
 
 import asyncio
 import math
@@ -35,17 +35,17 @@ from namesrv_spark_jobs.history.model import (
 )
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
 
-# how long a page waits that the script asks for, or a picture: nothing is shown instead
+# Longest wait of the script's request for a page, and of a picture, since neither can show a placeholder.
 _LONG_PATIENCE_SECONDS: Final = 25.0
 _MOST_TEXT: Final = 200
 _MOST_REMOVALS: Final = 100
-# how far back a route may be looked for
+# Choices for the number of days before the moment.
 DAYS: Final = ("1", "2", "7")
 
 
 @dataclass(frozen=True, slots=True)
 class Slider:
-    """A setting that can be tried, in seconds."""
+    """A setting of the what-if page, in seconds."""
 
     name: str
     least: int
@@ -54,7 +54,7 @@ class Slider:
     usual: int
 
 
-# of the forms
+# Names of the form fields.
 _FIELDS: Final = ("from", "to", "q", "topic", "at", "days", "expiry", "scan", "poll")
 SLIDERS: Final = (
     Slider("expiry", LEAST_EXPIRY_MS // 1000, 300, 5, 120),
@@ -65,7 +65,7 @@ SLIDERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What somebody wants to know, and the query that asks the same tomorrow. None: it takes more to ask."""
+    """A question, and the query of a permanent link to it. None: the query is incomplete."""
 
     question: Question | None
     query: Mapping[str, str]
@@ -77,9 +77,9 @@ async def _content(
     asked: Callable[[Mapping[str, str], int], _Asked],
     shown: Callable[[Any], Mapping[str, Any]],
 ) -> Content:
-    """What a template is given: the answer, or why there is none yet, or at all."""
+    """The values for a template: the answer, or the reason that there is no answer yet."""
     if visit.now is None:
-        # what lives on such a page is its frame
+        # Only the frame of these pages is live.
         return {}
     query = dict.fromkeys(_FIELDS, "") | {name: text[:_MOST_TEXT] for name, text in visit.query.items()}
     values = {"state": "no_logs", "why": "", "query": query, "path": page.path, "sliders": SLIDERS}
@@ -110,14 +110,14 @@ async def _answered(visit: Visit, asked: _Asked, shown: Callable[[Any], Mapping[
 
 
 async def _end_ms(visit: Visit) -> int:
-    """Now, or the end of the logs; to the second, as forms take no less."""
+    """The earlier of now and the end of the logs, in whole seconds, since form fields have no milliseconds."""
     last = await asyncio.to_thread(last_hour, visit.console.past.logs)
     now_ms = int(visit.wall) * 1000
     return now_ms if last is None else min(now_ms, last.to_ms)
 
 
 def _span(query: Mapping[str, str], end_ms: int) -> Span:
-    """What was asked for; else the last day. Raises ValueError."""
+    """The span of the query, by default the last day. Raises ValueError."""
     to_ms = moment_ms(query["to"]) if query.get("to") else end_ms
     from_ms = moment_ms(query["from"]) if query.get("from") else to_ms - DAY_MS
     return Span.checked(from_ms, to_ms)
@@ -129,11 +129,11 @@ def _permanent(span: Span, **others: object) -> Mapping[str, str]:
     }
 
 
-# --- time line
+# --- timeline
 
 
 async def timeline(visit: Visit) -> Content:
-    """Lanes by broker and server."""
+    """Timeline rows by broker and server."""
     return await _content(visit, TIMELINE, _timeline_asked, _lanes)
 
 
@@ -190,7 +190,7 @@ def _route(answer: TopicPast) -> Mapping[str, Any]:
 
 
 async def what_if(visit: Visit) -> Content:
-    """Other settings, tried on the same heartbeats."""
+    """A replay of the same heartbeats with other settings."""
     return await _content(visit, WHAT_IF, _what_if_asked, _outcomes)
 
 
@@ -215,9 +215,9 @@ def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
 
 
 def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
-    """Where each setting stands: false evictions to the right, staleness upwards; per cent of the picture.
+    """Points of the chart: false evictions to the right, staleness upwards, in per cent of the picture.
 
-    To the right by their logarithm: one expiry has a few, the next one thousands.
+    False evictions are on a logarithmic axis: one expiry has a few, the next one thousands.
     """
     told = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
     most_false = max((one.false for _, one in told), default=0) or 1
@@ -235,7 +235,7 @@ def _kind(outcome: Outcome, answer: WhatIfs) -> str:
 
 
 async def report(visit: Visit) -> Content:
-    """The whole report of the same hours, as a file: its page has scripts of its own, which have no place here."""
+    """The whole staleness report of the same hours, as a file: the console's pages do not allow its scripts."""
     past = visit.console.past
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
@@ -243,7 +243,7 @@ async def report(visit: Visit) -> Content:
         span, seconds = _what_if_settings(visit.query, await _end_ms(visit))
     except ValueError as error:
         return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
-    # whoever asked for a file waits for it
+    # The user downloads a file, so the request waits for the answer.
     answer = await past.ask(ReportQuestion(span=span, **_in_ms(seconds)), patience_seconds=LIMIT_SECONDS)
     if not isinstance(answer, Report):
         return _unavailable(answer)
@@ -260,11 +260,11 @@ def _unavailable(answer: Answer | None) -> Response:
 
 
 async def strip(visit: Visit) -> Content:
-    """A picture: how regularly each server heard the brokers of a name during the last day."""
+    """A picture of how regularly each server received heartbeats of a broker group during the last day."""
     past, query = visit.console.past, visit.query
     if not past.logs:
         return PlainTextResponse("no logs\n", HTTPStatus.NOT_FOUND)
-    # to the minute: whoever looks again gets the same picture
+    # The span ends at a whole minute, so that requests within one minute get the same picture.
     to_ms = await _end_ms(visit) // MINUTE_MS * MINUTE_MS
     span = Span(to_ms - DAY_MS, to_ms)
     question = StripQuestion(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))

@@ -1,4 +1,4 @@
-"""What a page's address asks for; nonsense in it asks for what is shown without it."""
+"""Values of a page's query; an invalid value counts as absent."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +12,6 @@ def number(query: Mapping[str, str], name: str, default: int = 1) -> int:
 
 
 def choice(query: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """One of several words, the first of them by default."""
+    """One of several words, by default the first."""
     text = query.get(name, "")
     return text if text in choices else choices[0]

@@ -1,11 +1,11 @@
-"""Search: brokers and topics by a part of their name; `part=results` is what the search field asks while one types."""
+"""Search: brokers and topics by a part of their name; the search field requests `part=results` while the user types."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.search import search
 
 
 async def show(visit: Visit) -> Content:
-    """The best few."""
+    """The best hits."""
     text = visit.query.get("q", "")
     clusters = {key.broker_name: key.cluster for key in visit.cluster.broker_keys}
     topics = visit.console.compared.topics(visit.cluster).made

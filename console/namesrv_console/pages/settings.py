@@ -1,4 +1,4 @@
-"""Settings: their value on each server, where it is from, how it can be changed, and where servers drift apart."""
+"""Settings: their value on each server, its origin, how to change it, and settings that differ between servers."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.pages.query import choice
@@ -8,7 +8,7 @@ SHOWS = ("all", "drifting")
 
 
 async def show(visit: Visit) -> Content:
-    """All settings, or those that drift."""
+    """All settings, or those that differ."""
     answers = await visit.console.asked.of("settings", visit.reachable, lambda server: server.settings())
     told = {server: {one.key: one for one in found} for server, found in answers.given.items()}
     rows = value_rows(

@@ -1,4 +1,4 @@
-"""Topic: its queues by broker and server, what is missing where, who asks for it, and what happened to it."""
+"""Topic: its queues by broker and server, missing queues, the clients that pull its route, and its events."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ from namesrv_console.views.topics import Told, told_topics
 from namesrv_spark_jobs.history.model import Answer, RouteQuestion
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
-# a page is not to wait long for logs, unless it is told to
+# Longest wait of the page for the logs; with `wait` in the query the second value.
 _LOGS_SECONDS: Final = 0.3
 _LONG_LOGS_SECONDS: Final = 25.0
 
 
 async def show(visit: Visit) -> Content:
-    """The topic that the address names."""
+    """The topic that the query names."""
     name, cluster = visit.query.get("name", ""), visit.cluster
     told = told_topics(cluster)
-    # Apache's server is asked for the routes of many topics only as they are looked at
+    # With many topics, Apache's server gets a route request only for the topic that is shown.
     unasked = [server for server, each in told.items() if each.of(name) is True]
     if unasked:
         found = await visit.console.asked.of(("route", name), unasked, lambda server: server.routes([name]))
@@ -40,11 +40,11 @@ async def show(visit: Visit) -> Content:
 
 
 async def _asking(visit: Visit, topic: str) -> Answer | None:
-    """Who was told of the topic during the last day, by the logs; None: there are none, or they are being read."""
-    # what is sent again is other parts of the page
+    """Clients that received the topic's route during the last day; None without logs, or before they are read."""
+    # A live update sends other parts of the page only.
     if visit.now is None or not visit.console.past.logs or not topic:
         return None
-    # to the minute: whoever looks again asks the same
+    # The span ends at a whole minute, so that requests within one minute are equal.
     to_ms = int(visit.wall * 1000) // MINUTE_MS * MINUTE_MS
     question = RouteQuestion(span=Span(to_ms - DAY_MS, to_ms), topic=topic)
     patience_seconds = _LONG_LOGS_SECONDS if "wait" in visit.query else _LOGS_SECONDS

@@ -1,4 +1,4 @@
-"""Topics: all of them, or those that somebody looks for; stars are kept in the browser."""
+"""Topics: all of them, or those that match the query; the browser stores the stars."""
 
 from urllib.parse import unquote
 
@@ -10,7 +10,7 @@ _MAX_STARS = 100
 
 
 def asked(visit: Visit) -> TopicQuery:
-    """What the address and the stars say."""
+    """The query of the list, from the URL and the stars."""
     query = visit.query
     stars = [unquote(name) for name in query.get("stars", "").split(",", _MAX_STARS)[:_MAX_STARS] if name]
     return TopicQuery(
@@ -33,7 +33,7 @@ async def show(visit: Visit) -> Content:
         "told": len(table.servers),
         "differing": table.differing,
         "shows": SHOWS,
-        # what links within the page keep
+        # Parts of the query that links within the page keep.
         "kept": {name: value for name, value in visit.query.items() if name not in {"page", "stars"} and value},
     }
 

@@ -1,1 +1,1 @@
-"""The past: what the heartbeat logs say of brokers, routes and clients, by the staleness report's own analysis."""
+"""The past: brokers, routes and clients in the heartbeat logs, by the staleness report's own analysis."""

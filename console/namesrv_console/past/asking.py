@@ -1,4 +1,4 @@
-"""The console's end of the worker: questions to the logs, answered one after the other by a process of its own."""
+"""The console's end of the worker: questions about the logs, answered one by one in a separate process."""
 
 import asyncio
 import sys
@@ -11,34 +11,34 @@ import msgspec
 
 from namesrv_spark_jobs.history.model import Answer, Failed, Question
 
-# a page that is not there by then says that it is being made
+# After this time a page without an answer shows that the logs are being read.
 PATIENCE_SECONDS: Final = 1.0
-# longer than that nobody waits
+# After this time a question fails, since no user waits longer.
 LIMIT_SECONDS: Final = 120.0
-# questions at a time; those of a few people
+# Limit of questions at a time; enough for a few users.
 MOST_WAITING: Final = 16
 _MOST_ANSWER_BYTES: Final = 64 << 20
 _answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
 
 
 class Past:
-    """What the logs answer. The process starts with the first question."""
+    """Answers of the heartbeat logs. The worker process starts with the first question."""
 
     def __init__(self, logs: Sequence[Path], *, limit_seconds: float = LIMIT_SECONDS) -> None:
         self.logs = tuple(map(str, logs))
         self._limit_seconds = limit_seconds
         self._worker: asyncio.subprocess.Process | None = None
-        # of its tables, which it may leave behind
+        # Folder of the worker's tables, which a killed worker leaves behind.
         self._folder: TemporaryDirectory[str] | None = None
         self._turn = asyncio.Lock()
-        # those whose answers nobody has taken yet
+        # Questions whose answer has not been fetched yet.
         self._asked: dict[Question, asyncio.Task[Answer]] = {}
 
     def __repr__(self) -> str:
         return f"<Past of {', '.join(self.logs) or 'nothing'}, {len(self._asked)} questions>"
 
     async def ask(self, question: Question, *, patience_seconds: float = PATIENCE_SECONDS) -> Answer | None:
-        """The answer; None when that takes longer, then the same question soon finds it."""
+        """The answer; None if it takes longer, then the same question later returns the answer."""
         task = self._asked.get(question)
         if task is None:
             self._forget_finished()
@@ -52,12 +52,12 @@ class Past:
         return task.result()
 
     def _forget_finished(self) -> None:
-        """Who asked went away."""
+        """Remove finished questions whose pages were closed, once the limit is reached."""
         if len(self._asked) >= MOST_WAITING:
             self._asked = {question: task for question, task in self._asked.items() if not task.done()}
 
     async def close(self) -> None:
-        """End the process, whatever it does."""
+        """End the worker process, also amid a question."""
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
@@ -75,7 +75,7 @@ class Past:
                 await self._end_worker()
                 return Failed(why=f"not answered within {self._limit_seconds:g} s; choose a shorter time")
             except asyncio.CancelledError:
-                # its answer would be taken for that of the next question
+                # The next question would otherwise receive the answer of the cancelled one.
                 await self._end_worker()
                 raise
             if not line.endswith(b"\n"):
@@ -89,7 +89,7 @@ class Past:
             *(sys.executable, "-m", "namesrv_console.past.worker", self._folder.name, *self.logs),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # Ctrl-C is for the console, which ends it
+            # Ctrl-C must reach the console only, which ends the worker.
             start_new_session=True,
             limit=_MOST_ANSWER_BYTES,
         )

@@ -1,4 +1,4 @@
-"""Lanes along the time: where each bar and mark stands, in per cent of the width. Pure."""
+"""Timeline rows: the position of each bar and mark, in per cent of the width. Pure functions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Final
 from namesrv_spark_jobs.history.model import STRIP_BINS, Lane, Life, Run, Strip, StripBin, StripRow
 from namesrv_spark_jobs.history.spans import Span
 
-# nearer to each other than that, two bars of one kind are one: no screen shows more
+# Two bars of one kind that are nearer than this are drawn as one, since no screen shows the gap.
 _FINEST: Final = 0.05
-# silent for longer than so many periods is late, as in docs/heartbeat-log.md
+# A silence longer than this many periods is late, as in docs/heartbeat-log.md.
 _LATE_PERIODS: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A stretch of a lane, or a moment if it has no width."""
+    """A stretch of a timeline row, or a moment if its width is 0."""
 
-    # registered, late, down; evicted, disconnected, unregistered, superseded, fenced
+    # One of registered, late, down, evicted, disconnected, unregistered, superseded, fenced.
     kind: str
-    # per cent
+    # Position and width in per cent.
     x: float
     width: float
     from_ms: int
@@ -28,7 +28,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One lane: bars, from left to right, and marks on top of them."""
+    """One timeline row: bars, from left to right, and marks on top of them."""
 
     lane: Lane
     bars: Sequence[Bar]
@@ -36,23 +36,23 @@ class Drawn:
 
     @property
     def removals(self) -> list[tuple[str, int]]:
-        """What ended lives, and when: what a reader of the page is told in words."""
+        """Kind and time of each removal, for the text below the picture."""
         return [(mark.kind, mark.from_ms) for mark in self.marks if mark.kind != "fenced"]
 
 
 def drawn(lane: Lane, span: Span) -> Drawn:
-    """A lane in a span."""
+    """The timeline row of a broker in a span."""
     stretches = [stretch for life in lane.lives for stretch in _stretches(life, span)]
     stretches += [("late", silence.from_ms, silence.to_ms) for silence in lane.silences]
     marks = [(_removal(life), life.end_ms, life.end_ms) for life in lane.lives if life.reason is not None]
     marks += [("fenced", at, at) for at in lane.fenced_ms]
-    # those that are late stand on top
+    # Late bars are drawn on top of the others.
     order = sorted(_placed(stretches, span), key=lambda bar: (bar.kind == "late", bar.x))
     return Drawn(lane, _merged(order), _merged(sorted(_placed(marks, span), key=lambda bar: (bar.kind, bar.x))))
 
 
 def _stretches(life: Life, span: Span) -> Iterator[tuple[str, int, int]]:
-    """Registered until it should have been heard again, and late from then on."""
+    """A registered stretch until the next heartbeat was due, then a late stretch."""
     began = span.from_ms if life.first_ok_ms is None else life.first_ok_ms
     died = min(life.end_ms, life.due_ms) if life.reason in ("silent", "disconnected", None) else life.end_ms
     yield "registered", began, died
@@ -65,7 +65,7 @@ def _removal(life: Life) -> str:
 
 
 def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
-    """When a server wrote nothing: before, between and after its runs."""
+    """The stretches in which a server logged nothing: before, between and after its boots."""
     up = sorted((run.from_ms, run.to_ms) for run in runs if run.nameserver == nameserver)
     edges = [span.from_ms, *(edge for pair in up for edge in pair), span.to_ms]
     down = [("down", began, ended) for began, ended in zip(edges[::2], edges[1::2], strict=True) if began < ended]
@@ -73,12 +73,12 @@ def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
 
 
 def place(at_ms: int, span: Span) -> float:
-    """Where a moment stands, in per cent of the width."""
+    """Position of a moment, in per cent of the width."""
     return round(100 * (at_ms - span.from_ms) / span.length_ms, 3)
 
 
 def _placed(stretches: Iterable[tuple[str, int, int]], span: Span) -> list[Bar]:
-    """Those that touch the span, cut at its ends."""
+    """Bars of the stretches that overlap the span, cut at its ends."""
     found = []
     for kind, began, ended in stretches:
         from_ms, to_ms = max(began, span.from_ms), min(ended, span.to_ms)
@@ -89,7 +89,7 @@ def _placed(stretches: Iterable[tuple[str, int, int]], span: Span) -> list[Bar]:
 
 
 def _merged(bars: Iterable[Bar]) -> list[Bar]:
-    """Without what is too fine to be seen."""
+    """The bars, with those merged that are too narrow to be seen."""
     found: list[Bar] = []
     for bar in bars:
         last = found[-1] if found else None
@@ -107,9 +107,9 @@ def _is_fine(last: Bar, bar: Bar) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One part of a strip."""
+    """One cell of a strip."""
 
-    # regular, late, overdue, none
+    # One of regular, late, overdue, none.
     kind: str
     bin: StripBin | None
     x: float
@@ -117,7 +117,7 @@ class Cell:
 
 
 def cells(strip: Strip, row: StripRow) -> list[Cell]:
-    """All parts of a row of the strip, also those without any heartbeat."""
+    """All cells of a strip's row, also those without a heartbeat."""
     known = {one.number: one for one in row.bins}
     length_ms = strip.span.length_ms / STRIP_BINS
     return [

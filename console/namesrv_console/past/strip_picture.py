@@ -1,4 +1,4 @@
-"""The heartbeat strip of a broker as a picture of its own, so that a page shows it as soon as the logs are read."""
+"""The heartbeat strip of a broker as a separate picture, which a page shows as soon as the logs are read."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
 from namesrv_spark_jobs.history.spans import tick_texts, written
 
-# told apart on a light page and on a dark one
+# Colours that differ on a light page as well as on a dark one.
 _COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a"}
 _WORDS: Final = "#7b858c"
 _ROW_HEIGHT: Final = 34
@@ -17,7 +17,7 @@ _BAR_HEIGHT: Final = 14
 
 
 def strip_picture(strip: Strip) -> str:
-    """An SVG; without script or style, as a strict policy wants it."""
+    """An SVG without script or style, as the Content-Security-Policy requires."""
     height = _ROW_HEIGHT * max(1, len(strip.rows)) + 18
     lines = [line for number, row in enumerate(strip.rows) for line in _row(strip, row, number * _ROW_HEIGHT)]
     if not lines:

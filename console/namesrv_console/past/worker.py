@@ -1,4 +1,4 @@
-"""A process of its own that reads logs, so that a long question never delays a live page, and can be ended."""
+"""A separate process that reads logs, so that a long question never delays a live page, and can be ended."""
 
 import os
 import shutil
@@ -13,20 +13,20 @@ from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.files import LogsError
 from namesrv_spark_jobs.history.model import Answer, Failed, Question
 
-# live pages go first
+# Live pages have priority over the worker.
 _NICENESS: Final = 5
-# the wheel `namesrv-report`, and what it requires
+# Packages of the wheel `namesrv-report`; without them the worker answers with an error.
 _REPORT: Final = frozenset({"duckdb", "namesrv_spark_jobs"})
 
 
 def main(argv: Sequence[str]) -> None:
-    """Answer a line of JSON with another one until there are no more: `worker FOLDER-FOR-TABLES LOGS ...`."""
+    """Answer each line of JSON on standard input with one on standard output: `worker FOLDER-FOR-TABLES LOGS ...`."""
     os.nice(_NICENESS)
-    # nothing that a library prints may stand among answers
+    # The answers get their own descriptor, and standard output becomes standard error, since a library may print.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     questions: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
-    # the console may have been killed: then nobody reads, and nobody else removes the folder
+    # The console may have been killed: then the pipe is broken, and only the worker can remove the folder.
     with ExitStack() as kept, suppress(BrokenPipeError):
         kept.callback(shutil.rmtree, argv[0], ignore_errors=True)
         answer = _answering(argv[0], argv[1:], kept)
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
     try:
-        import duckdb  # noqa: PLC0415 - with the report only
+        import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires it
 
         from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:

@@ -1,1 +1,1 @@
-"""What pages show, worked out from what is known: pure functions, without requests, clock or I/O."""
+"""The values that pages show, computed from the cluster: pure functions, without requests, clock or I/O."""

@@ -8,18 +8,18 @@ from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
 
-# missing: the server does not have it and others do; unknown: it has not said anything yet
+# missing: other servers have the broker; unknown: the server has not reported its brokers yet.
 CellState = Literal["live", "missing", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerCell:
-    """What one server says of one broker."""
+    """One broker as one server reports it."""
 
     view: ServerView
     state: CellState
     seen: BrokerSeen | None = None
-    # all its topics are read-only there, and no operator wiped its write permission: it is about to leave
+    # True: all its topics are read-only there, although no operator removed its write permission: it is about to leave.
     is_drained: bool = False
 
 
@@ -32,12 +32,12 @@ class BrokerRow:
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Its address; more than one where servers disagree."""
+        """Its addresses; more than one where servers disagree."""
         return sorted({cell.seen.live.broker_addr for cell in self.cells if cell.seen is not None})
 
     @property
     def state(self) -> Mapping[str, object]:
-        """What the broker says of itself, as the server has it that heard it last."""
+        """The state that the broker reports, from the server that received its latest heartbeat."""
         heard = [cell.seen for cell in self.cells if cell.seen is not None]
         return max(heard, key=lambda seen: seen.heard_at or 0.0).live.state or {} if heard else {}
 
@@ -59,8 +59,8 @@ def broker_rows(cluster: Cluster, cluster_name: str, broker_name: str) -> list[B
 
 
 def writable_brokers(view: ServerView) -> frozenset[str]:
-    """The groups that have a topic that can be written to."""
-    # routes that are spelt the same are one object
+    """The groups with a writable topic."""
+    # Equal routes are one object, so each is looked at once.
     distinct = {id(route): route for route in view.routes.values()}
     return frozenset(
         queues.broker_name for route in distinct.values() for queues in route.queue_datas if queues.perm & PERM_WRITE
@@ -95,7 +95,7 @@ def topics_of(cluster: Cluster, broker_name: str) -> list[str]:
 
 
 def events_of(cluster: Cluster, cluster_name: str, broker_name: str) -> list[tuple[ServerView, Event]]:
-    """What happened to a group on any server, newest first."""
+    """The events of a group on any server, newest first."""
     found = [
         (view, event)
         for view in cluster.servers

@@ -1,4 +1,4 @@
-"""Who is connected to the servers."""
+"""The connections of the servers."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -11,26 +11,26 @@ from namesrv_remoting.bodies.extensions import Connection
 
 @dataclass(frozen=True, slots=True)
 class ClientRow:
-    """One connection to one server; the times are the server's, and None where it does not tell."""
+    """One connection to one server; times are the server's, and None where the server does not report them."""
 
     server: str
     connection: Connection
     role: str
     protocol: str
-    # how long it has been open
+    # How long the connection has been open.
     seconds: float | None
-    # on the console's clock: when something was last read from it
+    # Time of the last request on the connection, on the console's clock.
     heard_at: float | None
 
     @property
     def waiting_bytes(self) -> int:
-        """What the client has yet to read."""
+        """Bytes that the client has not read yet."""
         return self.connection.unsent_bytes or 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPage:
-    """The connections that are shown, and how many there are of each role and protocol."""
+    """The connections that are shown, and the number of connections by role and by protocol."""
 
     rows: Sequence[ClientRow]
     count: int
@@ -41,16 +41,16 @@ class ClientPage:
 
 
 PAGE_ROWS: Final = 100
-# a connection over which nothing has come yet
+# Role of a connection without a request yet.
 SILENT: Final = "silent"
-# a server's view and a connection to it
+# A server's view and a connection to the server.
 _Pair = tuple[ServerView, Connection]
 _SORTS: Final[Mapping[str, Callable[[_Pair], Any]]] = {
     "peer": lambda it: (it[1].peer, it[0].address),
     "server": lambda it: it[0].address,
     "role": lambda it: it[1].role or SILENT,
     "protocol": lambda it: it[1].protocol or "",
-    # the longest first, like the largest; when it was opened is on the server's clock
+    # The oldest connections first, like the largest; since_ms is on the server's clock.
     "age": lambda it: it[1].since_ms or 0,
     "heard": lambda it: -(it[1].last_request_seconds or 0.0),
     "waiting": lambda it: -(it[1].unsent_bytes or 0),
@@ -60,7 +60,7 @@ SORTS: Final = tuple(_SORTS)
 
 @dataclass(frozen=True, slots=True)
 class ClientQuery:
-    """Which connections somebody wants to see: of a role, a protocol, with this in their address or account."""
+    """Filter and order of the connections: a role, a protocol, a text in the address or account."""
 
     role: str = ""
     protocol: str = ""
@@ -70,7 +70,7 @@ class ClientQuery:
 
 
 def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
-    """The connections that are asked for. Raises KeyError for a sort that there is not."""
+    """The connections that match a query. Raises KeyError for an unknown sort."""
     key, wanted = _SORTS[query.sort], query.text.strip().casefold()
     every = [(view, one) for view in cluster.servers for one in view.connections or ()]
     found = [
@@ -83,7 +83,7 @@ def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
     found.sort(key=key)
     pages = max(1, -(-len(found) // PAGE_ROWS))
     page = min(max(1, query.page), pages)
-    # there may be tens of thousands: rows are made of those that are shown
+    # There may be tens of thousands of connections: only shown ones become rows.
     return ClientPage(
         [_row(view, one) for view, one in found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]],
         len(found),
@@ -96,7 +96,7 @@ def client_page(cluster: Cluster, query: ClientQuery) -> ClientPage:
 
 def _row(view: ServerView, one: Connection) -> ClientRow:
     info = view.info
-    # the server's own clock: how long a connection is open is not for another clock to say
+    # The server's own clock; another clock would give a wrong age of the connection.
     wall_ms = None if info is None or info.started_ms is None else info.started_ms + info.uptime_seconds * 1000
     return ClientRow(
         view.address,

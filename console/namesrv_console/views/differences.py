@@ -1,4 +1,4 @@
-"""Where servers disagree, since when, and which of that is to be expected."""
+"""Disagreements of the servers: their begin, and whether they are expected."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -8,38 +8,39 @@ from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.topics import Told, TopicTable
 
-# starting: a server has just begun, and has yet to hear from brokers; registering: a broker tells one server after the
-# other; leaving: the next scan of the server that still has it will evict it
+# starting: a server has just started, and brokers have yet to register; registering: a broker registers with one server
+# after the other; leaving: the next scan of the server that still has the broker evicts it.
 Reason = Literal["starting", "registering", "leaving"]
 
-# A broker registers with every server in this time, as often as it beats; with something to spare.
+# Within this time a broker, which registers at each heartbeat interval, has registered with every server; with some
+# reserve.
 REGISTERING_SECONDS: Final = 35.0
-# Between two scans, with something to spare.
+# The time between two scans, with some reserve.
 LEAVING_SECONDS: Final = 12.0
 
-# kind, name and fact of a difference
+# Kind, name and fact of a difference.
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A difference, and what is known of it."""
+    """A difference with its begin and its explanation."""
 
     difference: Difference
-    # on the console's clock; None: it was there already when the console began
+    # Begin on the console's clock; None: the disagreement is older than the console.
     since: float | None
-    # None: nothing explains it
+    # None: the disagreement is unexpected.
     reason: Reason | None = None
-    # the servers that explain it
+    # The servers to which the reason applies.
     blamed: frozenset[str] = frozenset()
 
     @property
     def key(self) -> Key:
-        """Which one it is, as long as it lasts."""
+        """The key of the disagreement while it lasts."""
         return self.difference.kind, self.difference.name, self.difference.fact
 
     def document(self, now: float) -> dict[str, Any]:
-        """Its members, for programs."""
+        """The members for JSON."""
         one = self.difference
         return {
             "kind": one.kind,
@@ -58,9 +59,9 @@ def disagreements(
     known_since: Mapping[Key, float | None] | None,
     now: float,
 ) -> list[Disagreement]:
-    """All about which servers that answer disagree: brokers first.
+    """All disagreements of the reachable servers, those about brokers first.
 
-    `known_since` has the `since` of those that were there the last time, and is None the first time.
+    `known_since` has the `since` of the previous disagreements; it is None the first time.
     """
     views = {view.address: view for view in cluster.servers if view.is_reachable and "brokers" not in view.refused}
     late = {
@@ -87,48 +88,48 @@ def disagreements(
 
 
 def _lacking(one: Difference) -> frozenset[str]:
-    """The servers that have less: not the thing at all, or no queues on a broker. Another value is not less."""
+    """The servers that lack the thing itself, or its queues on a broker; another value does not count as lacking."""
     if one.fact != PRESENT and not one.fact.startswith("queues on "):
         return frozenset()
     return frozenset(server for server, value in one.values.items() if value in (False, None))
 
 
 def among(found: Iterable[Disagreement], servers: Collection[str]) -> list[Disagreement]:
-    """What is left of disagreements if only some of the servers are looked at."""
+    """The disagreements that remain if only some of the servers are compared."""
     left = []
     for one in found:
         values = {server: value for server, value in one.difference.values.items() if server in servers}
         if len(set(values.values())) > 1:
             part = replace(one, difference=replace(one.difference, values=values))
-            # what excuses one server excuses no other
+            # A reason that applies to one server does not excuse another.
             left.append(part if part.blamed & values.keys() else replace(part, reason=None))
     return left
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Differences that are alike: a broker that a server lacks is missed in all its topics."""
+    """Equal differences: a broker that a server lacks is missing in all its topics."""
 
     names: list[str]
     one: Difference
-    # of the first of them
+    # Begin and reason of the first difference.
     since: float | None
     reason: Reason | None
 
 
 def grouped(found: Iterable[Disagreement]) -> list[Group]:
-    """Like ones together, in the order of their first."""
+    """Groups of equal disagreements, in the order of their first members."""
     groups: dict[tuple[object, ...], Group] = {}
     for each in found:
         one = each.difference
-        # brokers are few, and each of them matters
+        # Brokers are few, and each matters, so each is a group of its own.
         own = one.name if one.kind == "broker" else ""
         key = (one.kind, own, one.fact, each.reason, *one.values.items())
         groups.setdefault(key, Group([], one, each.since, each.reason)).names.append(one.name)
     return list(groups.values())
 
 
-# a difference, and the names of the brokers that it is about
+# A difference, and the names of its brokers.
 _Found = tuple[Difference, Collection[str]]
 
 
@@ -140,7 +141,7 @@ def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
             yield Difference("broker", name, PRESENT, {server: server in having for server in views}), brokers
         for fact, values in (
             ("address", {server: live.broker_addr for server, live in having.items()}),
-            # Apache's server does not tell
+            # Apache's server does not report removed write permissions.
             ("wiped", {server: live.write_wiped for server, live in having.items() if live.write_wiped is not None}),
         ):
             if len(set(values.values())) > 1:
@@ -163,7 +164,7 @@ def _brokers_of(topic: str, told: Mapping[str, Told]) -> set[str]:
 
 
 def _is_starting(view: ServerView, now: float) -> bool:
-    """Whether brokers may not have found it yet."""
+    """True if a server started so recently that brokers may not have registered yet."""
     info = view.info
     if info is None:
         return False

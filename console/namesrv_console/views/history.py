@@ -1,4 +1,4 @@
-"""What happened to one topic lately, as far as the servers remember."""
+"""The recent events of one topic, as far as the servers remember them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from namesrv_remoting.bodies.extensions import Event
 
 @dataclass(frozen=True, slots=True)
 class TopicEvent:
-    """One event that changed a topic's route, or may have."""
+    """An event that changed a topic's route, or may have."""
 
     server: str
     event: Event
-    # A change of many topics names only the first of them, and this one is not among those.
+    # True: the event names only the first of many topics, and this topic is not among them.
     is_uncertain: bool = False
 
 
 def topic_history(cluster: Cluster, topic: str, brokers: Collection[str], most: int = 100) -> list[TopicEvent]:
-    """Changes of the route, and what became of the brokers that the topic is on; the last one first."""
+    """Route changes of a topic, and events of its brokers; the last one first."""
     found = []
     for view in cluster.servers:
         for event in view.events:

@@ -1,4 +1,4 @@
-"""One topic on each server, broker by broker: its queues, or that they are missing there."""
+"""One topic on each server: its queues on each broker, present or missing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,20 @@ from namesrv_console.state import BrokerSeen, Cluster, ServerView
 from namesrv_console.views.topics import Told
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 
-# missing: the server has the topic, but not on that broker; absent: not at all; unknown: it does not say
+# missing: the server has the topic, but not on that broker; absent: the server does not have the topic; unknown: the
+# server does not report it.
 CellState = Literal["present", "missing", "absent", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one server says of a topic's queues on one broker group."""
+    """A topic's queues on one broker group, as one server reports them."""
 
     state: CellState
     queues: QueueData | None = None
-    # not what most servers say
+    # True: most servers report another value.
     is_odd: bool = False
-    # the instance of the group that the server heard last
+    # The instance of the group with the latest heartbeat on the server.
     seen: BrokerSeen | None = None
 
     @property
@@ -37,22 +38,22 @@ class MatrixRow:
 
     broker_name: str
     cluster: str | None
-    # id -> address, of all servers
+    # Broker id -> address, from all servers.
     addresses: Mapping[int, str]
     cells: Mapping[str, Cell]
 
     @property
     def differs(self) -> bool:
-        """Whether servers disagree."""
+        """True if servers disagree."""
         return any(cell.is_odd for cell in self.cells.values())
 
 
 def matrix(cluster: Cluster, told: Mapping[str, Told], topic: str) -> list[MatrixRow]:
-    """A row for each broker group that any server has the topic on."""
+    """A row for each broker group that has the topic on any server."""
     routes: dict[str, TopicRouteData | None] = {}
     for server, each in told.items():
         said = each.of(topic)
-        # True: it has the topic, and was not asked where
+        # True: the server has the topic, and its route was not requested.
         if said is not True:
             routes[server] = said or None
     queues = {
@@ -81,7 +82,7 @@ def matrix(cluster: Cluster, told: Mapping[str, Told], topic: str) -> list[Matri
 
 
 def _usual(told: Sequence[QueueData | None]) -> QueueData | None:
-    """What most servers say; of as many, that there are queues."""
+    """The value of most servers; among equally frequent ones, a value with queues."""
     return max(told, key=lambda each: (told.count(each), each is not None))
 
 

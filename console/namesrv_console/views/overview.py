@@ -1,4 +1,4 @@
-"""The overview: how many servers can be compared, who was heard longest ago, what happened last."""
+"""The overview: the number of comparable servers, the brokers last seen longest ago, the last events."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ _SHOWN_EVENTS: Final = 30
 
 
 def compared(cluster: Cluster) -> int:
-    """How many servers answer, and say enough to be compared."""
+    """Number of servers that are reachable and refuse no request."""
     return sum(bool(view.is_reachable) and not view.refused for view in cluster.servers)
 
 
 def oldest_brokers(cluster: Cluster) -> list[tuple[ServerView, BrokerKey, BrokerSeen]]:
-    """The brokers that a server that answers heard longest ago, on each server."""
+    """The brokers with the oldest heartbeat on each reachable server."""
     found = [
         (view, key, seen)
         for view in cluster.servers
@@ -28,7 +28,7 @@ def oldest_brokers(cluster: Cluster) -> list[tuple[ServerView, BrokerKey, Broker
 
 
 def last_events(cluster: Cluster, most: int = _SHOWN_EVENTS) -> list[tuple[ServerView, Event]]:
-    """What happened last on any of the servers, newest first."""
+    """The last events of all servers, newest first."""
     found = [(view, event) for view in cluster.servers for event in view.events[-most:]]
     found.sort(key=lambda it: (it[1].ts_ms or 0, it[1].seq), reverse=True)
     return found[:most]

@@ -1,22 +1,22 @@
-"""Search by a part of a name: the best few of very many."""
+"""Search by a part of a name: the best few of very many names."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
 from typing import Final, Literal, NamedTuple
 
-# what fits under the search box
+# Number of hits that fit under the search box.
 MAX_HITS: Final = 20
 
 
 class Hit(NamedTuple):
-    """Something that has been found."""
+    """A broker or topic that matches a search."""
 
     kind: Literal["broker", "topic"]
     name: str
 
 
 def search(text: str, brokers: Iterable[str], topics: Iterable[str], most: int = MAX_HITS) -> list[Hit]:
-    """What has the text in its name, whatever its case: names that begin with it first, and of them short ones."""
+    """The names that contain the text, in any case: names that begin with the text first, and of them short ones."""
     wanted = text.strip().casefold()
     if not wanted:
         return []

@@ -1,4 +1,4 @@
-"""The list of topics: a row for each, of all servers, and the part of it that somebody looks at."""
+"""The list of topics: a row for each topic of all servers, and the page of it that a query selects."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,66 +13,66 @@ from namesrv_remoting.bodies.route import TopicRouteData
 
 TopicKind = Literal["ordinary", "retry", "dead_letter", "system"]
 
-# rows of one page: what a person reads, and what is sent anew when something changes
+# Rows of one page: few enough to read, and to send again when something changes.
 PAGE_ROWS: Final = 100
 _KINDS: Final[Mapping[str, TopicKind]] = {"%RETRY%": "retry", "%DLQ%": "dead_letter", "%SYS%": "system"}
 
 
 class Told(NamedTuple):
-    """What one server tells of topics."""
+    """The topics and routes that one server reports."""
 
-    # all that it has
+    # All topics of the server.
     topics: frozenset[str]
-    # of those whose routes were asked for: of Apache's server, which is asked one by one, not of all
+    # Routes that were requested; from Apache's server, which gets one request per topic, not of all topics.
     routes: Mapping[str, TopicRouteData]
 
     def of(self, topic: str) -> TopicRouteData | bool:
-        """Its route, or whether the server has it."""
+        """The route of a topic, or whether the server has the topic."""
         return self.routes.get(topic) or topic in self.topics
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """One topic in the list; its queues as the server has them that knows of most brokers, None if none was asked."""
+    """One topic in the list; queues are from the server with most brokers, None if no route was requested."""
 
     name: str
     kind: TopicKind
     brokers: int | None
     read_queues: int | None
     write_queues: int | None
-    # of all brokers, `mixed` if they are not the same
+    # Permission on all brokers; `mixed` if the brokers differ.
     perm: str | None
     is_ordered: bool
-    # servers that do not have it
+    # Servers that do not have the topic.
     missing_on: tuple[str, ...]
-    # in what servers disagree about it, that aside
+    # Facts that servers disagree about, apart from the topic's absence.
     differences: tuple[Difference, ...] = ()
 
     @property
     def differs(self) -> bool:
-        """Whether servers disagree about it, also by not having it."""
+        """True if servers disagree about the topic, or some lack it."""
         return bool(self.missing_on or self.differences)
 
 
-# what each server says of one topic, and what follows
+# The reports of each server about one topic, and the row made of them.
 _Made = tuple[tuple[TopicRouteData | bool, ...], TopicRow]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicTable:
-    """All topics by name, in order."""
+    """All topics, sorted by name."""
 
-    # those that tell
+    # The servers that report topics.
     servers: tuple[str, ...] = ()
     rows: tuple[TopicRow, ...] = ()
-    # how many topics servers disagree about
+    # Number of topics that servers disagree about.
     differing: int = 0
-    # name -> its row, and what it was made of
+    # Name -> the row, and the reports that it was made of.
     made: Mapping[str, _Made] = field(default_factory=dict)
 
 
 def told_topics(cluster: Cluster) -> dict[str, Told]:
-    """What those servers tell that answer, and were asked."""
+    """The topics of the reachable servers that have reported them."""
     return {view.address: Told(view.topics, view.routes) for view in cluster.servers if _tells_topics(view)}
 
 
@@ -80,15 +80,15 @@ def _tells_topics(view: ServerView) -> bool:
     if not view.is_reachable or "routes" in view.refused:
         return False
     if view.info is None:
-        # it has a topic for each of its brokers, so that without any it was not asked yet
+        # Apache's server has a topic for each of its brokers, so without any topic its list was not received yet.
         return bool(view.topics)
     return bool(view.routes_revision) or not view.info.revision
 
 
 def topic_table(told: Mapping[str, Told], own_names: Collection[str], before: TopicTable) -> TopicTable:
-    """The rows of all topics; those of topics that have not changed are taken from the table before.
+    """The rows of all topics; rows of unchanged topics are taken from the table before.
 
-    `own_names` are those of clusters and brokers, each of which has a topic of its name.
+    `own_names` are the names of clusters and brokers, each of which has a topic of its name.
     """
     servers = tuple(told)
     known = before.made if before.servers == servers else {}
@@ -139,14 +139,14 @@ def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[Topi
 
 
 def _differences(name: str, routes: Mapping[str, TopicRouteData]) -> tuple[Difference, ...]:
-    """In which order servers list brokers is none."""
+    """The differences between the routes; the order in which servers list brokers does not matter."""
     queues = [{each.broker_name: each for each in route.queue_datas} for route in routes.values()]
     odd = {
         broker
         for broker in frozenset[str]().union(*queues)
         if any(each.get(broker) != queues[0].get(broker) for each in queues)
     }
-    # what all say of most of a hundred brokers need not be spelt
+    # Brokers on which all servers agree are left out, since formatting a hundred of them takes time.
     facts = {
         server: route_facts(
             structs.replace(route, queue_datas=[each for each in route.queue_datas if each.broker_name in odd])
@@ -156,12 +156,12 @@ def _differences(name: str, routes: Mapping[str, TopicRouteData]) -> tuple[Diffe
     return tuple(Difference("topic", name, fact, values) for fact, values in disagreements(facts).items())
 
 
-# -- the part that somebody looks at -----------------------------------------------------------------------------------
+# -- the page that a query selects -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """What somebody wants to see of the list."""
+    """Filter, order and page of the list of topics."""
 
     text: str = ""
     show: str = "all"
@@ -174,14 +174,14 @@ class TopicQuery:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """One page of the rows that a query asks for."""
+    """One page of the rows that a query selects."""
 
     rows: Sequence[TopicRow]
-    # of all pages
+    # Number of rows on all pages.
     count: int
     page: int
     pages: int
-    # system topics that were left out
+    # Number of system topics that were left out.
     hidden: int
 
 
@@ -205,9 +205,9 @@ SHOWS: Final = tuple(_SHOWN)
 
 
 def topic_page(table: TopicTable, query: TopicQuery) -> TopicPage:
-    """The rows that are asked for: starred ones first, then as they are to be sorted, equal ones by name.
+    """The rows that a query selects: starred ones first, then in the query's order, equal ones by name.
 
-    Raises KeyError for a sort or a choice that there is not.
+    Raises KeyError for an unknown sort or filter.
     """
     text, is_shown, key = query.text.strip().casefold(), _SHOWN[query.show], _SORTS[query.sort]
     rows = [row for row in table.rows if text in row.name.casefold() and is_shown(row, query.starred)]
