@@ -9,13 +9,13 @@ PROGRAM: Final = "namesrvctl"
 class ExitCode(IntEnum):
     """The exit codes."""
 
-    # done, or yes
+    # Done, or yes.
     OK = 0
-    # no: the topic is absent, servers differ, one refused, or one whose answer counts did not answer
+    # No: the topic is absent, servers differ, a server refused, or a server whose answer is required did not answer.
     NO = 1
-    # wrong usage, or no server answered
+    # Wrong usage, or no server answered.
     USAGE = 2
-    # a bug of our own, with a traceback; Python's own code for that is 1
+    # A bug of our own, with a traceback; Python's own code for that is 1.
     BUG = 70
-    # Ctrl-C, where that is not the ordinary end
+    # Ctrl-C, where it is not the usual end of the command.
     INTERRUPTED = 130

@@ -10,12 +10,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from namesrv_client.ctl.registering import command, group, plain_errors
 
-# What typer does for its options --install-completion and --show-completion, which the command `completion` stands
-# for: from then on it answers what the printed scripts ask.
+# completion_init sets up what typer does for its options --install-completion and --show-completion, which the command
+# `completion` replaces: the program then answers the printed completion scripts.
 completion_init()
 
-# By name; a name of two words is a command of a group. Each with its module and function in `commands`, and the first
-# paragraph of that one's docstring: to list the commands none of them is imported.
+# Commands by name; a name of two words is a command of a group. Each has its module and function in `commands`, and the
+# first paragraph of the function's docstring, so that listing the commands imports none of them.
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("brokers:status", "Show whether each NameServer answers and is ready, and how much it knows."),
     "brokers": (
@@ -117,23 +117,23 @@ _GROUPS: Final = {
 
 
 def function_of(target: str) -> Callable[..., None]:
-    """What does a command."""
+    """The function of a command."""
     module, _, name = target.partition(":")
     found: Callable[..., None] = getattr(import_module(f"namesrv_client.ctl.commands.{module}"), name)
     return found
 
 
 class _Later(TyperCommand):
-    """A command of which only name and summary are known until it is called, or completed, or asked for help."""
+    """A command of which only name and summary are known until it is called, completed, or asked for help."""
 
     def make_context(self, *args: Any, **values: Any) -> Any:
-        """The context of the command itself."""
+        """The context of the real command, which is built here."""
         assert self.callback is not None  # noqa: S101 - for mypy
         return self.callback().make_context(*args, **values)
 
 
 class _Commands(TyperGroup):
-    """All commands: those that are listed, and those that are understood as mqadmin spells them."""
+    """All commands: the listed ones, and those of mqadmin under mqadmin's names."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options before the command. Raises UsageError."""
@@ -141,10 +141,10 @@ class _Commands(TyperGroup):
             return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name."""
+        """The command of that name; None if it is unknown."""
         found = super().get_command(ctx, cmd_name)
         if found is None:
-            from namesrv_client.ctl.commands import mqadmin  # noqa: PLC0415  # few ask for it, and it brings the rest
+            from namesrv_client.ctl.commands import mqadmin  # noqa: PLC0415  # rarely needed, imports all commands
 
             if cmd_name in mqadmin.COMMANDS:
                 function, spelled = mqadmin.COMMANDS[cmd_name]

@@ -1,4 +1,4 @@
-"""The audit trail of a server, read from its files: the lines that are wanted, in order and in words."""
+"""The audit trail of a server, read from its files: the lines that pass the filters, in order and as sentences."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ _FILE: Final = re.compile(r"(?P<run>[^.].*-[0-9a-f]+)-(?P<number>[0-9]+)\.jsonl\
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which lines are wanted: all that fit every filter that is there."""
+    """Filters for lines of the audit trail; a line must match every filter that is set."""
 
     kinds: frozenset[str] = frozenset()
     account: str | None = None
@@ -32,7 +32,7 @@ class Filters:
     since_ms: float = 0.0
 
     def admit(self, line: Mapping[str, Any]) -> bool:
-        """Whether a line is wanted."""
+        """True if a line matches all filters."""
         request = None if self.request is None else self.request.upper().replace("-", "_")
         return (
             line["ts_ms"] >= self.since_ms
@@ -59,7 +59,7 @@ def _spellings(peer: object) -> list[str]:
 
 
 def _named(value: object, *names: str) -> Iterator[object]:
-    """All values of members that are called so, however deep."""
+    """All values of members with one of these names, at any depth."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if name in names:
@@ -72,20 +72,20 @@ def _named(value: object, *names: str) -> Iterator[object]:
 
 @dataclass
 class Trail:
-    """The lines of a directory, in the order in which they were written; those of several runs by their time."""
+    """The lines of a directory, in the order in which they were written; lines of several boots by their time."""
 
-    # that of the trail, or the data directory that it is in
+    # Directory of the trail, or the data directory that contains it.
     place: Path
     filters: Filters = field(default_factory=Filters)
-    # what could not be read, a line each
+    # Errors of reading, a line each.
     problems: list[str] = field(default_factory=list)
-    # bytes that were read, by file without its suffix; closed files that were read to their end
+    # Number of bytes read, by file name without suffix; closed files that were read to their end.
     _read: dict[Path, int] = field(default_factory=dict)
     _finished: set[Path] = field(default_factory=set)
 
     @property
     def directory(self) -> Path:
-        """Where its files are; a server that has just started makes it with the first line."""
+        """The directory of the files; a server that has just started makes it with the first line."""
         inside = self.place / "audit"
         return inside if inside.is_dir() else self.place
 
@@ -94,13 +94,13 @@ class Trail:
         return any(self.directory.glob("dt=*/hour=*"))
 
     def news(self) -> Iterator[Line]:
-        """What has come since the last time that is wanted."""
+        """The matching lines that were written since the last call."""
         for folder in sorted(self.directory.glob("dt=*/hour=*")):
             if _end_ms(folder) >= self.filters.since_ms:
                 yield from self._of_hour(folder)
 
     def last(self, most: int) -> list[Line]:
-        """The last lines that are wanted, without reading what is older."""
+        """The last matching lines, without reading older hours."""
         found: list[Line] = []
         for folder in sorted(self.directory.glob("dt=*/hour=*"), reverse=True):
             if len(found) >= most or _end_ms(folder) < self.filters.since_ms:
@@ -109,12 +109,12 @@ class Trail:
         return found[-most:]
 
     def _of_hour(self, folder: Path) -> Iterator[Line]:
-        # of each run, in order: the number of a file, and whether it is closed
+        # The files of each boot: number of a file -> whether it is closed.
         runs: dict[str, dict[int, bool]] = {}
         for path in folder.iterdir():
             if name := _FILE.fullmatch(path.name):
                 files = runs.setdefault(name["run"], {})
-                # for a moment it is there twice
+                # A file that is being closed exists for a moment in both forms.
                 files[int(name["number"])] = files.get(int(name["number"]), False) or name["suffix"] == "gz"
         parts = [self._of_run(folder / run, files) for run, files in runs.items()]
         yield from filter(self.filters.admit, merge(*parts, key=lambda line: int(line["ts_ms"])))
@@ -130,7 +130,7 @@ class Trail:
             with self._opened(stem, is_closed=is_closed) as file:
                 file.seek(self._read.get(stem, 0))
                 for raw in file:
-                    # half a line is being written, or is the last of a server that was killed
+                    # An incomplete line is still being written, or is the last one of a server that was killed.
                     if raw.endswith(b"\n"):
                         self._read[stem] = self._read.get(stem, 0) + len(raw)
                         yield from self._parsed(stem, raw)
@@ -145,7 +145,7 @@ class Trail:
             try:
                 return stem.with_name(f"{stem.name}.jsonl.open").open("rb")
             except FileNotFoundError:
-                # closed since we looked
+                # The server has closed the file since the directory was listed.
                 pass
         return gzip.open(stem.with_name(f"{stem.name}.jsonl.gz"))
 
@@ -160,7 +160,7 @@ class Trail:
 
 
 def _end_ms(folder: Path) -> float:
-    """When the hour of a folder is over; a folder that is called otherwise is always of interest."""
+    """End of the hour of a folder; infinity for a folder with another name, so that its lines are always read."""
     try:
         begin = datetime.strptime(f"{folder.parent.name} {folder.name}", "dt=%Y-%m-%d hour=%H").replace(tzinfo=UTC)
     except ValueError:
@@ -168,11 +168,11 @@ def _end_ms(folder: Path) -> float:
     return (begin.timestamp() + _HOUR) * 1000
 
 
-# -- lines in words ---------------------------------------------------------------------------------------------------
+# -- lines as sentences ------------------------------------------------------------------------------------------------
 
 
 def sentence(line: Line) -> str:
-    """What a line says, in one sentence."""
+    """A line as one sentence."""
     match line:
         case {"event": "change", "changes": [*changes]}:
             return "; ".join(filter(None, map(_change, changes))) + _times(line)
@@ -194,7 +194,7 @@ def sentence(line: Line) -> str:
 
 
 def _times(line: Line) -> str:
-    """How many changes a line stands for, and within how many seconds; empty for a single one."""
+    """The number of repeated changes in a line, and their time span in seconds; empty for a single change."""
     if not line.get("repeated"):
         return ""
     seconds = (int(line.get("last_ms", 0)) - int(line.get("first_ms", 0))) / 1000
@@ -215,7 +215,7 @@ def _change(change: Any) -> str:
         case {"what": "account", "account": name, "before": before, "after": after}:
             how = "added" if before is None else "removed" if after is None else "changed"
             return f"account {name} {how}{', secrets rotated' if change.get('rotated') else ''}"
-        # of a console's trail
+        # Only a console's trail has this change.
         case {"what": "not_done", "server": server, "error": error}:
             return f"not done on {server}: {error}"
         case {"what": what, "before": before, "after": after}:

@@ -1,4 +1,4 @@
-"""Whether several NameServers say the same of brokers and topics: facts, and where they differ."""
+"""Comparison of brokers and topics on several NameServers: facts, and where they differ."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from namesrv_remoting.codes import Permission
 
 Kind = Literal["broker", "topic", "cluster", "order config", "setting", "answer"]
 Fact = str | int | bool | None
-# what one server says of one broker or topic: the name of each fact, and the fact
+# Facts of one server about one broker or topic, by name.
 Facts = Mapping[str, Fact]
-# what one server says of all brokers and topics
+# Facts of one server about all its brokers and topics.
 View = Mapping[tuple[Kind, str], Facts]
 
-# the fact that something is there at all
+# Name of the fact that a broker or topic exists.
 PRESENT: Final = "present"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One fact about which servers disagree; `values` has what each of them says, in their order."""
+    """One fact about which servers disagree; `values` has the value on each server, in the servers' order."""
 
     kind: Kind
     name: str
@@ -29,7 +29,7 @@ class Difference:
 
 
 def differences(views: Mapping[str, View]) -> list[Difference]:
-    """Everything in which they differ: brokers first, by name. An item that only some have is one difference."""
+    """All differences: brokers first, by name. A broker or topic that some servers lack is one difference."""
     found = []
     for key in sorted(frozenset().union(*views.values())):
         having = {server: view[key] for server, view in views.items() if key in view}
@@ -40,7 +40,7 @@ def differences(views: Mapping[str, View]) -> list[Difference]:
 
 
 def disagreements(facts: Mapping[str, Facts]) -> dict[str, dict[str, Fact]]:
-    """Each fact on which they disagree, and what each of them says."""
+    """Each fact with different values, and its value on each server."""
     names = dict.fromkeys(name for one in facts.values() for name in one)
     found = {name: {who: one.get(name) for who, one in facts.items()} for name in names}
     return {name: values for name, values in found.items() if len(set(values.values())) > 1}
@@ -60,9 +60,9 @@ def broker_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
 
 
 def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> View:
-    """Every broker, and every topic.
+    """The facts of every broker and every topic.
 
-    Addresses are the brokers' facts: a lost slave is no news of each topic.
+    Addresses are facts of brokers only, so that a lost slave is not a difference of each topic.
     """
     view = broker_facts(info)
     view.update({("topic", topic): route_facts(data) for topic, data in routes.items() if data is not None})
@@ -70,7 +70,7 @@ def view_of(info: ClusterInfo, routes: Mapping[str, TopicRouteData | None]) -> V
 
 
 def route_facts(data: TopicRouteData) -> dict[str, Fact]:
-    """One topic's queues, by broker."""
+    """The queues of one topic, by broker."""
     facts: dict[str, Fact] = {}
     for queues in sorted(data.queue_datas, key=lambda queues: queues.broker_name):
         counts = f"{queues.read_queue_nums} read, {queues.write_queue_nums} write, {perm_text(queues.perm)}"
@@ -81,7 +81,7 @@ def route_facts(data: TopicRouteData) -> dict[str, Fact]:
 
 
 def static_queue_facts(data: TopicRouteData) -> dict[str, Fact]:
-    """Which queue of each broker a static topic's logical queues lead to."""
+    """The physical queues of each broker to which the logical queues of a static topic lead."""
     facts: dict[str, Fact] = {}
     for name, info in sorted((data.topic_queue_mapping_by_broker or {}).items()):
         pairs = sorted((info.curr_id_map or {}).items())
@@ -90,7 +90,7 @@ def static_queue_facts(data: TopicRouteData) -> dict[str, Fact]:
 
 
 def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
-    """The same, and where its brokers are."""
+    """The facts of a route, with the addresses of its brokers."""
     return route_facts(data) | {
         f"address of {group.broker_name}/{broker_id}": address
         for group in data.broker_datas
@@ -99,10 +99,13 @@ def facts_with_addresses(data: TopicRouteData) -> dict[str, Fact]:
 
 
 def grouped(found: Iterable[Difference]) -> list[tuple[list[str], Difference]]:
-    """Like ones together, in the order of their first: a broker that one server lacks is missed in all its topics."""
+    """Groups of equal differences, in the order of their first.
+
+    A broker that a server lacks is missing in all its topics, which are then one group.
+    """
     groups: dict[tuple[object, ...], list[Difference]] = {}
     for one in found:
-        # brokers are few, and each of them matters
+        # Brokers are few, and each matters, so each is a group of its own.
         own = one.name if one.kind == "broker" else ""
         groups.setdefault((one.kind, own, one.fact, *one.values.items()), []).append(one)
     return [([one.name for one in group], group[0]) for group in groups.values()]

@@ -1,7 +1,7 @@
-"""What a shell offers for the names of topics, brokers and clusters.
+"""Completion of the names of topics, brokers and clusters in a shell.
 
-The servers that the line names so far are asked, as the command itself would ask them. The shell waits for the names:
-they are there within a second, and an error offers none and prints nothing.
+The requests go to the servers that the line names so far, as those of the command would. The shell waits for the names:
+they arrive within a second; after an error there are none, and nothing is printed.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ from namesrv_client.ctl.running import connected
 from namesrv_remoting.errors import RequestTimeoutError
 from namesrv_runtime import loops
 
-# what the start of the command leaves of a second
+# A second, less the time in which the command starts.
 _SECONDS: Final = 0.6
-# Names are anybody's, and the shell takes them into its line as they are: one with `|`, `;` or `$(` would be run.
+# Any peer may register any name, and the shell inserts completions unquoted: a name with `|`, `;` or `$(` would be run.
 _HARMLESS: Final = re.compile(r"[\w%.][\w%.+:@/-]*", re.ASCII)
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topics that begin like this."""
+    """Topics that begin with the text."""
     return _offered(ctx, incomplete, lambda server: server.topics())
 
 
 def broker_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Broker groups that begin like this."""
+    """Broker groups that begin with the text."""
 
     async def names(server: NameServer) -> Iterable[str]:
         return (await server.cluster_info()).broker_addr_table
@@ -38,7 +38,7 @@ def broker_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def cluster_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Clusters that begin like this."""
+    """Clusters that begin with the text."""
 
     async def names(server: NameServer) -> Iterable[str]:
         return (await server.cluster_info()).cluster_addr_table

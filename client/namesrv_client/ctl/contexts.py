@@ -1,4 +1,4 @@
-"""Saved contexts: by name, which servers are meant, and how to connect to them; in one file, and no secret in it."""
+"""Saved contexts: servers and connection options by name, in one file without secrets."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from namesrv_client.ctl import PROGRAM
 from namesrv_runtime.durable_file import write_atomically
 from namesrv_runtime.settings import CheckedSettings
 
-# it is typed, and completed, and stands in a table
+# A context name is typed, completed by the shell, and shown in tables.
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -22,11 +22,11 @@ _TLS: Final = {"tls", "tls_ca_file", "tls_crl_file", "tls_cert_file", "tls_key_f
 
 
 class ContextError(Exception):
-    """The contexts cannot be had; the message says why."""
+    """The contexts cannot be read or written; the message has the reason."""
 
 
 class Context(CheckedSettings):
-    """Servers, and the options to connect to them with. Secrets are named by their files, never saved."""
+    """Servers, and the options to connect to them. Secrets are named by their files, never saved."""
 
     servers: Annotated[tuple[str, ...], Field(min_length=1)]
     tls: bool = False
@@ -39,27 +39,27 @@ class Context(CheckedSettings):
     secret_key_file: Path | None = None
 
     def signing(self) -> dict[str, object]:
-        """Its part of the settings to sign requests with."""
+        """The settings for signing requests."""
         return self.model_dump(include={"access_key", "secret_key_file"}, exclude_none=True)
 
     def tls_settings(self) -> dict[str, object]:
-        """The settings to connect with; whether that is over TLS at all the context says, not the environment."""
+        """The TLS settings; whether TLS is used is up to the context, not to the environment."""
         return self.model_dump(include=_TLS, exclude_none=True)
 
     def members(self) -> dict[str, Any]:
-        """What is set in it, as it stands in the file."""
+        """The values that differ from their default, as in the file."""
         return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All of them, and which one is in use."""
+    """All saved contexts, and the name of the current one."""
 
     by_name: Mapping[str, Context] = field(default_factory=dict)
     current: str | None = None
 
     def named(self, name: str) -> Context:
-        """That one. Raises ContextError."""
+        """The context with a name. Raises ContextError."""
         if name not in self.by_name:
             known = f" (one of {', '.join(sorted(self.by_name))})" if self.by_name else ""
             raise ContextError(f"unknown context {name!r}{known}")
@@ -67,13 +67,13 @@ class Contexts:
 
 
 def contexts_file() -> Path:
-    """Where they are, by the XDG rule."""
+    """Path of the contexts file, by the XDG rule."""
     home = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (home if home.is_absolute() else Path.home() / ".config") / PROGRAM / "contexts.json"
 
 
 def read_contexts() -> Contexts:
-    """The saved contexts; none without a file. Raises ContextError."""
+    """The saved contexts; empty without a file. Raises ContextError."""
     path = contexts_file()
     try:
         document = json.loads(path.read_bytes())

@@ -10,19 +10,19 @@ from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.group_health import GroupHealth, group_health
 
 Severity = Literal["critical", "warning"]
-# cluster and broker name
+# Cluster and broker name.
 GroupKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, with its consequence and the command that looks closer."""
+    """One problem, with its consequence and the command that shows more."""
 
     severity: Severity
     kind: str
-    # the broker group as `cluster/broker name`
+    # The broker group as `cluster/broker name`.
     subject: str
-    # since when, as far as the server says it
+    # Duration of the problem, as far as the server reports it.
     since_seconds: float | None
     what: str
     consequence: str
@@ -33,7 +33,7 @@ class Problem:
         return f"{self.severity}: {self.subject}: {self.what}; {self.consequence}; see `{self.command}`"
 
     def document(self) -> dict[str, Any]:
-        """Its members, for JSON and YAML."""
+        """The members, for JSON and YAML."""
         return asdict(self)
 
 
@@ -46,9 +46,9 @@ def groups_of(brokers: Iterable[LiveBroker]) -> dict[GroupKey, list[LiveBroker]]
 
 
 def group_problem(key: GroupKey, brokers: Iterable[LiveBroker], affected: str) -> Problem | None:
-    """What is wrong with a broker group; None if nothing is.
+    """The problem of a broker group; None for a healthy group.
 
-    `affected` says what depends on the group, such as "8 of 24 write queues of orders".
+    `affected` describes what depends on the group, such as "8 of 24 write queues of orders".
     """
     by_id = {broker.broker_id: broker for broker in brokers}
     health = group_health({number: _silence(broker) for number, broker in by_id.items()})
@@ -68,10 +68,10 @@ def group_problem(key: GroupKey, brokers: Iterable[LiveBroker], affected: str) -
 
 
 def broker_problems(brokers: Iterable[LiveBroker]) -> list[Problem]:
-    """What is wrong with the broker groups of one server, sorted by group."""
+    """The problems of the broker groups of one server, sorted by group."""
     found = []
     for key, group in groups_of(brokers).items():
-        # Apache's server does not say how many topics a broker has.
+        # Apache's server does not report the number of topics of a broker.
         topics = max(broker.topics or 0 for broker in group)
         problem = group_problem(key, group, f"its topics ({topics})" if topics else "its topics")
         if problem is not None:
@@ -80,7 +80,7 @@ def broker_problems(brokers: Iterable[LiveBroker]) -> list[Problem]:
 
 
 def lines_of(problems: Mapping[str, Iterable[Problem]]) -> list[str]:
-    """A line for each problem, with the servers on which it is seen; `problems` are by server."""
+    """A line for each problem, with the servers that have it; `problems` are by server."""
     first: dict[tuple[str, str], Problem] = {}
     servers: dict[tuple[str, str], list[str]] = {}
     for server, found in problems.items():

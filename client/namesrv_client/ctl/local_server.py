@@ -1,4 +1,4 @@
-"""The data directory of a server that runs on this machine, by the files that it has open."""
+"""The data directory of a server on this machine, found by the open files of its process."""
 
 from pathlib import Path
 
@@ -9,14 +9,15 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.extensions import ServerInfo
 from namesrv_runtime import loops
 
-# what a server keeps open in its data directory for as long as it runs
+# A file in the data directory that a server keeps open while it runs.
 _LOCK = "lock"
 
 
 def running_data_dir(options: Options) -> Path | None:
-    """The data directory of the first server that runs here, under an account whose files this user may see.
+    """The data directory of the first server on this machine whose open files this user may see.
 
-    A server does not send its directory, since anybody may ask; Linux shows the open files of a process to its owner.
+    A server does not send its directory, since every peer may send it a request; Linux shows the open files of a
+    process to its owner.
     """
 
     async def ask() -> Path | None:
@@ -33,7 +34,10 @@ async def _first(servers: Servers) -> Path | None:
 
 
 def _data_dir(info: ServerInfo) -> Path | None:
-    """The directory, unless the process of that number is another one: its log files carry the server's boot id."""
+    """The data directory, unless the pid belongs to another process.
+
+    The names of a server's log files contain its boot id.
+    """
     paths = _open_files(info.pid)
     if not any(info.boot_id in path.name for path in paths):
         return None

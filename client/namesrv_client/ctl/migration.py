@@ -1,6 +1,6 @@
-"""What two NameServers answer in RocketMQ's protocol, fact by fact, and which differences brokers and clients notice.
+"""Answers of two NameServers in RocketMQ's protocol, fact by fact, and the differences that brokers and clients notice.
 
-Everything here is about bodies as they were on the wire: what our own client makes of them hides how they are spelt.
+This module reads bodies as they were on the wire, since our own client hides how they are encoded.
 """
 
 import re
@@ -25,7 +25,7 @@ from namesrv_client.ctl.comparison import (
 from namesrv_remoting.bodies.base import read_json
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
 
-# keys without which a route may be another one, and what then differs
+# Settings on which routes and other answers depend, and the difference that each makes.
 _SETTINGS: Final[Mapping[str, str]] = {
     "orderMessageEnable": "only with it do routes have the order configuration of their topic",
     "supportActingMaster": "only with it does a slave stand in for a dead master in routes",
@@ -35,7 +35,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "enableTopicList": "without it a cluster's topics cannot be listed",
     "enableAllTopicList": "without it topics cannot be listed",
 }
-# a member name as fastjson writes an integer: without quotes
+# A member name as fastjson writes an integer: without quotes.
 _BARE_KEY: Final = re.compile(rb"[{,]-?\d+:")
 _OLD_FLAGS: Final = b'"topicSynFlag":'
 
@@ -44,9 +44,9 @@ _anything: Final = msgspec.json.Decoder(Any)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A difference, whether brokers, clients or tools notice it, and why they do or do not."""
+    """A difference, and whether and why brokers, clients or tools notice it."""
 
-    # of all that differ alike
+    # Names of all topics, brokers etc. with the same difference.
     names: Sequence[str]
     difference: Difference
     matters: bool
@@ -62,7 +62,7 @@ class TopicAnswers:
 
 
 def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
-    """Every broker, and every cluster."""
+    """The facts of every broker and every cluster."""
     found = broker_facts(info)
     for cluster, names in info.cluster_addr_table.items():
         found["cluster", cluster] = {"groups": ", ".join(sorted(names))}
@@ -70,18 +70,18 @@ def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
 
 
 def setting_facts(configs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[tuple[Kind, str], Facts]]:
-    """Of each server the settings on which answers depend, as far as all of them say."""
+    """For each server, the settings on which answers depend, as far as all servers report them."""
     common = [key for key in _SETTINGS if all(key in config for config in configs.values())]
     return {server: {("setting", key): {"value": config[key]} for key in common} for server, config in configs.items()}
 
 
 def topic_facts(answers: TopicAnswers, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[str, Fact]:
-    """What one server says of one topic. Raises RemoteProtocolError when that is no route.
+    """The facts of one server about one topic. Raises RemoteProtocolError for a body that is not a route.
 
-    Where brokers are is a fact of theirs: of the route's own only what contradicts the server's table of brokers.
+    Addresses are facts of brokers: a route contributes only those that contradict the server's table of brokers.
     """
     if answers.standard is None:
-        # only what it does know is worth a fact
+        # An absent topic has a fact only if the topic list contains it.
         return {"listed": True} if is_listed else {}
     route = read_route(answers.standard)
     facts: dict[str, Fact] = {
@@ -123,7 +123,7 @@ def _queue_facts(route: TopicRouteData) -> Iterator[tuple[str, Fact]]:
 
 
 def _members(body: object, path: str = "member ") -> Iterator[str]:
-    """The names of all members, of all elements of a list together; names that are data, as ids, count as one."""
+    """The names of all members, merged over the elements of a list; names that are data, such as ids, count as one."""
     if isinstance(body, list):
         for each in body:
             yield from _members(each, path)
@@ -138,7 +138,7 @@ def _members(body: object, path: str = "member ") -> Iterator[str]:
 
 
 def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference]:
-    """Differences of the servers about a topic; one that only some have is one difference."""
+    """Differences of the servers about a topic; a topic that some servers lack is one difference."""
     having = [PRESENT in one for one in facts.values()]
     if any(having) and not all(having):
         return [Difference("topic", topic, PRESENT, {server: PRESENT in one for server, one in facts.items()})]
@@ -146,7 +146,7 @@ def topic_differences(topic: str, facts: Mapping[str, Facts]) -> list[Difference
 
 
 def judged(found: Iterable[Difference]) -> list[Judged]:
-    """What matters first."""
+    """The differences with their verdicts, those that matter first."""
     verdicts = [Judged(names, one, *_verdict(one)) for names, one in grouped(found)]
     return sorted(verdicts, key=lambda one: not one.matters)
 
@@ -166,7 +166,7 @@ def _verdict(one: Difference) -> tuple[bool, str]:
 
 _Verdicts = Mapping[str, tuple[bool, str]]
 
-# by kind: of facts by name, and of those that begin like this
+# Verdicts by kind: for facts by name, and for facts by the beginning of their name.
 _VERDICTS: Final[Mapping[str, tuple[_Verdicts, _Verdicts]]] = {
     "broker": (
         {

@@ -1,7 +1,7 @@
-"""One NameServer, ours or Apache's, and everything that it can be asked.
+"""One NameServer, ours or Apache's, and all requests to it.
 
-Natively where the server speaks our protocol, else in RocketMQ's JSON; callers do not notice, but for what Apache's
-server does not have at all.
+Requests are native where the server speaks our protocol, else RocketMQ's JSON; callers see no difference, except for
+requests that Apache's server does not support at all.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ from namesrv_remoting.errors import (
 from namesrv_runtime.backoff import Backoff
 from namesrv_runtime.clock import Clock
 
-# a frame is at most 16 MiB; so many routes of 8 broker groups are a tenth of it
+# A frame has at most 16 MiB; so many routes of 8 broker groups are a tenth of it.
 ROUTES_PER_PULL: Final = 1000
-# questions on their way at once to a server that answers one topic at a time
+# Number of concurrent requests to a server that answers for one topic at a time.
 _ROUTES_AT_ONCE: Final = 32
 
 
 class NameServer:
-    """One server at one address, over one connection. Every verb raises RemotingError."""
+    """One server at one address, over one connection. Every method that sends a request raises RemotingError."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class NameServer:
         self._credentials = credentials
         self._tls = tls
         self._client = self.new_client()
-        # fewer once a server has refused so many
+        # The number is halved when a server refuses that many.
         self._routes_per_pull = ROUTES_PER_PULL
 
     def new_client(self) -> RemotingClient:
-        """One more connection to it."""
+        """Another connection to the server."""
         return RemotingClient(
             self.address,
             clock=self._clock,
@@ -93,28 +93,28 @@ class NameServer:
         await self._client.close()
 
     async def info(self) -> ServerInfo | None:
-        """What the server says of itself; None from Apache's, which says nothing."""
+        """The server's report about itself; None from Apache's server."""
         if self._client.speaks_native() is False:
             return None
         body = await self._client.server_info(self.timeout_seconds)
         return None if body is None else NATIVE.read_answer(ServerInfo, body)
 
     async def is_native(self) -> bool:
-        """Whether it speaks our protocol."""
+        """True if the server speaks our protocol."""
         known = self._client.speaks_native()
         return await self.info() is not None if known is None else known
 
     async def who_am_i(self) -> WhoAmI:
-        """Whom it takes us for."""
+        """The account under which the server knows this client."""
         return NATIVE.read_answer(WhoAmI, await self._extension(RequestCode.WHO_AM_I))
 
     async def connections(self, role: str | None) -> list[Connection]:
-        """Who is connected."""
+        """The connections of the server, or those of a role."""
         body = await self._extension(RequestCode.LIST_CONNECTIONS, ListConnectionsRequest(role))
         return NATIVE.read_answer(ConnectionsAnswer, body).connections
 
     async def events(self, since: int, limit: int) -> Events:
-        """What happened last."""
+        """At most `limit` of the last events, with numbers above `since`."""
         return read_events(await self._extension(RequestCode.RECENT_EVENTS, RecentEventsRequest(since, limit)))
 
     async def cluster_info(self) -> ClusterInfo:
@@ -128,7 +128,7 @@ class NameServer:
         return NATIVE.read_answer(BrokersAnswer, body).reserved
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
-        """Every live instance; from Apache's server only what the response to 106 has."""
+        """Every live instance; from Apache's server only the fields in the response to 106."""
         if await self.is_native():
             body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest(cluster, broker_name))
             return NATIVE.read_answer(BrokersAnswer, body).brokers
@@ -141,7 +141,7 @@ class NameServer:
         ]
 
     async def change_perm(self, code: RequestCode, broker_name: str) -> int:
-        """Wipe or add the write permission of a broker's topics; how many it has."""
+        """Remove or add the write permission of a broker's topics; returns their number."""
         fields = (await self.ask(code, {"brokerName": broker_name})).ext_fields or {}
         count = fields.get("wipeTopicCount" if code == RequestCode.WIPE_WRITE_PERM_OF_BROKER else "addTopicCount", "")
         return int(count) if count.isdecimal() else 0
@@ -153,7 +153,7 @@ class NameServer:
         return sorted(dialect_of(answer).read_answer(TopicList, answer.body).topic_list)
 
     async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
-        """The routes of topics; None for one that positively does not exist."""
+        """The routes of topics; None for a topic that does not exist."""
         if await self.is_native():
             found = await self.changed_routes(topics)
             return {topic: found.get(topic) for topic in topics}
@@ -172,9 +172,9 @@ class NameServer:
     async def changed_routes(
         self, topics: Sequence[str], *, boot_id: str | None = None, since: int = 0
     ) -> dict[str, TopicRouteData | None]:
-        """Of these topics the routes that changed after a revision of a run; all of them without one.
+        """The routes of these topics that changed after a revision of a boot; all of them without a boot id.
 
-        Apache's server cannot say that.
+        Apache's server does not support this request.
         """
         found: dict[str, TopicRouteData | None] = {}
         left = deque(topics)
@@ -185,7 +185,7 @@ class NameServer:
             except SystemError_ as error:
                 if len(asked) == 1 or FEWER_TOPICS not in (error.remark or ""):
                     raise
-                # on a hundred brokers a route takes tens of kilobytes
+                # On a hundred brokers a route takes tens of kilobytes.
                 self._routes_per_pull = (len(asked) + 1) // 2
             else:
                 for _ in asked:
@@ -195,12 +195,12 @@ class NameServer:
     async def pull_routes(
         self, topics: list[str], *, boot_id: str | None = None, since: int = 0, wait_seconds: float = 0.0
     ) -> PulledRoutes:
-        """PULL_ROUTES, which Apache's server does not know."""
+        """Send PULL_ROUTES, which Apache's server does not support."""
         question = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000), observes=True)
         return read_routes(await self._extension(RequestCode.PULL_ROUTES, question, wait_seconds=wait_seconds))
 
     async def kv_get(self, namespace: str, key: str) -> str | None:
-        """One value; None when there is none."""
+        """One value; None if the key or namespace does not exist."""
         try:
             answer = await self.ask(RequestCode.GET_KV_CONFIG, {"namespace": namespace, "key": key})
         except QueryNotFoundError:
@@ -208,7 +208,7 @@ class NameServer:
         return (answer.ext_fields or {}).get("value")
 
     async def kv_list(self, namespace: str) -> dict[str, str] | None:
-        """A namespace; None when there is no such."""
+        """The values of a namespace; None if the namespace does not exist."""
         try:
             answer = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
         except QueryNotFoundError:
@@ -224,7 +224,7 @@ class NameServer:
             raise RemoteProtocolError(f"settings cannot be read: {error}") from error
 
     async def settings(self) -> list[Setting]:
-        """The same with where they are from; Apache's server, or an older one of ours, sends only their values."""
+        """All settings with their origin; Apache's server, or an older one of ours, sends only their values."""
         if await self.is_native():
             with suppress(RequestCodeNotSupportedError):
                 body = await self._extension(RequestCode.LIST_SETTINGS)
@@ -234,7 +234,7 @@ class NameServer:
     async def ask(
         self, code: RequestCode, ext_fields: ExtFields | None = None, body: bytes = b"", *, wait_seconds: float = 0.0
     ) -> RemotingCommand:
-        """Ask natively where the server can read that, else in RocketMQ's JSON."""
+        """Send a request, natively where the server supports that, else in RocketMQ's JSON."""
         is_native = await self.is_native()
         return await self._client.invoke(
             code,
@@ -247,7 +247,7 @@ class NameServer:
     async def answer_as_rocketmq(
         self, code: int, ext_fields: ExtFields | None = None, *, version: int = CURRENT_VERSION
     ) -> RemotingCommand:
-        """The answer, also a refusal, to a question in JSON, as RocketMQ's clients ask it."""
+        """The response, also an error response, to a request in JSON as RocketMQ's clients send it."""
         return await self._client.invoke_raw(
             code,
             ext_fields=ext_fields,

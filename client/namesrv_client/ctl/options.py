@@ -1,4 +1,4 @@
-"""The options that every command has: which servers, how to print, how often."""
+"""The options of every command: the servers, the output format, the interval."""
 
 import os
 import re
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    # imported where they are used: what needs no server, help above all, does without pydantic and asyncio
+    # These modules are imported where they are used: without a server, above all for help, pydantic and asyncio are not
+    # needed.
     from namesrv_client.ctl.contexts import Context
     from namesrv_remoting.aio.credentials import SigningSettings
     from namesrv_remoting.aio.tls import TlsClientSettings
@@ -21,11 +22,11 @@ OutputFormat = Literal["table", "json", "yaml"]
 
 DEFAULT_PORT: Final = 9876
 _UNITS: Final = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-# a repaint takes longer than less
+# A repaint takes longer than a shorter interval.
 _MIN_WATCH_SECONDS: Final = 0.1
 _MAX_SECONDS: Final = 86_400.0
 
-# heading of these options in the help
+# Heading of these options in the help.
 PANEL: Final = "Options of every command"
 
 
@@ -34,8 +35,8 @@ def _option(*names: str, **values: Any) -> Any:
 
 
 def context_names(incomplete: str) -> list[str]:
-    """For a shell: saved contexts that begin like this."""
-    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see above
+    """Saved contexts that begin with the text, for completion in a shell."""
+    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see TYPE_CHECKING above
 
     try:
         return sorted(name for name in read_contexts().by_name if name.startswith(incomplete))
@@ -119,27 +120,27 @@ class Options:
 
     addresses: tuple[str, ...]
     output: OutputFormat
-    # None: once
+    # None: the command runs once.
     watch_seconds: float | None
     timeout_seconds: float
     color: bool
     yes: bool
-    # the settings of both that options or context say; the environment says the rest, and secrets it alone says: the
-    # arguments of a process can be read by everybody
+    # Settings of signing and TLS from options or the context. The environment provides the others, and secrets come
+    # from the environment only: every user of the machine can read the arguments of a process.
     signing_given: Mapping[str, object] = field(default_factory=dict)
     tls_given: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def signing(self) -> "SigningSettings":
-        """How requests are signed. Raises BadParameter."""
-        from namesrv_remoting.aio.credentials import SigningSettings  # noqa: PLC0415  # see above
+        """The settings for signing requests. Raises BadParameter."""
+        from namesrv_remoting.aio.credentials import SigningSettings  # noqa: PLC0415  # see TYPE_CHECKING above
 
         return _checked(SigningSettings, self.signing_given)
 
     @property
     def tls(self) -> "TlsClientSettings":
-        """How connections are encrypted. Raises BadParameter."""
-        from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415  # see above
+        """The TLS settings of connections. Raises BadParameter."""
+        from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415  # see TYPE_CHECKING above
 
         return _checked(TlsClientSettings, self.tls_given)
 
@@ -160,7 +161,7 @@ def options_of(  # noqa: PLR0913 - each is an option
     tls_key_file: _TlsKeyFile = None,
     no_tls_verify_host: _NoTlsVerifyHost = False,
 ) -> Options:
-    """The options as they stand on the command line, with their defaults. Raises BadParameter."""
+    """The options of the command line, with their defaults. Raises BadParameter."""
     saved = _saved(context, is_named=bool(server or os.environ.get("NAMESRV_ADDR")))
     given = {
         "tls": tls or None,
@@ -193,10 +194,10 @@ def _addresses(given: Sequence[str] | None, saved: "Context | None") -> tuple[st
 
 
 def _saved(name: str | None, *, is_named: bool) -> "Context | None":
-    """The context of that name; without one that in use, unless servers are named otherwise. Raises BadParameter."""
+    """The context of that name, else the current one unless servers are named otherwise. Raises BadParameter."""
     if name is None and is_named:
         return None
-    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see above
+    from namesrv_client.ctl.contexts import ContextError, read_contexts  # noqa: PLC0415  # see TYPE_CHECKING above
 
     try:
         contexts = read_contexts()
@@ -207,7 +208,7 @@ def _saved(name: str | None, *, is_named: bool) -> "Context | None":
 
 
 def _checked(kind: type[S], given: Mapping[str, object]) -> S:
-    """Settings of which the rest comes from the environment."""
+    """Settings from the given values and the environment. Raises BadParameter."""
     try:
         return kind(**given)
     except ValueError as error:
@@ -216,10 +217,10 @@ def _checked(kind: type[S], given: Mapping[str, object]) -> S:
 
 def addresses_of(servers: Sequence[str], where: str) -> tuple[str, ...]:
     """The servers that an option or variable names, each with its port. Raises BadParameter."""
-    from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see above
+    from namesrv_runtime.name_servers import parse_list  # noqa: PLC0415  # see TYPE_CHECKING above
 
     parts = [part.strip() for part in ";".join(servers).replace(",", ";").split(";")]
-    # the usual port behind a name, an IPv4 address and a bracketed IPv6 one
+    # The default port is added after a name, an IPv4 address and a bracketed IPv6 address.
     parts = [f"{it}:{DEFAULT_PORT}" if it and (it.endswith("]") or ":" not in it) else it for it in parts]
     try:
         return parse_list(";".join(parts))

@@ -1,7 +1,7 @@
-"""Printing of answers: tables for people, JSON or YAML for programs.
+"""Printing of reports: tables for people, JSON or YAML for programs.
 
-Standard output gets answers and nothing else; what is wrong goes to standard error. Text from servers can do nothing:
-anybody who reaches their port can register a name, and an escape sequence in it would repaint an operator's terminal.
+Standard output gets reports only; problems go to standard error. Text from servers is escaped: any peer that reaches
+their port can register a name, and an escape sequence in it would repaint an operator's terminal.
 """
 
 import json
@@ -22,28 +22,28 @@ from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.options import Options
 from namesrv_runtime.log import printable
 
-# into a pipe or file a row is a line, however long
+# Into a pipe or file each row is one line of any length.
 _PIPE_WIDTH: Final = 1_000_000
-# what a terminal does on these
+# Control sequences of terminals.
 CLEAR: Final = "\x1b[H\x1b[2J"
 HOME: Final = "\x1b[H"
 ERASE_LINE: Final = "\x1b[K"
 ERASE_BELOW: Final = "\x1b[J"
 
-# a value that is not there
+# Shown for an absent value.
 ABSENT: Final = "-"
-# between two columns
+# Number of spaces between two columns.
 _GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found: for programs, for people, and the exit code that says it in one number."""
+    """The result of a command: for programs, for people, and as an exit code."""
 
     document: Any
     body: Sequence[RenderableType]
     code: ExitCode = ExitCode.OK
-    # for standard error
+    # Lines for standard error.
     problems: Sequence[str] = ()
 
 
@@ -53,10 +53,11 @@ class Output:
     def __init__(self, options: Options) -> None:
         self.format = options.output
         self._is_terminal = sys.stdout.isatty()
-        # renders only: what it writes itself it would write its own way into a pipe that nobody reads
+        # The console only renders: rich handles the broken pipe of a closed reader in its own way, so `_write` writes
+        # the text.
         self._console = Console(
             file=sys.stdout,
-            # names are never markup
+            # Names from servers must not be read as markup.
             markup=False,
             emoji=False,
             highlight=False,
@@ -66,7 +67,7 @@ class Output:
         self._has_painted = False
 
     def report(self, report: Report, *, head: str | None = None) -> None:
-        """Print it; under a head in the place of the last one, or below that where there is no terminal."""
+        """Print a report; with a head it replaces the last report on a terminal, and follows it elsewhere."""
         if head is None or self.format != "table":
             self.say(report.document, *report.body, is_one_of_many=head is not None)
             complain(report.problems)
@@ -76,23 +77,23 @@ class Output:
         self._write(self._painted(page) if self._is_terminal else page)
 
     def say(self, document: Any, *parts: RenderableType, is_one_of_many: bool = True) -> None:
-        """The parts for people; for programs the document, of many as a line of JSON or a YAML document of its own."""
+        """Print the parts, or the document for programs; one of many is a line of JSON or a YAML document."""
         if self.format == "table":
             self._write(self._rendered(*parts, soft_wrap=True))
         elif self.format == "yaml":
             self._write(yaml_text(document, is_one_of_many=is_one_of_many))
         else:
-            # not a number, which JSON cannot say, becomes null
+            # NaN and infinity, which JSON does not have, become null.
             encoded = msgspec.json.encode(document)
             indented = encoded if is_one_of_many else msgspec.json.format(encoded, indent=2)
             self._write(json_text(indented.decode(), is_ascii=not speaks_unicode()) + "\n")
 
     def live(self) -> Live:
-        """A screen of its own to paint on, which the terminal takes away again at the end."""
+        """A separate screen to paint on, which the terminal removes at the end."""
         return Live(console=self._console, screen=True, auto_refresh=False)
 
     def _painted(self, page: str) -> str:
-        """What puts a page on the screen: over the old one line by line, since a cleared screen would flicker."""
+        """The text that paints a page over the old one line by line, since a cleared screen would flicker."""
         lines = page.splitlines()
         height = self._console.height
         if len(lines) > height - 1:
@@ -114,10 +115,10 @@ class Output:
 
 def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:
     """The document in YAML."""
-    import yaml  # noqa: PLC0415  # takes its time, and few ask for it
+    import yaml  # noqa: PLC0415  # slow to import, and rarely needed
 
     spelt = ""
-    # YAML has no objection to a right-to-left mark, we have
+    # YAML leaves a right-to-left mark unescaped; such a document is written in ASCII.
     for allow_unicode in (speaks_unicode(), False):
         spelt = yaml.safe_dump(
             document, sort_keys=False, explicit_start=is_one_of_many, allow_unicode=allow_unicode, width=10_000
@@ -128,18 +129,18 @@ def yaml_text(document: Any, *, is_one_of_many: bool = False) -> str:
 
 
 def speaks_unicode() -> bool:
-    """Whether standard output can show more than ASCII."""
+    """True if standard output can show more than ASCII."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def complain(problems: Iterable[str]) -> None:
-    """Say what is wrong, a line each, on standard error."""
+    """Print problems on standard error, a line each."""
     for problem in problems:
         sys.stderr.write(f"{PROGRAM}: {printable(problem)}\n")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[RenderableType]:
-    """A table of these; without rows nothing, and without the columns that are empty in all of them."""
+    """A table of the rows, without columns that are empty in all rows; nothing without rows."""
     if not rows:
         return []
     used = [at for at in range(len(columns)) if any(row[at] is not None for row in rows)]
@@ -147,9 +148,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[Rend
 
 
 class _Rows:
-    """Lines without a frame, so that they can be cut with awk; where they are too long, a block for each row.
+    """Lines without a frame, so that awk can cut them; where a line is too long, a block for each row.
 
-    Nothing is ever folded or cut: half of a name is of no use.
+    Values are never wrapped or cut, since half of a name is useless.
     """
 
     def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -179,7 +180,7 @@ class _Rows:
 
 
 def cell(value: object) -> Text:
-    """A value as it stands in a table."""
+    """A value as a table shows it."""
     if isinstance(value, Text):
         return value
     if value is None:
@@ -190,14 +191,14 @@ def cell(value: object) -> Text:
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something, whose plural has an s."""
+    """A count with its noun, whose plural ends in s."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def lasting(seconds: float | None) -> str | None:
-    """A time as people say it: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
+    """A duration for people: 0.3 s, 3 m 20 s, 2 h 5 m, 4 d 1 h."""
     if seconds is None or not math.isfinite(seconds):
-        # a server may say anything
+        # A server may send any number.
         return None
     sign, whole = ("-" if seconds < 0 else ""), int(abs(seconds))
     for unit, name, smaller, smaller_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
@@ -207,28 +208,28 @@ def lasting(seconds: float | None) -> str | None:
 
 
 def ago(seconds: float | None) -> str | None:
-    """How long it is over."""
+    """A duration with "ago"."""
     text = lasting(seconds)
     return None if text is None else f"{text} ago"
 
 
 def moment(ts_ms: int | None) -> str | None:
-    """A time of day on this machine's clock."""
+    """A date and time on this machine's clock."""
     if ts_ms is None:
         return None
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ts_ms / 1000)) + f".{ts_ms % 1000:03}"
     except (ValueError, OverflowError, OSError):
-        # a server may say anything
+        # A server may send any number.
         return str(ts_ms)
 
 
-# in JSON the only unprintable character outside of strings is the line break
+# In JSON the only unprintable character outside of strings is the line break.
 _BEYOND_ASCII: Final = re.compile(r"[^\n\x20-\x7e]")
 
 
 def json_text(encoded: str, *, is_ascii: bool = False) -> str:
-    """JSON with the unprintable characters of its strings (or all beyond ASCII) as escapes; it says the same."""
+    """The same JSON with the unprintable characters of its strings (or all beyond ASCII) as escapes."""
     return _BEYOND_ASCII.sub(
         lambda found: found[0] if found[0].isprintable() and not is_ascii else json.dumps(found[0])[1:-1], encoded
     )

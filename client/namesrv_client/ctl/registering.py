@@ -1,6 +1,6 @@
-"""How commands are registered: each with the common options before it and after it, and a help of its own options.
+"""Registration of commands: each with the common options before and after it, and a help of its own options.
 
-typer knows options of a command only; `command` and `group` add the common ones to each, so that
+typer has options of a single command only; `command` and `group` add the common ones to each, so that
 `namesrvctl -s ns1:9876 brokers` and `namesrvctl brokers -s ns1:9876` are the same.
 """
 
@@ -23,7 +23,7 @@ _ALSO: Final = (
 _COMMON: Final = inspect.signature(options_of).parameters
 
 
-def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - how typer calls it
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls it with a positional argument
     if is_wanted:
         typer.echo(f"{PROGRAM} {version()}")
         raise typer.Exit
@@ -44,9 +44,9 @@ _MqadminServer = Annotated[
 
 
 def group(app: typer.Typer, text: str) -> None:
-    """Register what `app` itself says in its help, with the common options before the command."""
+    """Register the help text of `app` itself, with the common options before the command."""
 
-    def callback(ctx: typer.Context, *, version: bool, **common: Any) -> None:  # noqa: ARG001 - is printed already
+    def callback(ctx: typer.Context, *, version: bool, **common: Any) -> None:  # noqa: ARG001 - its callback prints it
         ctx.obj = common
 
     own = inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, annotation=_Version, default=False)
@@ -75,7 +75,7 @@ class _Command(TyperCommand):
         """Write the help."""
         common = [option for option in self.params if getattr(option, "rich_help_panel", None) == PANEL]
         for option in common:
-            option.hidden = True  # type: ignore[attr-defined]  # an option has it, a parameter does not
+            option.hidden = True  # type: ignore[attr-defined]  # options have the attribute, arguments do not
         super().format_help(ctx, formatter)
         for option in common:
             option.hidden = False  # type: ignore[attr-defined]  # as above
@@ -86,7 +86,7 @@ def command(
 ) -> None:
     """Register a command whose first parameter is the `Options`.
 
-    One of mqadmin's says how it spells the parameters that it has; it is hidden, and takes -n, not -s.
+    A command of mqadmin has `spelled`, mqadmin's options by parameter; it is hidden, and takes -n instead of -s.
     """
     _, *own = inspect.signature(function).parameters.values()
     common, also = dict(_COMMON), _ALSO
@@ -106,19 +106,19 @@ def command(
 
 
 def options_on_line(ctx: typer.Context) -> Options:
-    """The options of a line that is not finished yet. Raises BadParameter."""
+    """The options of an unfinished command line, for completion. Raises BadParameter."""
     return _merged(ctx.find_root().params, {key: ctx.params.get(key) for key in _COMMON})
 
 
 def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> Options:
-    """The options before and after the command: servers add up; of other options the one after it counts."""
+    """The options before and after the command: servers add up; otherwise the option after the command counts."""
     merged = {key: value or before[key] for key, value in after.items()}
     merged["server"] = [*(before["server"] or ()), *(after["server"] or ())]
     return options_of(**merged)
 
 
 def _check_text(values: Mapping[str, Any]) -> None:
-    """Refuse bytes that are no text; no server could be sent them. Raises BadParameter."""
+    """Refuse arguments that are not valid UTF-8, since they cannot be sent to a server. Raises BadParameter."""
     for name, value in values.items():
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
@@ -128,12 +128,12 @@ def _check_text(values: Mapping[str, Any]) -> None:
 def _with_signature(
     function: Callable[..., None], text: str, parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., None]:
-    """The function as typer shall see it: with this text and these parameters."""
+    """The function with a docstring and a signature for typer."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     taken = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
     taken += [parameter.replace(kind=keyword) for parameter in parameters]
-    # typer keeps the line breaks of all paragraphs but the first
+    # typer keeps the line breaks of all paragraphs but the first, so each paragraph becomes one line.
     function.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in taken}
-    function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # what inspect looks for
+    function.__signature__ = inspect.Signature(taken)  # type: ignore[attr-defined]  # inspect reads this attribute
     return function

@@ -1,4 +1,4 @@
-"""How a command asks all servers, prints what they say, and ends: once, with --watch again and again, or on Ctrl-C."""
+"""Running of commands: requests to all servers, printed once or repeatedly with --watch, until the end or Ctrl-C."""
 
 import sys
 import time
@@ -22,12 +22,12 @@ Item = TypeVar("Item")
 
 Question = Callable[[NameServer], Awaitable[T]]
 Stream = Callable[[Servers, Output], Awaitable[int]]
-# by its head, the cell of a column for an item of the table
+# Head of a column -> the cell of the column for an item of the table.
 Columns = Mapping[str, Callable[[Item], object]]
 
 
 def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoReturn:
-    """Ask and print, and with --watch again and again; ends the command."""
+    """Request a report and print it, repeatedly with --watch; ends the command."""
     seconds = options.watch_seconds
 
     async def stream(servers: Servers, output: Output) -> int:
@@ -43,7 +43,7 @@ def show(options: Options, ask: Callable[[Servers], Awaitable[Report]]) -> NoRet
 
 
 def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_repeat: bool = False) -> NoReturn:
-    """Do it; ends the command."""
+    """Run a stream of output on the servers; ends the command."""
     if not may_repeat:
         _check_once(options)
 
@@ -59,13 +59,13 @@ def run(options: Options, stream: Stream, when_interrupted: ExitCode, *, may_rep
 
 
 def connected(options: Options) -> Servers:
-    """The servers that are to be asked; connections are made with the first question."""
+    """The servers of the options; each connection is made with the first request."""
     signing, tls = options.signing, options.tls.client_tls
     return Servers(options.addresses, timeout_seconds=options.timeout_seconds, signing=signing, tls=tls)
 
 
 def print_once(options: Options, report: Report) -> NoReturn:
-    """Print what no server has to be asked for; ends the command."""
+    """Print a report that needs no server; ends the command."""
     _check_once(options)
     Output(options).report(report)
     raise typer.Exit(report.code)
@@ -87,9 +87,9 @@ def show_list(  # noqa: PLR0913 - by keyword
     absent: Callable[[T], Iterable[str]] = lambda _: (),
     merged: Callable[[Mapping[str, T]], list[RenderableType]] | None = None,
 ) -> NoReturn:
-    """Ask all servers, and show the list of each, or of several all in one if that is `merged`; ends the command.
+    """Show a list of each server, or with `merged` one list of several servers; ends the command.
 
-    `absent` says what was asked for and is not there.
+    `absent` returns the names of requested things that a server does not have.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -112,7 +112,7 @@ def show_list(  # noqa: PLR0913 - by keyword
 def server_table(
     answers: Answers[T], columns: Columns[Item], items: Callable[[T], Iterable[Item]]
 ) -> list[RenderableType]:
-    """The items of each answer; with several servers the first column says whose."""
+    """The items of each answer; with several servers the first column has the server."""
     heads = ("server", *columns)
     rows = [
         (server, *(cell(item) for cell in columns.values()))
@@ -124,7 +124,7 @@ def server_table(
 
 
 def absences_in(answers: Answers[T], absent: Callable[[T], Iterable[str]]) -> list[str]:
-    """A line for each thing that a server positively does not have."""
+    """A line for each requested thing that a server reports as absent."""
     return [f"{server}: no {what}" for server, value in answers.given.items() for what in absent(value)]
 
 
@@ -138,10 +138,10 @@ def change(  # noqa: PLR0913 - by keyword
     members: Callable[[T], Mapping[str, Any]] = lambda _: {},
     absences: Callable[[Answers[T]], list[str]] = lambda _: [],
 ) -> NoReturn:
-    """Change something on all servers, and say what came of it on each; one that was not reached is a no.
+    """Change something on all servers, and print the results; a server that was not reached makes the exit code 1.
 
-    `objections` are the reasons why a server would not make the change: with one of them no server is changed. Then
-    what has to be confirmed is confirmed on the terminal, unless --yes was given; without a terminal it is not done.
+    `objections` are reasons why a server would not make the change: any objection prevents the change on all servers.
+    Without --yes the change is then confirmed on the terminal; without a terminal it is not made.
     """
     _check_once(options)
     if objections is not None:
@@ -165,7 +165,7 @@ def change(  # noqa: PLR0913 - by keyword
 
 
 def _confirm(what: str) -> None:
-    """Return if it is confirmed on the terminal; else end the command."""
+    """Ask for confirmation on the terminal; end the command unless the user confirms."""
     if not sys.stdin.isatty():
         complain([f"{what}? No terminal to ask on; pass --yes to confirm"])
         raise typer.Exit(ExitCode.USAGE)
@@ -174,7 +174,7 @@ def _confirm(what: str) -> None:
 
 
 def _stop_on(options: Options, objections: Question[list[str]]) -> None:
-    """Print what the servers object to, and end the command with a no; return if there is nothing.
+    """Print the objections of the servers, and end the command with exit code 1; return if there are none.
 
     A server that does not answer has no objection: the change itself reports that.
     """

@@ -1,4 +1,4 @@
-"""Several NameServers, asked the same question at once."""
+"""Several NameServers that get the same request at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,28 +17,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[T]):
-    """What came back, by server, in the order in which the servers were named; a ResponseError is a refusal."""
+    """Answer or error of each server, in the order in which the servers were named; a ResponseError is a refusal."""
 
     outcomes: Mapping[str, T | RemotingError]
 
     @property
     def given(self) -> dict[str, T]:
-        """Those that are answers."""
+        """The answers, without errors."""
         return {server: found for server, found in self.outcomes.items() if not isinstance(found, RemotingError)}
 
     def code(self, *, needs_all: bool = False) -> ExitCode:
-        """The exit code as far as answering goes; `needs_all`: one that is missing makes the whole answer a no."""
+        """The exit code for missing answers; with `needs_all` one missing answer makes the code NO."""
         refusals = [isinstance(it, ResponseError) for it in self.outcomes.values() if isinstance(it, RemotingError)]
         if len(refusals) == len(self.outcomes) and not any(refusals):
             return ExitCode.USAGE
         return ExitCode.NO if any(refusals) or (needs_all and refusals) else ExitCode.OK
 
     def problems(self) -> list[str]:
-        """A line for each server that gave no answer."""
+        """A line for each server that did not answer, or refused."""
         return [problem(server, found) for server, found in self.outcomes.items() if isinstance(found, RemotingError)]
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Per server the members of its answer, or `error`: what JSON and YAML show."""
+        """For each server the members of its answer, or `error`, for JSON and YAML."""
 
         def shown(found: T | RemotingError) -> Mapping[str, Any]:
             if isinstance(found, RemotingError):
@@ -62,7 +62,7 @@ class Servers:
         ]
 
     async def ask(self, question: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
-        """Ask all of them at once; none hides the others."""
+        """Send a request to all servers at once; an error of one server does not hide the answers of others."""
 
         async def ask_one(server: NameServer) -> T | RemotingError:
             try:
@@ -81,13 +81,13 @@ class Servers:
 
 
 def reason(error: RemotingError) -> str:
-    """Why, in one line at most as long as a terminal shows."""
+    """The reason of an error, in one line."""
     if isinstance(error, ResponseError):
         return f"refused with code {int(error.code)}: {error.remark or 'no reason given'}"
     return str(error) or type(error).__name__
 
 
 def problem(server: str, error: RemotingError) -> str:
-    """A line about a server; many reasons name it already."""
+    """A line about an error of a server; many reasons contain the server's address already."""
     why = reason(error)
     return why if server in why else f"{server}: {why}"

@@ -1,4 +1,4 @@
-"""`access`: what an access file says, keys for it, and reserved places; `whoami`: whom servers take you for."""
+"""`access`: checks of an access file, keys for it, and reserved places; `whoami`: this program's account on servers."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from namesrv_remoting.bodies.extensions import ReservedPlace
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 
-# as many bits as HMAC-SHA1 has use for, in characters that need no quotes anywhere
+# HMAC-SHA1 uses no more bits than these; hexadecimal digits need no quotes in files and shells.
 _SECRET_BYTES: Final = 24
 _KEY_BYTES: Final = 6
 
@@ -142,18 +142,18 @@ def keygen(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether an account may do something."""
+    """The verdict whether an account may send a request."""
 
     account: str
     code: str
     access_class: str | None
     allowed: bool
-    # each on a line: the rule that grants it, or everything that stands against it; and what else it takes
+    # A line each: the rule that grants the request and its further conditions, or all objections.
     why: tuple[str, ...]
 
 
 def judge(account: Account, needed: Permission, address: str | None, *, now: float) -> Verdict:
-    """Whether the account may ask that from there, and why."""
+    """The verdict whether the account may send the request from the address, with the reasons."""
     about = REQUESTS.get(needed.code)
     against = list(_objections(account, needed, address, now))
     why = against or list(_grounds(account, needed))
@@ -198,13 +198,13 @@ def _grounds(account: Account, needed: Permission) -> Iterator[str]:
 
 
 def _rule_for(account: Account, needed: Permission) -> Rule | None:
-    """A rule that allows it; of what is not named, the one that allows some."""
+    """A rule that allows the request; where the request leaves a name open, a rule for some names counts."""
     rules = (rule for rule in account.rules if rule.is_about(needed))
     return next((rule for rule in rules if [*rule.mismatches(needed)] == _unnamed(rule, needed)), None)
 
 
 def _unnamed(rule: Rule, needed: Permission) -> list[str]:
-    """What the rule is narrowed by, such requests name, and this one leaves open."""
+    """Fields to which the rule is restricted, and which the request could name and does not."""
     named = named_in(needed)
     return [name for name in rule.mismatches(needed) if name in REQUESTS[needed.code].names and named[name] is None]
 
@@ -219,7 +219,7 @@ def _singular(name: str) -> str:
 
 
 def _read(path: Path) -> AccessFile:
-    """The file's accounts; what is wrong with it ends the command."""
+    """The accounts of the file; prints the problems of a wrong file, and ends the command."""
     try:
         return parse_access_file(path.read_text(encoding="utf-8"))
     except AccessFileError as error:

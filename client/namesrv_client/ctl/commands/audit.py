@@ -1,4 +1,4 @@
-"""`audit`: reads the audit trail of a server from its files."""
+"""`audit`: shows the audit trail of a server from its files."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""`bench`: how fast a server answers route questions, measured from here."""
+"""`bench`: the rate and latency of a server's route responses, measured from this machine."""
 
 import asyncio
 import time
@@ -20,30 +20,30 @@ from namesrv_remoting.errors import RemotingError
 
 MAX_SECONDS: Final = 60.0
 MAX_CONNECTIONS: Final = 256
-# asked for where there is no topic at all
+# Requested where the server has no topic.
 _ABSENT_TOPIC: Final = "namesrvctl-bench"
 _ANSWERS: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST})
 
 
 @dataclass(slots=True)
 class Figures:
-    """What one server is asked, and what came of it."""
+    """The request to one server, and the measurements."""
 
     is_native: bool
     topic: str
     is_known: bool
     seconds: float = 0.0
-    # of each answer
+    # Latency of each response, in seconds.
     latencies: list[float] = field(default_factory=list)
-    # answers that were refusals, and questions without an answer; the last of them
+    # Number of error responses and of requests without a response; the last such error.
     errors: int = 0
     last_error: str | None = None
 
     def document(self, connections: int) -> dict[str, Any]:
-        """Its members."""
+        """The members for JSON and YAML."""
         ordered = sorted(self.latencies)
         return {
-            # as `status` says it
+            # The same words as in `status`.
             "protocol": "native" if self.is_native else "rocketmq",
             "topic": self.topic,
             "topic_known": self.is_known,
@@ -59,10 +59,10 @@ class Figures:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value, in milliseconds, that this share of the values does not exceed; None of none."""
+    """The smallest value, in milliseconds, that this share of the values does not exceed; None without values."""
     if not ordered:
         return None
-    # the nearest rank: ceil without a float's last bit in the way
+    # Nearest rank: a ceiling that the last bit of a float cannot change.
     rank = -(-round(share * 1e6) * len(ordered) // 1_000_000)
     return round(ordered[max(0, rank - 1)] * 1000, 3)
 
@@ -87,7 +87,7 @@ def bench(
     async def measure(servers: Servers, output: Output) -> int:
         answers = await servers.ask(lambda server: _plan(server, topic))
         for server in servers.all:
-            # one after the other: at once they would share this machine's processor
+            # Servers are measured one after the other, since at once they would share this machine's processor.
             if (figures := answers.given.get(server.address)) is not None:
                 known = "" if figures.is_known else ", which it does not know,"
                 how = f"over {counted(connections, 'connection')} for {seconds:g} s"
@@ -124,7 +124,7 @@ async def _measure(server: NameServer, figures: Figures, seconds: float, connect
     clients = [server.new_client() for _ in range(connections)]
 
     async def answers(client: RemotingClient) -> bool:
-        """Whether a question was answered."""
+        """True if the server answered a request."""
         try:
             answer = await client.invoke_raw(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -140,12 +140,13 @@ async def _measure(server: NameServer, figures: Figures, seconds: float, connect
         return error is None
 
     async def ask_on(client: RemotingClient, until: float) -> None:
-        # a connection that failed once is left alone: asking again at once would only count the same error
+        # A connection stops after its first failure, since another request at once would only count the same error
+        # again.
         while (asked := time.perf_counter()) < until and await answers(client):
             figures.latencies.append(time.perf_counter() - asked)
 
     try:
-        # connecting does not count
+        # Connecting is not measured.
         if all(await asyncio.gather(*map(answers, clients))):
             began = time.perf_counter()
             await asyncio.gather(*(ask_on(client, began + seconds) for client in clients))

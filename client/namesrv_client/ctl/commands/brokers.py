@@ -1,4 +1,4 @@
-"""`status`, `brokers`, `clusters`, `connections`, write permissions: what servers are, and who is at them."""
+"""`status`, `brokers`, `clusters`, `connections`, write permissions: the state of servers, and their peers."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ _LIVE: Final[Columns[LiveBroker]] = {
 
 
 def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]:
-    """A row for each broker, with what is left of its expiry on each server; `missing` on one that lacks it."""
+    """A row for each broker, with its remaining expiry on each server; `missing` on a server that lacks it."""
     by_key: dict[tuple[str, str, int, str], dict[str, LiveBroker]] = {}
     for server, found in given.items():
         for broker in found:
@@ -120,7 +120,7 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
     def chosen(found: ClusterInfo) -> Iterator[tuple[str, list[BrokerData]]]:
         for name, brokers in sorted(found.cluster_addr_table.items()):
             if cluster in (None, name):
-                # Apache's server may name brokers that are gone
+                # Apache's server may name brokers that it has removed.
                 known = (found.broker_addr_table.get(broker) for broker in sorted(brokers))
                 yield name, [group for group in known if group is not None]
 
@@ -138,14 +138,14 @@ def clusters(options: Options, cluster: ClusterOption = None) -> None:
 
 
 def group_members(group: BrokerData) -> dict[str, Any]:
-    """A broker group for programs; ids as text, since JSON has no other keys."""
+    """A broker group for programs; broker ids are text, since JSON has only text keys."""
     members: dict[str, Any] = msgspec.to_builtins(group)
     del members["cluster"]
     return {**members, "broker_addrs": {str(key): addr for key, addr in sorted(group.broker_addrs.items())}}
 
 
 def slaves(group: BrokerData) -> str | None:
-    """The instances that are no master, as `id=address`."""
+    """The instances other than the master, as `id=address`."""
     found = [f"{key}={addr}" for key, addr in sorted(group.broker_addrs.items()) if key != MASTER_ID]
     return " ".join(found) or None
 
@@ -205,7 +205,7 @@ def _change_perm(options: Options, code: RequestCode, broker: str, what: str) ->
 
 
 _STATUS = ("server", "state", "protocol", "name", "version", "up", "brokers", "topics", "connections", "revision")
-# clients get their routes from it; Apache's server does not say, and that it answers has to do
+# In these states clients get routes from the server; Apache's server reports no state, so that an answer counts.
 HEALTHY: Final = ("ready", "answers")
 
 
@@ -220,15 +220,15 @@ def status(options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """What one server reports, and what is wrong with its broker groups."""
+    """The report of one server, and the problems of its broker groups."""
 
     members: dict[str, Any]
     problems: list[Problem]
-    # why the problems are unknown
+    # The reason that the problems are unknown.
     refusal: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Its members, for JSON and YAML."""
+        """The members, for JSON and YAML."""
         problems = [one.document() for one in self.problems]
         return {**self.members, "problems": problems if self.refusal is None else None}
 
@@ -268,21 +268,21 @@ async def _status_of(server: NameServer) -> _Status:
 
 
 def state_of(info: ServerInfo | None) -> str:
-    """A server's state in a word; None is Apache's, which does not say more than that it is there."""
+    """A server's state in a word; None is Apache's server, which reports no state."""
     if info is None:
         return "answers"
     return "draining" if info.draining else "ready" if info.ready else "not ready"
 
 
 async def _members(server: NameServer) -> dict[str, Any]:
-    """What the server says of itself, or, if it is Apache's, what can be counted."""
+    """The server's own report, or counts of brokers and topics if the server is Apache's."""
     info = await server.info()
     if info is not None:
         counts = {"brokers": info.brokers, "topics": info.topics}
         return {"protocol": "native", "state": state_of(info), **counts, **msgspec.to_builtins(info)}
     groups = (await server.cluster_info()).broker_addr_table.values()
     topics: int | None = None
-    # can be switched off in Apache's server
+    # Apache's server can be configured to refuse the topic list.
     with suppress(ResponseError):
         topics = len(await server.topics())
     brokers = sum(len(group.broker_addrs) for group in groups)

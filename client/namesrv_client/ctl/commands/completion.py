@@ -1,4 +1,4 @@
-"""`completion`: what a shell needs to complete commands, options and names."""
+"""`completion`: the scripts with which a shell completes commands, options and names."""
 
 import os
 from pathlib import PurePath

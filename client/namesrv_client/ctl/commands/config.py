@@ -17,7 +17,7 @@ from namesrv_remoting.bodies.properties import format_properties
 from namesrv_remoting.codes import RequestCode
 from namesrv_runtime.suggestions import did_you_mean
 
-# the origin of a setting that no file, variable, flag or request has set
+# The origin of a setting that no file, variable, flag or request has set.
 _DEFAULT: Final = "default"
 _CHANGES: Final = {
     "reload": "change the server's configuration, and send it SIGHUP",
@@ -117,7 +117,7 @@ async def _settings(server: NameServer) -> dict[str, Setting]:
 
 
 def _is_remarkable(name: str, by_server: Mapping[str, Mapping[str, Setting]]) -> bool:
-    """True if a setting differs between the servers, or if one of them does not have its default."""
+    """True if a setting differs between the servers, or differs from its default on one of them."""
     found = [settings.get(name) for settings in by_server.values()]
     values = {setting and setting.value for setting in found}
     return len(values) > 1 or any(setting is not None and setting.origin != _DEFAULT for setting in found)
@@ -160,7 +160,7 @@ def set_config(
 
 
 async def _unchangeable(server: NameServer, wanted: Iterable[str]) -> list[str]:
-    """Why a server would ignore some of these settings; Apache's does not say what it has, and is not asked."""
+    """Reasons why a server would ignore these settings; none for Apache's server, which does not report them."""
     if not await server.is_native():
         return []
     known = await _settings(server)

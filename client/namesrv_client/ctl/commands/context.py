@@ -1,4 +1,4 @@
-"""`context`: servers, and how to connect to them, saved under a name."""
+"""`context`: servers and connection options, saved under a name."""
 
 import os
 from collections.abc import Iterable, Iterator

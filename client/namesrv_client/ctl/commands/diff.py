@@ -1,4 +1,4 @@
-"""`diff`: whether several NameServers say the same, broker by broker and topic by topic."""
+"""`diff`: a comparison of several NameServers, broker by broker and topic by topic."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,7 +18,7 @@ from namesrv_client.ctl.servers import Servers
 from namesrv_remoting.bodies.route import ClusterInfo
 from namesrv_remoting.errors import RemotingError
 
-# names that one line of the table holds
+# Number of names in one line of the table.
 _NAMES_SHOWN: Final = 3
 DIFFERENCE_HEADS: Final = ("what", "name", "fact")
 
@@ -29,13 +29,13 @@ def diff(options: Options) -> None:
     Exits with 1 if they differ, or if one of them cannot be compared. A change between the questions looks like a
     difference; run it again to be sure.
     """
-    if len(options.addresses) < 2:  # noqa: PLR2004 - two make a comparison
+    if len(options.addresses) < 2:  # noqa: PLR2004 - a comparison needs two
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")
     show(options, _diff)
 
 
 async def _diff(servers: Servers) -> Report:
-    """Ask for what there is, then for the routes of all of it."""
+    """Request brokers and topics of each server, then the routes of all topics."""
 
     async def overview(server: NameServer) -> tuple[ClusterInfo, list[str]]:
         return await server.cluster_info(), await server.topics()
@@ -46,7 +46,7 @@ async def _diff(servers: Servers) -> Report:
     async def view(server: NameServer) -> View:
         found = known.outcomes[server.address]
         if isinstance(found, RemotingError):
-            # one that did not answer the first question is not asked the second
+            # A server that did not answer the first request gets no second one.
             raise found
         return view_of(found[0], await server.routes(topics))
 
@@ -83,8 +83,8 @@ def difference_table(found: Sequence[Difference], servers: Sequence[str]) -> lis
 
 
 def difference_row(names: Sequence[str], one: Difference, servers: Sequence[str]) -> tuple[object, ...]:
-    """The line of a fact in which these differ alike."""
-    # one more name is no longer than saying that there is one more
+    """The line of a fact about which the servers disagree in the same way for all names."""
+    # Showing one more name takes no more room than "and 1 more".
     names_shown = names if len(names) <= _NAMES_SHOWN + 1 else names[:_NAMES_SHOWN]
     more = len(names) - len(names_shown)
     texts = [

@@ -23,12 +23,12 @@ from namesrv_remoting.codes import MASTER_ID
 from namesrv_remoting.group_health import SILENT_SHARE
 
 _STYLES: Final = {"fine": "green", "unknown": ""}
-# stands for a broker without a live entry
+# Stands for a broker without a live entry.
 _NO_ENTRY: Final = LiveBroker("", "", 0, "")
 
 
 def liveness(live: LiveBroker) -> str:
-    """How alive a broker is by what a server says of it: fine, late, overdue; unknown from Apache's."""
+    """The liveness of a broker on one server: fine, late or overdue; unknown on Apache's server."""
     age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
     if age is None or left is None or expiry is None:
         return "unknown"
@@ -39,33 +39,33 @@ def liveness(live: LiveBroker) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One broker of a route, as one server has it."""
+    """One broker of a route, as one server reports it."""
 
     cluster: str | None
     broker_name: str
-    # None: the group has queues and no instance
+    # None: the group has queues but no instance.
     broker_id: int | None
-    # None: there is no such instance; of a master, the group has only slaves
+    # None: the instance does not exist; for a master, the group has only slaves.
     broker_addr: str | None
-    # None: only other servers have it
+    # None: only other servers have the instance.
     queues: QueueData | None
-    # None: it is not alive, or the server does not say which brokers are
+    # None: the broker is not alive, or the server does not report liveness.
     live: LiveBroker | None
     knows_liveness: bool
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """Which instance it is, the same on every server; lists are sorted by it."""
+        """Key of the instance, the same on every server; lists are sorted by it."""
         return self.broker_name, -1 if self.broker_id is None else self.broker_id, self.broker_addr or ""
 
     @property
     def entry(self) -> LiveBroker:
-        """What the server says of its life."""
+        """The live entry, or an empty entry."""
         return self.live or _NO_ENTRY
 
     @property
     def verdict(self) -> str:
-        """As `liveness` says; no master; gone, if it is in the route and not alive; missing, if others have it."""
+        """The `liveness`; or no master; gone, if in the route but not alive; missing, if only other servers have it."""
         if self.queues is None:
             return "missing"
         if self.broker_id == MASTER_ID and self.broker_addr is None:
@@ -75,7 +75,7 @@ class Instance:
         return liveness(self.entry)
 
     def document(self) -> dict[str, Any]:
-        """Its members."""
+        """The members for JSON and YAML."""
         own = {name: getattr(self, name) for name in ("cluster", "broker_name", "broker_id", "broker_addr", "verdict")}
         ages = {name: getattr(self.entry, name) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
         queues = {name: getattr(self.queues, name, None) for name in ("perm", "read_queue_nums", "write_queue_nums")}
@@ -99,11 +99,11 @@ _COLUMNS: Final[Columns[Instance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What one server says of the topic: what others should say, too, None without a route; and who is in it."""
+    """The topic on one server: the facts to compare between servers, None without a route; and the brokers."""
 
     facts: Facts | None
     instances: Sequence[Instance]
-    # of the broker groups in the route
+    # Problems of the broker groups in the route.
     problems: Sequence[Problem] = ()
 
 
@@ -166,14 +166,14 @@ async def _explained(server: NameServer, topic: str) -> Explained:
         for number, address in sorted(group.broker_addrs.items()):
             known = live.get((group.cluster, address))
             instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
-    # ages differ by nature
+    # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
     facts.update({f"wiped on {one.broker_name}": True for one in instances if one.entry.write_wiped})
     return Explained(facts, instances, _problems(topic, route, brokers))
 
 
 def _problems(topic: str, route: TopicRouteData, brokers: Sequence[LiveBroker]) -> list[Problem]:
-    """What is wrong with the broker groups that hold the topic's queues."""
+    """The problems of the broker groups that hold the topic's queues."""
     groups = groups_of(brokers)
     total = sum(queues.write_queue_nums for queues in route.queue_datas)
     found = []
@@ -187,7 +187,7 @@ def _problems(topic: str, route: TopicRouteData, brokers: Sequence[LiveBroker]) 
 
 
 def _with_missing(answers: Answers[Explained]) -> Answers[Explained]:
-    """The same, and to each server the instances that only others have."""
+    """The same answers; each server also gets the instances that only other servers have, as missing."""
     everywhere = {
         one.key: one for found in answers.given.values() for one in found.instances if one.broker_addr is not None
     }

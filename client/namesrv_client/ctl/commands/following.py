@@ -1,4 +1,4 @@
-"""`events` and `watch`: what happened last on each server, and what happens now."""
+"""`events` and `watch`: the last events of each server, and changes as they happen."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -23,19 +23,19 @@ from namesrv_remoting.errors import RemotingError, RequestCodeNotSupportedError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import printable
 
-# what a server remembers
+# Number of events that a server remembers.
 _MAX_EVENTS: Final = 1000
-# how often events are asked for, and the routes of Apache's server, which has no watches
+# Intervals of requests for events, and for the routes of Apache's server, which has no watches.
 _EVENTS_SECONDS: Final = 1.0
 _ROUTES_SECONDS: Final = 2.0
-# a NAT or a proxy in between forgets a connection that is silent for long
+# Duration of one watch, below the time after which a NAT or a proxy drops an idle connection.
 _WAIT_SECONDS: Final = 25.0
 _RETRY_SECONDS: Final = 1.0
-# of a broker
+# Fields of an event that name its broker.
 _LEADING: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
-# asks one server for news, the first time at once; returns what prints them
+# Requests news of one server, without delay the first time; returns a function that prints the news.
 Ask = Callable[[], Awaitable[Callable[[], None]]]
 
 
@@ -44,7 +44,7 @@ class _EnoughError(Exception):
 
 
 def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask]) -> NoReturn:
-    """Print what comes from each server until enough was printed, or until Ctrl-C, which is the ordinary end.
+    """Print news of each server until enough changes were printed, or until Ctrl-C, which is the usual end.
 
     Ends at once if no server answers.
     """
@@ -67,7 +67,7 @@ def _follow(options: Options, start: Callable[[NameServer, Servers, Output], Ask
 
 
 async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
-    """Ask for ever; report once that the server does not answer, and once that it answers again."""
+    """Request news for ever; report once when the server stops answering, and once when it answers again."""
     trouble = ""
     while True:
         try:
@@ -77,7 +77,7 @@ async def _keep_asking(address: str, ask: Ask, clock: Clock) -> None:
                 trouble = reason(error)
                 complain([problem(address, error)])
             if isinstance(error, RequestCodeNotSupportedError):
-                # neither will it be later
+                # The server will not support the request later either.
                 return
             await clock.sleep(_RETRY_SECONDS)
             continue
@@ -96,7 +96,7 @@ _COLUMNS: Final[Columns[Event]] = {
 
 
 def what(fields: Mapping[str, object]) -> str:
-    """Who, in one word if it is a broker, and everything else by name."""
+    """The fields of an event in a line: the broker as one word, all other fields by name."""
     words = []
     if all(name in fields for name in _LEADING):
         words = ["/".join(str(fields[name]) for name in _LEADING[:3]), str(fields["broker_addr"])]
@@ -127,7 +127,7 @@ def events(
     kinds = frozenset(kind or ())
 
     async def ask(server: NameServer) -> Events:
-        # what is left out of the last ones would not make room for earlier ones
+        # With a filter all events are requested, since the last `limit` events may contain too few of these kinds.
         return await server.events(since, _MAX_EVENTS if kinds else limit)
 
     if follows:
@@ -154,18 +154,18 @@ class _Events:
     first: Question[Events]
     limit: int
     kinds: frozenset[str]
-    # the last events of the server
+    # The last events of the server.
     known: Events | None = None
 
     async def ask(self) -> Callable[[], None]:
-        """What happened since the last one that is known."""
+        """Request the events since the last known one."""
         if self.known is None:
             found = await self.first(self.server)
         else:
             await self.servers.clock.sleep(_EVENTS_SECONDS)
             found = await self.server.events(last_number(self.known), _MAX_EVENTS)
             if found.boot_id != self.known.boot_id:
-                # of another run all are new
+                # All events of another boot are new.
                 found = await self.server.events(0, _MAX_EVENTS)
         return lambda: self._print(found)
 
@@ -181,18 +181,18 @@ class _Events:
         for event in events:
             cells = [str(cell(event)) for cell in _COLUMNS.values()]
             line = "  ".join([self.server.address, *cells] if len(self.servers.all) > 1 else cells)
-            # a server may name a member as it likes, and cannot take ours away
+            # Members come from the server, and must not replace our member "server".
             self.output.say({"server": "", **event.members()} | {"server": self.server.address}, Text(printable(line)))
         self.known = Events(found.boot_id, found.events or ([] if known is None else known.events[-1:]))
 
 
 def last_number(known: Events) -> int:
-    """Of the last event."""
+    """The number of the last event."""
     return known.events[-1].seq if known.events else 0
 
 
 def missed_between(known: Events, found: Events) -> int:
-    """How many events a server has forgotten before it was asked again."""
+    """The number of events that the server has forgotten between two requests."""
     return max(0, found.events[0].seq - last_number(known) - 1) if found.events else 0
 
 
@@ -208,7 +208,7 @@ def watch(
     Apache's NameServer does not support watches; it is asked every 2 s.
     """
     names = list(dict.fromkeys(topics))
-    # a change uses up one of them
+    # Each change takes one item.
     left = iter(range(changes - 1, -1, -1)) if changes else repeat(1)
     _follow(options, lambda server, servers, output: _Routes(server, servers, output, names, left).ask)
 
@@ -219,16 +219,16 @@ class _Routes:
     servers: Servers
     output: Output
     topics: list[str]
-    # how many changes are to be printed after each
+    # Yields the number of changes that are still to be printed.
     left: Iterator[int]
-    # of the run that answered last, and the changes of that run that are known
+    # Boot id of the last answer, and the known revision of that boot.
     boot_id: str | None = None
     revision: int = 0
-    # topic -> route; None: positively absent
+    # Topic -> route; None: the server reported that the topic does not exist.
     known: dict[str, TopicRouteData | None] = field(default_factory=dict)
 
     async def ask(self) -> Callable[[], None]:
-        """What changed, as soon as something does or may have."""
+        """Request the changed routes; a server that knows our protocol answers as soon as a route changes."""
         if not await self.server.is_native():
             if self.known:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)

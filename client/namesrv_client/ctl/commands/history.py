@@ -1,4 +1,4 @@
-"""`history`: how a topic's route came about, from the servers' last events or from heartbeat logs."""
+"""`history`: the changes of a topic's route, from the servers' last events or from heartbeat logs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.extensions import Event
 from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.topic import topic_past
 
-# all that a server remembers
+# Number of events that a server remembers.
 _MOST_EVENTS: Final = 1000
 _OLDER: Final = "older ones are in the heartbeat logs: --logs DIR"
 _CAUSES: Final = {"register": "registered", "evict": "removed"}
@@ -29,7 +29,7 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One route change, and the broker event behind it; none for a changed permission or a deleted topic."""
+    """One route change, and the broker event that caused it; no event for a changed permission or a deleted topic."""
 
     event: Event
     causes: Sequence[Event]
@@ -39,7 +39,7 @@ class Change:
         return {**self.event.members(), "causes": [cause.members() for cause in self.causes]}
 
     def brokers(self) -> object:
-        """The broker that caused the change, with what became of it if it registered or was removed."""
+        """The broker that caused the change, and whether it registered or was removed."""
         return ", ".join(map(_cause_text, self.causes)) or self.event.fields.get("broker_name")
 
 
@@ -93,7 +93,7 @@ def history(
         ask,
         "changes",
         _COLUMNS,
-        # at a moment the last change counts
+        # With --at only the last change until then matters.
         lambda found: found if at is None else found[-1:],
         document=lambda found: [change.members() for change in (found if at is None else found[-1:])],
         absent=lambda found: [] if found else [f"change of {topic} among the last {_MOST_EVENTS} events; {_OLDER}"],
@@ -101,7 +101,7 @@ def history(
 
 
 def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list[Change]:
-    """The changes that touched a topic, or may have: a server names the first few topics of a large one."""
+    """The changes that touched a topic, or may have: a server names the first few topics of a large change."""
 
     def touches(event: Event) -> bool:
         named, count = event.fields.get("topics"), event.fields.get("count")
@@ -118,7 +118,7 @@ def _touching(events: Sequence[Event], topic: str, until_ms: int | None) -> list
 
 
 def _causes_of(route: Event, following: Sequence[Event]) -> list[Event]:
-    """The broker event that follows a route change, if the change names the same broker."""
+    """The broker event that follows a route change, if both name the same broker."""
     name = route.fields.get("broker_name")
     return [event for event in following if event.event in _CAUSES and event.fields.get("broker_name") == name]
 
@@ -143,7 +143,7 @@ def _from_logs(logs: Sequence[str], topic: str, at: str | None) -> Document:
 
 
 def _report(past: Document, *, shows_all: bool) -> Report:
-    """All changes, the first one first; or the routes at the moment, and those that clients had received by then."""
+    """All changes, oldest first; or the routes at the moment, and the last routes that clients had received by then."""
     body = _all_changes(past) if shows_all else _at_the_moment(past)
     left_out = past["changes_left_out" if shows_all else "clients_left_out"]
     problems = [f"{left_out} more are not shown"] if left_out else []

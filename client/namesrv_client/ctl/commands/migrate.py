@@ -1,4 +1,4 @@
-"""`migrate check`: whether brokers, clients and tools would notice that one NameServer takes another one's place."""
+"""`migrate check`: whether brokers, clients and tools would notice the replacement of a NameServer by another one."""
 
 import asyncio
 import sys
@@ -34,13 +34,13 @@ from namesrv_remoting.codes import CURRENT_VERSION, RequestCode, ResponseCode
 from namesrv_remoting.command import ExtFields, RemotingCommand
 from namesrv_remoting.errors import QueryNotFoundError, RemotingError, ResponseError, response_error
 
-# RocketMQ's number of 4.9.3: servers answer a later one in standard JSON, and Apache's this one with bare keys
+# RocketMQ's number of 4.9.3: for later versions servers use standard JSON, for this one Apache's server uses bare keys.
 _OLD_VERSION: Final = 399
-# topics that are asked about at the same time: two questions to each server
+# Number of topics that are compared at the same time, with two requests to each server.
 _TOPICS_AT_ONCE: Final = 16
 _WATCH_SECONDS: Final = 2.0
 _ORDER_CONFIG: Final = "ORDER_TOPIC_CONFIG"
-# requests that every server refuses: no server has a topic, value or request code like these
+# Requests that every server refuses, since no server has such a topic, value or request code.
 _REFUSED: Final[Mapping[str, tuple[int, ExtFields]]] = {
     "to an unknown topic": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "namesrvctl-migrate-check"}),
     "to an unknown KV value": (RequestCode.GET_KV_CONFIG, {"namespace": "namesrvctl", "key": "migrate-check"}),
@@ -52,18 +52,18 @@ _View = dict[tuple[Kind, str], Facts]
 
 @dataclass(frozen=True, slots=True)
 class _Overview:
-    """What one server says of everything but the routes of its topics."""
+    """One server without the routes of its topics."""
 
     groups: Mapping[str, BrokerData]
     topics: frozenset[str]
     view: _View
     settings: Mapping[str, str]
-    # what this account is not shown
+    # Things that this account may not read.
     hidden: Sequence[str]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How much that is."""
+        """The numbers of brokers and topics."""
         instances = sum(len(group.broker_addrs) for group in self.groups.values())
         return {"brokers": instances, "topics": len(self.topics)}
 
@@ -223,7 +223,7 @@ async def _settings(server: NameServer) -> Mapping[str, str]:
 
 
 async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[str]) -> Mapping[str, str]:
-    """What is to be seen; an account may not be allowed to."""
+    """The values; empty, with an entry in `hidden`, if this account may not read them."""
     try:
         return await asking
     except ResponseError as error:
@@ -234,7 +234,7 @@ async def _shown(asking: Awaitable[Mapping[str, str]], what: str, hidden: list[s
 async def _topic_differences(
     servers: Sequence[NameServer], seen: Mapping[str, _Overview]
 ) -> tuple[list[Difference], dict[str, RemotingError]]:
-    """In what they differ about topics, by name, each asked of all at the same moment; and who failed meanwhile."""
+    """Differences by topic, requested from all servers at the same moment; and the servers that failed meanwhile."""
     topics = sorted(frozenset().union(*(each.topics for each in seen.values())))
     found: dict[str, list[Difference]] = {}
     failures: dict[str, RemotingError] = {}
@@ -271,7 +271,7 @@ async def _topic_differences(
 
 
 async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION) -> bytes | None:
-    """The body of 105 to a client of a version, None if there is no route."""
+    """The body of 105 for a client of a version; None if there is no route."""
     answer = await server.answer_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None
@@ -281,7 +281,7 @@ async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION)
 
 
 def _progress(total: int) -> Callable[..., None]:
-    """Says on a terminal how far it is, at each percent."""
+    """Returns a function that shows the progress on a terminal, at each percent."""
     done = 0
 
     def show(*, is_over: bool = False) -> None:

@@ -1,7 +1,7 @@
-"""The commands that are understood as mqadmin spells them.
+"""Commands with the names and options of mqadmin.
 
-Those of mqadmin's commands that ask NameServers only, with its own options. Changes are confirmed first here, too:
---yes says that it is meant.
+They are mqadmin's commands that send requests to NameServers only. Changes must be confirmed here, too; --yes confirms
+them.
 """
 
 from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ def update_order_conf(options: Options, topic: str, method: str, value: str | No
         config.kv_put(options, ORDER_TOPIC_CONFIG, topic, value)
 
 
-# by name: what does it, and how mqadmin spells its parameters; others have their defaults
+# mqadmin's name -> the function, and its parameters with mqadmin's options; other parameters have their defaults.
 COMMANDS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
     "clusterList": (brokers.clusters, _CLUSTER),
     "topicList": (

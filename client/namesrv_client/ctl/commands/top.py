@@ -1,4 +1,4 @@
-"""`top`: every broker's time until eviction, on all servers side by side, as it runs out."""
+"""`top`: the remaining expiry of every broker, on all servers side by side, continuously."""
 
 import asyncio
 import math
@@ -24,23 +24,24 @@ from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
 from namesrv_runtime.clock import Clock
 
-# A server that hangs is grey within 3 s of its last answer: it is asked every second, and painted four times in one.
+# A server that hangs turns grey within 3 s of its last answer: it gets a request every second, and the screen is
+# painted four times a second.
 _ASK_SECONDS: Final = 1.0
 _PAINT_SECONDS: Final = 0.25
 _SILENT_SECONDS: Final = 2.5
 
 _STYLES: Final = {"missing": "red", "not yet": "dim", "unknown": ""}
-# of the time that a broker may be silent, what is left when its bar turns, as in the console
+# Share of the expiry that is left when the bar changes its colour, as in the console.
 _YELLOW: Final = 0.7
 _RED: Final = 0.25
-# verdicts of the brokers at the top: an operator should look at them
+# Verdicts of the brokers at the top of the table, which an operator should check.
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
-# of an age bar
+# Width of an age bar.
 _BAR_CELLS: Final = 8
 _EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
-# cluster, name, id, address
+# Cluster, name, id, address.
 Key = tuple[str, str, int, str]
 Ask = Callable[[NameServer, Clock], Awaitable["Seen"]]
 
@@ -50,22 +51,22 @@ class Seen:
     """The last response of one server, and its time."""
 
     server: str
-    # on our monotonic clock; before the first answer the moment of the first question
+    # Time on our monotonic clock; before the first response, the time of the first request.
     answered_at: float
-    # None: it has not answered yet
+    # None: the server has not answered yet.
     state: str | None = None
-    # None: it has not answered yet, or it is Apache's
+    # None: the server has not answered yet, or is Apache's.
     info: ServerInfo | None = None
     brokers: Mapping[Key, LiveBroker] = field(default_factory=dict)
-    # why the last question has no answer
+    # The reason that the last request has no response.
     error: RemotingError | None = None
 
     def is_silent(self, now: float) -> bool:
-        """Whether it has not answered, and should have."""
+        """True if a response is overdue."""
         return self.error is not None or now - self.answered_at >= _SILENT_SECONDS
 
     def state_at(self, now: float) -> str:
-        """Its state in words."""
+        """The state in words."""
         if isinstance(self.error, ResponseError):
             return "refuses"
         if self.error is not None and not isinstance(self.error, RequestTimeoutError):
@@ -75,12 +76,12 @@ class Seen:
         return self.state or "connecting"
 
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
-        """How alive a broker is for this server, and what it says of it, as old as that is now."""
+        """The verdict on a broker and its live entry on this server, with ages as of now."""
         found = self.brokers.get(key)
         if found is None and (self.state is None or self.is_silent(now)):
             return "unknown", None
         if found is None:
-            # it may still have to register
+            # A server that is not ready is still waiting for brokers to register.
             return "not yet" if self.info is not None and not self.info.ready else "missing", None
         if found.age_seconds is not None and found.expires_in_seconds is not None:
             passed = now - self.answered_at
@@ -91,20 +92,20 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker, and how each server has it."""
+    """One broker, and its liveness on each server."""
 
     key: Key
-    # server -> how alive it is there, and what that server says of it
+    # Server -> verdict and live entry of the broker there.
     on: Mapping[str, tuple[str, LiveBroker | None]]
 
     @property
     def order(self) -> tuple[int, Key]:
-        """Who should be looked at comes first; where all is well the names decide, so that nothing moves."""
+        """Sort key: brokers with urgent verdicts first; the others by name, so that rows do not move."""
         verdicts = {verdict for verdict, _ in self.on.values()}
         return next((at for at, verdict in enumerate(_URGENT) if verdict in verdicts), len(_URGENT)), self.key
 
     def members(self, server: str) -> dict[str, Any]:
-        """The broker on one server, as JSON and YAML have it."""
+        """The broker on one server, for JSON and YAML."""
         verdict, live = self.on[server]
         ages = {name: getattr(live, name, None) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
         names = ("cluster", "broker_name", "broker_id", "broker_addr")
@@ -181,7 +182,7 @@ async def _paint(servers: Servers, output: Output, ask: Ask) -> NoReturn:
 
 
 def broker_rows(seen: Sequence[Seen], now: float) -> list[BrokerRow]:
-    """Every broker that any server has."""
+    """Every broker on any server."""
     keys = frozenset[Key]().union(*(one.brokers for one in seen))
     rows = [BrokerRow(key, {one.server: one.broker(key, now) for one in seen}) for key in keys]
     return sorted(rows, key=lambda row: row.order)
@@ -191,7 +192,7 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     """The servers, and below them as many brokers as there is room for."""
     silent = {one.server for one in seen if one.is_silent(now)}
     rows = broker_rows(seen, now)
-    # two lines of heads, one between the tables, one for how many are left out
+    # Two lines of heads, one between the tables, one for the number of brokers left out.
     room = max(1, height - len(seen) - 4)
     shown = rows[: room if len(rows) > room + 1 else room + 1]
     heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
@@ -235,7 +236,7 @@ def _style(verdict: str, live: LiveBroker | None) -> str:
 
 def _age(live: LiveBroker) -> str:
     if live.age_seconds is None or live.expires_in_seconds is None or not live.expiry_seconds:
-        # Apache's server has no ages
+        # Apache's server reports no ages.
         return "present"
     return f"{bar(live.expires_in_seconds / live.expiry_seconds)} {lasting(live.age_seconds)}"
 
@@ -249,7 +250,7 @@ def _sentence(live: LiveBroker) -> str:
 
 
 def bar(share: float) -> str:
-    """What is left of the time that a broker may be silent."""
+    """A bar for the share of the expiry that is left."""
     eighths = math.ceil(max(0.0, min(1.0, share)) * _BAR_CELLS * 8)
     whole, part = divmod(eighths, 8)
     if not speaks_unicode():

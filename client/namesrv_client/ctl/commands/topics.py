@@ -1,4 +1,4 @@
-"""`topics`, `route` and `delete-topic`: which topics there are, and where their queues are."""
+"""`topics`, `route` and `delete-topic`: the topics of servers, and the brokers of their queues."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -85,7 +85,7 @@ def route(options: Options, topics: TopicsArgument) -> None:
 
 
 def absent_topics(found: Routes) -> list[str]:
-    """Each topic that a server positively does not know."""
+    """A text for each topic that the server reports as absent."""
     return [f"topic {topic}" for topic, data in found.items() if data is None]
 
 
@@ -137,13 +137,13 @@ def delete_topic(
     """
 
     async def delete(server: NameServer) -> bool | None:
-        """Delete it; return whether it was there, None if that is unknown."""
+        """Delete the topic; return whether it existed, None if that is unknown."""
         existed: bool | None
         try:
-            # not its route: a server that is not ready refuses that, and closes the connection
+            # The list and not the route: a server that is not ready refuses a route request, and closes the connection.
             existed = topic in await server.topics()
         except ResponseError:
-            # the list can be switched off
+            # A server can be configured to refuse the topic list.
             existed = None
         fields = {"topic": topic} if cluster is None else {"topic": topic, "clusterName": cluster}
         await server.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, fields)
