@@ -173,7 +173,7 @@ def _passwd(options: argparse.Namespace) -> int:
 
 def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
     """The access settings from the options. Raises ValueError."""
-    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # as above
+    from namesrv_console.access.settings import AccessSettings  # noqa: PLC0415  # its packages may not be installed
 
     given = {name: value for name in AccessSettings.model_fields if (value := getattr(options, name, None)) is not None}
     if {"users", "trusted_proxies", "oidc_issuer"} & given.keys():
@@ -185,7 +185,7 @@ def _access(options: argparse.Namespace, host: str) -> "AccessSettings":
 
 
 def _run(options: argparse.Namespace) -> int:
-    from namesrv_console.serving import serve  # noqa: PLC0415  # as above
+    from namesrv_console.serving import serve  # noqa: PLC0415  # its packages may not be installed
     from namesrv_console.settings import ConsoleSettings  # noqa: PLC0415
     from namesrv_remoting.aio.tls import TlsClientSettings  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The comparison of all servers: the table of topics, and the disagreements with their begin.
+"""The comparison of all servers: the table of topics, and the disagreements with the time of their start.
 
 The comparison is made once for all tabs, and again only for what changed.
 """
@@ -29,8 +29,8 @@ class Compared:
         self._looked_at = -_LOOK_SECONDS
         # Offset of the wall clock to the monotonic clock; read once, so that times on a screen do not move.
         self._wall_seconds = clock.wall() - clock.monotonic()
-        # Begin of each disagreement. None until all servers have responded: disagreements found by then have no known
-        # begin.
+        # Start of each disagreement. None until all servers have responded: disagreements found by then have no known
+        # start.
         self._since: dict[Key, float | None] | None = None
 
     def __repr__(self) -> str:
@@ -46,8 +46,8 @@ class Compared:
                 self._observed.renew()
             await self._clock.sleep(_LOOK_SECONDS)
             if not self._found:
-                # An expected disagreement may become unexpected without a change; without disagreements a change can be
-                # awaited.
+                # An expected disagreement may become unexpected without a change of the cluster, so only without
+                # disagreements does the task wait for a change.
                 await self._observed.changed_since(cluster.revision)
 
     def topics(self, cluster: Cluster) -> TopicTable:

@@ -106,7 +106,7 @@ class _Timetable:
 
 
 class Poller:
-    """Keeps `observed` up to date."""
+    """Polls all servers, and keeps `observed` up to date."""
 
     def __init__(self, servers: Sequence[NameServer], observed: Observed, clock: Clock) -> None:
         self._servers = servers

@@ -78,7 +78,7 @@ async def serve(settings: ConsoleSettings, listening: socket.socket, *, report: 
 
 
 async def _report_unreachable(console: Console, report: Callable[[str], None]) -> None:
-    """Report each server once if its first response fails; pages show later failures."""
+    """Report each server whose first request fails, once; pages show later failures."""
     observed, asking = console.observed, set(console.settings.servers)
     while asking:
         revision = observed.cluster.revision

@@ -47,7 +47,7 @@ class ServerView:
     address: str
     # None: no request has finished yet.
     is_reachable: bool | None = None
-    # Begin of the current reachable (or unreachable) time.
+    # Start of the current reachable (or unreachable) time.
     since: float = 0.0
     # The reason that the server is unreachable.
     error: str | None = None

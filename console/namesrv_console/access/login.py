@@ -44,7 +44,7 @@ def safe_path(target: object) -> str:
 
 
 def safe_next(target: object) -> str:
-    """The target of the redirect after signing in."""
+    """The target of the redirect after signing in; the login and logout pages are not allowed."""
     path = safe_path(target)
     return HOME if path.startswith(("/login", "/logout")) else path
 
@@ -92,7 +92,7 @@ class Login:
         return routes
 
     async def page(self, request: Request) -> Response:
-        """Show the login page."""
+        """Show the login page, or redirect a user who has signed in already."""
         if request.user.is_authenticated or not self._settings.has_login:
             return RedirectResponse(safe_next(request.query_params.get(NEXT)), 303)
         return self._page(request, request.query_params.get(NEXT), 200)

@@ -45,7 +45,6 @@ class Action:
     what: str
     # Returns the changes that the action would make on a server. Raises RemotingError.
     differences: Callable[[NameServer, Fields], Awaitable[list[Difference]]]
-    # The request's header and its body.
     header: Callable[[Fields], dict[str, str]]
     body: Callable[[Fields], bytes] = lambda _: b""
     may_be_empty: frozenset[str] = frozenset()

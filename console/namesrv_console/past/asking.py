@@ -38,7 +38,7 @@ class Past:
         return f"<Past of {', '.join(self.logs) or 'nothing'}, {len(self._asked)} questions>"
 
     async def ask(self, question: Question, *, patience_seconds: float = PATIENCE_SECONDS) -> Answer | None:
-        """The answer; None if it takes longer, then the same question later returns the answer."""
+        """The answer; None if the worker needs longer than the patience: the same question later returns the answer."""
         task = self._asked.get(question)
         if task is None:
             self._forget_finished()

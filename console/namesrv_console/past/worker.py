@@ -15,7 +15,8 @@ from namesrv_spark_jobs.history.model import Answer, Failed, Question
 
 # Live pages have priority over the worker.
 _NICENESS: Final = 5
-# Packages of the wheel `namesrv-report`; without them the worker answers with an error.
+# The module of the wheel `namesrv-report`, and the package that the wheel requires; without one of them every answer is
+# an error.
 _REPORT: Final = frozenset({"duckdb", "namesrv_spark_jobs"})
 
 
@@ -37,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
 
 def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
     try:
-        import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires it
+        import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires duckdb
 
         from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415
     except ModuleNotFoundError as error:

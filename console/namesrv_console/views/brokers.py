@@ -8,7 +8,8 @@ from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Connection, Event
 from namesrv_remoting.codes import PERM_WRITE
 
-# missing: other servers have the broker; unknown: the server has not reported its brokers yet.
+# missing: other servers have the broker; unknown: the server was not polled yet, is not ready, is unreachable or
+# refuses requests.
 CellState = Literal["live", "missing", "unknown"]
 
 

@@ -1,4 +1,4 @@
-"""Disagreements of the servers: their begin, and whether they are expected."""
+"""Disagreements of the servers: their start, and whether they are expected."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,10 +24,10 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A difference with its begin and its explanation."""
+    """A difference with its start and its explanation."""
 
     difference: Difference
-    # Begin on the console's clock; None: the disagreement is older than the console.
+    # Start on the console's clock; None: the disagreement is older than the console.
     since: float | None
     # None: the disagreement is unexpected.
     reason: Reason | None = None
@@ -112,7 +112,7 @@ class Group:
 
     names: list[str]
     one: Difference
-    # Begin and reason of the first difference.
+    # Start and reason of the first difference.
     since: float | None
     reason: Reason | None
 
@@ -164,7 +164,7 @@ def _brokers_of(topic: str, told: Mapping[str, Told]) -> set[str]:
 
 
 def _is_starting(view: ServerView, now: float) -> bool:
-    """True if a server started so recently that brokers may not have registered yet."""
+    """True if a server is not ready, or started so recently that brokers may not have registered yet."""
     info = view.info
     if info is None:
         return False
