@@ -17,5 +17,5 @@ class ExitCode(IntEnum):
     USAGE = 2
     # A bug of our own, with a traceback; Python's own code for that is 1.
     BUG = 70
-    # Ctrl-C, where it is not the usual end of the command.
+    # Ctrl-C, in a command that usually ends without Ctrl-C.
     INTERRUPTED = 130

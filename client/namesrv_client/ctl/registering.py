@@ -23,7 +23,7 @@ _ALSO: Final = (
 _COMMON: Final = inspect.signature(options_of).parameters
 
 
-def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls it with a positional argument
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls the callback with a positional argument
     if is_wanted:
         typer.echo(f"{PROGRAM} {version()}")
         raise typer.Exit

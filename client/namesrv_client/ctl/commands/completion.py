@@ -14,7 +14,7 @@ Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 def completion(
-    options: Options,  # noqa: ARG001 - every command has them
+    options: Options,  # noqa: ARG001 - every command takes the options
     shell: Annotated[Shell | None, typer.Argument(help="Default: the shell in $SHELL.", show_default=False)] = None,
 ) -> None:
     """Print the completion script for a shell.

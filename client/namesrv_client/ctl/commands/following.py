@@ -228,7 +228,7 @@ class _Routes:
     known: dict[str, TopicRouteData | None] = field(default_factory=dict)
 
     async def ask(self) -> Callable[[], None]:
-        """Request the changed routes; a server that knows our protocol answers as soon as a route changes."""
+        """Request the changed routes; our server answers as soon as a route changes, Apache's server is polled."""
         if not await self.server.is_native():
             if self.known:
                 await self.servers.clock.sleep(_ROUTES_SECONDS)

@@ -52,13 +52,13 @@ _View = dict[tuple[Kind, str], Facts]
 
 @dataclass(frozen=True, slots=True)
 class _Overview:
-    """One server without the routes of its topics."""
+    """Groups, topics, facts and settings of one server, without the routes of its topics."""
 
     groups: Mapping[str, BrokerData]
     topics: frozenset[str]
     view: _View
     settings: Mapping[str, str]
-    # Things that this account may not read.
+    # A line for each part that this account may not read.
     hidden: Sequence[str]
 
     @property
