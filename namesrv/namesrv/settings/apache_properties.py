@@ -1,4 +1,4 @@
-"""An Apache namesrv.properties in terms of our settings, and our settings in Apache's terms."""
+"""Translation of an Apache namesrv.properties to our settings, and of our settings to Apache's keys."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from namesrv_remoting.bodies.properties import format_properties
 from namesrv_runtime.log import quoted
 from namesrv_runtime.suggestions import did_you_mean
 
-# our setting -> the key that means the same to Apache's server
+# Our setting -> the key of Apache's server with the same meaning.
 _APACHE_KEYS = {
     "listen_host": "bindAddress",
     "listen_port": "listenPort",
@@ -34,19 +34,20 @@ _APACHE_KEYS = {
     "enable_all_topic_list": "enableAllTopicList",
 }
 _MILLISECONDS = frozenset({"scan_interval_seconds"})
-# our setting -> what Apache's server calls some of its values
+# Our setting -> names of Apache's server for some of its values.
 _APACHE_VALUES = {"tls_mode": {"off": "disabled"}}
 
 
 class _Switch(NamedTuple):
-    """A key without which Apache's server does not use another one."""
+    """A key that Apache's server requires before it uses another key."""
 
     key: str
     apache_default: str  # of the setting, once switched on
     when_off: str
 
 
-# our setting -> its switch; off leaves our default, since off in a file written by Apache's server is no decision
+# Our setting -> its switch. A switch that is off leaves our default, since `off` in a file that Apache's server wrote
+# is not the operator's decision.
 _SWITCHES = {
     "wait_for_service_seconds": _Switch(
         "needWaitForService",
@@ -60,13 +61,14 @@ _SWITCHES = {
 }
 
 
-# our setting -> its key in the answer to GET_NAMESRV_CONFIG; what Apache's server lacks is spelt as it would spell it
+# Our setting -> its key in the response to GET_NAMESRV_CONFIG; settings that Apache's server lacks have keys in its
+# style.
 JAVA_NAMES: dict[str, str] = {
     name: _APACHE_KEYS.get(name) or re.sub("_(.)", lambda match: match[1].upper(), name) for name in SETTINGS
 }
 _SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
 
-# key -> the value that needs no remark, and the remark for all others
+# Key -> the value that needs no remark, and the remark for all other values.
 _REMARKS = {
     "kvConfigPath": (None, "the KV configuration is kept in the data directory, see data-dir"),
     "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds and idle-timeout-seconds"),
@@ -76,8 +78,8 @@ _REMARKS = {
     "clusterTest": ("false", "there is no cluster test mode"),
     "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
 }
-# Why keys have no effect, whatever their values are: those that NamesrvConfig, NettyServerConfig, NettyClientConfig and
-# ControllerConfig of 4.2 to 5.5 read, and those that operators put there although only brokers and clients read them.
+# Keys without effect for any value, with the reason: keys that NamesrvConfig, NettyServerConfig, NettyClientConfig and
+# ControllerConfig of 4.2 to 5.5 read, and keys of brokers and clients that operators put there nevertheless.
 _WITHOUT_EFFECT = {
     "this server has one event loop instead of thread pools": """
         clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity defaultThreadPoolNums
@@ -125,7 +127,7 @@ _KNOWN = {
 
 @dataclass
 class Translation:
-    """What properties mean here: settings, what is wrong, and what is merely of no effect."""
+    """The result of a translation: settings, problems, and remarks about keys without effect."""
 
     given: dict[str, Given] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -133,7 +135,7 @@ class Translation:
 
 
 def translate(properties: Mapping[str, str], source: str) -> Translation:
-    """Properties as settings whose range is still to be checked; the source is for messages: `file F`."""
+    """Translate properties to settings whose ranges are not checked yet; the source is for messages: `file F`."""
     translation = Translation()
     for key, value in properties.items():
         if key in _SETTING_NAMES:
@@ -146,14 +148,14 @@ def translate(properties: Mapping[str, str], source: str) -> Translation:
 
 
 def translate_tls(properties: Mapping[str, str], source: str) -> Translation:
-    """An Apache tls.properties, which does not say the mode: there it is a property of the process, or permissive."""
+    """Translate an Apache tls.properties; its mode is missing there: it is a property of the process, or permissive."""
     translation = translate(properties, source)
     translation.given.setdefault("tls_mode", Given("permissive", f"{source}, as Apache's server"))
     return translation
 
 
 def as_properties(values: Mapping[str, object]) -> str:
-    """Settings as the sorted lines that GET_NAMESRV_CONFIG answers; -c reads them back."""
+    """Return settings as the sorted lines of the response to GET_NAMESRV_CONFIG; -c reads them back."""
     properties = {switch.key: "true" for name, switch in _SWITCHES.items() if name in values}
     for name, value in values.items():
         shown = round(value * 1000) if isinstance(value, float) and name in _MILLISECONDS else value
@@ -166,7 +168,7 @@ def as_properties(values: Mapping[str, object]) -> str:
 def _add_setting(translation: Translation, name: str, given: Given) -> None:
     text = str(given.value)
     if SETTINGS[name].kind is bool and _truth(text) is None:
-        # Java takes yes for false, we took it for true elsewhere
+        # Java takes `yes` for false, our other sources take it for true.
         translation.problems.append(complaint(given, SETTINGS[name], "is not true or false"))
     elif name in _APACHE_VALUES:
         ours = {theirs: ours for ours, theirs in _APACHE_VALUES[name].items()}

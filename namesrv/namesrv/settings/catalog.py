@@ -25,7 +25,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Given:
-    """A value as somebody wrote it, and where: `flag --listen-port`, `environment NAMESRV_X`, `file F`, `default`."""
+    """A value as its source spells it: `flag --listen-port`, `environment NAMESRV_X`, `file F` or `default`."""
 
     value: object
     origin: str
@@ -33,7 +33,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as people meet it."""
+    """One setting with its texts for people."""
 
     name: str
     topic: str
@@ -44,41 +44,41 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """Its name in messages, and on the command line after two dashes."""
+        """The name of the setting in messages, and on the command line after two dashes."""
         return self.name.replace("_", "-")
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Its names on the command line; a secret has none, since everybody can read those."""
+        """The flags of the setting; a secret has no flag, since all users of the machine can read command lines."""
         if self.kind is SecretStr:
             return ()
         return (f"--{self.title}", f"--no-{self.title}") if self.kind is bool else (f"--{self.title}",)
 
     @property
     def environment(self) -> str:
-        """Its name in the environment."""
+        """The environment variable of the setting."""
         return f"{ENVIRONMENT_PREFIX}{self.name.upper()}"
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """All it may be, if that is a few words."""
+        """The allowed values of a setting with a few words as values."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     @property
     def demand(self) -> str:
-        """What its values are, to be read after `is not`."""
+        """A description of the values, to be read after `is not`."""
         return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind]
 
     @property
     def may_be(self) -> str:
-        """The values that are allowed, as in a table."""
+        """The allowed values, as in a table."""
         if self.between is None:
             return ", ".join(self.choices) or self.demand
         return " to ".join(map(text_of, self.between))
 
 
 def text_of(value: object) -> str:
-    """A value as it is written in environments and files."""
+    """Return a value as it is written in environments and files."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -87,7 +87,7 @@ def text_of(value: object) -> str:
 
 
 def complaint(given: Given, setting: Setting, wrong: str) -> str:
-    """One line about one value."""
+    """Return a message of one line about one value."""
     value = "its value" if setting.kind is SecretStr else quoted(text_of(given.value))
     return f"{setting.title}: {value} {wrong} (from {given.origin})"
 
@@ -107,11 +107,11 @@ def _catalog() -> Iterable[Setting]:
         )
 
 
-# Where the server is, what it waits for, and what shapes how long routes stay stale: the heartbeat log says at its
-# start what those are, and the report believes it.
+# These settings say where the server is, what it waits for, and how long routes stay stale: the heartbeat log records
+# the last ones at its start, and the report relies on the record.
 NEED_RESTART: Final = frozenset(
     {
-        # a server is open from its start, or never
+        # A server has access rules from its start, or never.
         "access",
         "listen_host",
         "listen_port",
@@ -130,5 +130,5 @@ NEED_RESTART: Final = frozenset(
     }
 )
 
-# field name -> what to say about it, in the order of the declaration
+# Field name -> facts about the setting, in the order of the declaration.
 SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in _catalog()})

@@ -1,4 +1,4 @@
-"""The server's certificate, as its files are at one moment."""
+"""The server's certificate, as its files were at one moment."""
 
 import ssl
 from dataclasses import dataclass
@@ -9,29 +9,29 @@ from namesrv_remoting.aio.tls import crls_expire_at, expires_at, server_context
 
 @dataclass(slots=True, frozen=True)
 class Certificate:
-    """What was read from the files; nothing, where there is no TLS."""
+    """The content of the certificate files; empty without TLS."""
 
-    # of the port for brokers and clients, and of the one for HTTP; None: plain text
+    # TLS contexts of the port for brokers and clients, and of the HTTP port; None for plain text.
     context: ssl.SSLContext | None
     https_context: ssl.SSLContext | None
-    # wall clock: when the first certificate of the chain expires
+    # Wall clock time at which the first certificate of the chain expires.
     expires_at: float | None
-    # wall clock: when the first revocation list expires
+    # Wall clock time at which the first revocation list expires.
     crls_expire_at: float | None
-    # what the files looked like
+    # Stamps of the files when they were read.
     stamps: object
 
     @classmethod
     def read(cls, settings: Settings) -> "Certificate":
-        """Read the files that the settings name. Raises TlsError for one that cannot be used."""
+        """Read the files that the settings name. Raises TlsError for a file that cannot be used."""
         files = settings.tls_files
-        # before they are read: a change in between is a change
+        # The stamps are taken before the files are read: a change in between counts as a later change.
         stamps = files.stamps()
         context = None if settings.tls_mode == "off" else server_context(files, settings.tls_client_auth)
         https = server_context(files, settings.http_tls_client_auth) if settings.http_tls else None
         expires = None
         if settings.needs_certificate:
-            assert files.cert_file is not None  # noqa: S101 - or there would be no context
+            assert files.cert_file is not None  # noqa: S101 - without a file there is no context
             expires = expires_at(files.cert_file)
         crls = files.crl_file if settings.wants_client_certificates else None
         crls_expire = None if crls is None else crls_expire_at(crls)

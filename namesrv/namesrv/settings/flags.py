@@ -1,4 +1,4 @@
-"""The command line: one flag for each setting, and a few others."""
+"""The command line: one flag for each setting, and a few other flags."""
 
 import argparse
 import textwrap
@@ -22,7 +22,7 @@ _EPILOG = (
     "In the TOML file a setting has the name of its flag with underscores: listen_port = 9876. "
     "--print-config shows each value and where it came from, in a form that --config reads."
 )
-# the end of a setting's name -> what its value is called
+# Last word of a setting's name -> the name of its value in --help.
 _METAVARS = {
     "_seconds": "SECONDS",
     "_days": "DAYS",
@@ -36,12 +36,12 @@ _METAVARS = {
     "_name": "NAME",
     "_listen": "ADDRESS:PORT",
 }
-# argparse's words -> ours
+# Messages of argparse -> our messages.
 _REWORDED = {"expected one argument": "needs a value", "ignored explicit argument": "takes no value"}
 
 
 class Action(Enum):
-    """What a run is to do."""
+    """The action that the arguments request."""
 
     RUN = auto()
     PRINT_CONFIG = auto()
@@ -50,7 +50,7 @@ class Action(Enum):
     VERSION = auto()
 
 
-# names -> where the path goes, and its help
+# Names of a flag -> the field for its path, and its help.
 _FILES = {
     ("--config",): ("toml_file", "TOML file with settings."),
     ("-c", "--properties"): (
@@ -73,7 +73,7 @@ _KNOWN = [*chain(*_FILES, *_ACTIONS, *(setting.flags for setting in SETTINGS.val
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What the arguments say; a command line with problems is read as far as possible."""
+    """The parsed arguments; a command line with problems is parsed as far as possible."""
 
     action: Action
     given: dict[str, Given]
@@ -84,7 +84,7 @@ class CommandLine:
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
-    """Read the arguments; values are checked later, together with those from elsewhere."""
+    """Parse the arguments; values are checked later, together with values from other sources."""
     found = argparse.Namespace(action=Action.RUN, toml_file=None, properties_file=None, tls_properties_file=None)
     try:
         _, unknown = _parser().parse_known_args(argv, found)
@@ -98,7 +98,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
 
 def help_text() -> str:
-    """Every setting with its consequence, as wide as the terminal."""
+    """Return the help with every setting and its consequence, as wide as the terminal."""
     return _parser().format_help()
 
 
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
             if not setting.flags:
                 continue
             flag, *negations = setting.flags
-            # the last one counts
+            # The last of several flags counts.
             for off in negations:
                 value = Given("false", f"flag {off}")
                 group.add_argument(
@@ -163,7 +163,7 @@ def _help(setting: Setting) -> str:
 
 
 def _complaints(unknown: Sequence[str]) -> Iterable[str]:
-    # an unknown flag is followed by what was meant as its value, which is no mistake of its own
+    # The word after an unknown flag was meant as the flag's value, and is not reported separately.
     is_value = False
     for word in unknown:
         flag, equals, _ = word.partition("=")
@@ -175,7 +175,7 @@ def _complaints(unknown: Sequence[str]) -> Iterable[str]:
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Each flag on a line of its own, its text below, the facts in brackets on the last line."""
+    """Formats each flag on a line of its own, with its text below and the facts in brackets on the last line."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return [line for part in text.split("\n") for line in textwrap.wrap(part, width)]

@@ -1,4 +1,4 @@
-"""The settings that are limits, in the terms of what enforces them."""
+"""The settings that are limits, as values for the objects that enforce them."""
 
 from dataclasses import dataclass, fields
 from typing import Final, Literal
@@ -9,13 +9,13 @@ from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
 from namesrv_runtime.line_files import Retention
 
-# percent
+# The share in percent that means no limit per address.
 _EVERYTHING: Final = 100
 
 
 @dataclass(slots=True)
 class RequestQuotas:
-    """Requests a second, and what becomes of more."""
+    """Quotas on requests per second, and their mode."""
 
     mode: Literal["off", "observe", "enforce"]
     all_per_second: int
@@ -24,32 +24,32 @@ class RequestQuotas:
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """All of them: handed over when a server is built, and the same objects as long as it runs."""
+    """All limits of a server: the same objects are used from the construction to the end of the server."""
 
-    # connections and frames
+    # Connections and frames.
     server: ServerLimits
-    # the routes
+    # Route tables.
     tables: TableLimits
     takeover: TakeoverPolicy
-    # the KV configuration
+    # Key-value configuration.
     kv: KVLimits
-    # the heartbeat log's closed files
+    # Closed files of the heartbeat log.
     retention: Retention
-    # requests, and what clusters and accounts may hold
+    # Requests, and the brokers and topics of clusters and accounts.
     requests: RequestQuotas
     quotas: TableQuotas
-    # of each half of the audit trail: what operators changed and what was refused, and what brokers changed
+    # Each half of the audit trail: operators' changes with refusals, and brokers' changes.
     audit_retention: Retention
 
     @classmethod
     def of(cls, settings: Settings) -> "Limits":
-        """As the settings say."""
+        """Return the limits of the settings."""
         return cls(
             ServerLimits(
                 max_frame_bytes=settings.max_frame_bytes,
                 max_connections=settings.max_connections,
                 reserved_connections=settings.max_connections // 10,
-                # one address that may have all of them is refused, or makes room, like all others
+                # Without a limit per address, new connections of one address are refused, or make room, as all others.
                 max_connections_per_ip=(
                     0 if settings.share_per_ip_percent == _EVERYTHING else _share(settings.max_connections, settings)
                 ),
@@ -62,7 +62,7 @@ class Limits:
             TableLimits(
                 max_brokers=settings.max_brokers,
                 max_topics=settings.max_topics,
-                # the memory of many brokers with the same topics is bounded, too
+                # The number of routes is limited, too: it bounds the memory of many brokers with the same topics.
                 max_routes=4 * settings.max_topics,
                 max_topics_per_broker=settings.max_topics_per_broker,
             ),
@@ -83,7 +83,7 @@ class Limits:
         )
 
     def follow(self, settings: Settings) -> None:
-        """Take the values of other settings, wherever these limits are held."""
+        """Apply other settings to these limits in place, so that all holders see them."""
         wanted = Limits.of(settings)
         for member in fields(self):
             mine, new = getattr(self, member.name), getattr(wanted, member.name)
@@ -92,5 +92,5 @@ class Limits:
 
 
 def _share(total: int, settings: Settings) -> int:
-    """What one address may have of a total: at least one."""
+    """Return the share of a total that one address may have: at least one."""
     return max(1, int(total * settings.share_per_ip_percent / _EVERYTHING))

@@ -15,7 +15,7 @@ from namesrv_remoting.aio.tls import TlsFiles
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# the first setting below each heading of --help
+# The first setting below each heading of --help.
 HEADINGS: Final = {
     "listen_host": "Listening and place",
     "tls_mode": "TLS",
@@ -30,49 +30,49 @@ HEADINGS: Final = {
     "audit_log_dir": "Audit trail",
     "admin_enabled": "Administration and log",
 }
-# what to say of a default that depends on the machine
+# Descriptions of defaults that depend on the machine.
 DEFAULTS_IN_WORDS: Final = {
     "data_dir": "$XDG_STATE_HOME/namesrv, else ~/.local/state/namesrv",
     "nameserver_name": "the host name",
 }
-# where files are
+# Settings that are paths of files.
 PATHS: Final = (
     *("access", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
     *("tls_cert_file", "tls_key_file", "tls_ca_file", "tls_crl_file"),
 )
-# empty means: not at all
+# Settings whose empty value switches something off.
 _MAY_BE_EMPTY: Final = frozenset(
     {
         *("access", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
 )
-# the heartbeat log's files carry the server's name, so it must be fit for one
+# The files of the heartbeat log carry the server's name, so it must be valid in a file name.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _MAX_PORT: Final = 65535
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """Where state belongs by the XDG rule, for root as for everybody."""
+    """Return the default data directory by the XDG rule, for root as for all users."""
     state_home = Path(environ.get("XDG_STATE_HOME", ""))
-    if not state_home.is_absolute():  # the rule says to ignore a relative one
+    if not state_home.is_absolute():  # the rule says to ignore a relative path
         try:
             home = Path(environ.get("HOME") or Path.home())
-        except RuntimeError:  # a user without a home, as containers have
+        except RuntimeError:  # the user has no home, as in containers
             return Path("/var/lib/namesrv")
         state_home = home / ".local" / "state"
     return state_home / "namesrv"
 
 
 def default_nameserver_name() -> str:
-    """The name of this host, without what a file name cannot carry."""
+    """Return the name of this host, without characters that a file name cannot have."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("-._")
     return name[:64] or "namesrv"
 
 
 class Settings(BaseModel):
-    """The effective settings of one run; `settings.sources.load` says where each came from."""
+    """The effective settings of one boot; `settings.sources.load` gives the source of each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -309,46 +309,47 @@ class Settings(BaseModel):
 
     @property
     def access_path(self) -> Path | None:
-        """The access file; None when there is none."""
+        """The access file; None without a file."""
         return _resolved(Path(self.access)) if self.access else None
 
     @property
     def heartbeat_log_path(self) -> Path | None:
-        """The directory of `heartbeat_log_dir`; None when it is off."""
+        """The directory of `heartbeat_log_dir`; None if it is off."""
         return self.data_dir / _resolved(Path(self.heartbeat_log_dir)) if self.heartbeat_log_dir else None
 
     @property
     def tls_files(self) -> TlsFiles:
-        """The files of `tls_cert_file` and the others."""
+        """The files of `tls_cert_file` and the related settings."""
         given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_crl_file)
         cert, key, ca, crl = (_resolved(Path(it)) if it else None for it in given)
         return TlsFiles(cert, key, self.tls_key_password, ca, crl)
 
     @property
     def needs_certificate(self) -> bool:
-        """Whether the server shows one anywhere."""
+        """True if a port of the server needs a certificate."""
         return self.tls_mode != "off" or self.http_tls
 
     @property
     def wants_client_certificates(self) -> bool:
-        """True if clients show a certificate anywhere."""
+        """True if a port of the server requests certificates of clients."""
         is_wanted = self.tls_mode != "off" and self.tls_client_auth != "none"
         return is_wanted or (self.http_tls and self.http_tls_client_auth != "none")
 
     @property
     def audit_log_path(self) -> Path | None:
-        """The directory of `audit_log_dir`; None when it is off."""
+        """The directory of `audit_log_dir`; None if it is off."""
         return self.data_dir / _resolved(Path(self.audit_log_dir)) if self.audit_log_dir else None
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port of `http_listen`; None when it is off."""
+        """Host and port of `http_listen`; None if it is off."""
         if not self.http_listen:
             return None
         host, _, port = self.http_listen.rpartition(":")
         return host.removeprefix("[").removesuffix("]"), int(port)
 
-    # What pydantic would let through or complain about in its own words. All messages are read after the value.
+    # The functions below check values that pydantic would accept, or refuse in its own words. All messages are read
+    # after the value.
 
     @field_validator("*", mode="before")
     @classmethod
@@ -418,6 +419,6 @@ def _is_host(text: str) -> bool:
     try:
         ipaddress.ip_address(text)
     except ValueError:
-        # digits and dots are meant as an address, and a wrong one
+        # Digits and dots are meant as an address, here an invalid one.
         return _HOST_NAME.fullmatch(text) is not None and not re.fullmatch(r"[\d.]+", text)
     return True

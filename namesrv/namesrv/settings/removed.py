@@ -8,7 +8,7 @@ from namesrv_runtime.suggestions import did_you_mean
 _NO_HOLD: Final = "many brokers that fall silent together are evicted like any other"
 _QUOTA_BROKERS: Final = "see quota-brokers"
 _QUOTA_TOPICS: Final = "see quota-topics"
-# what holds in the place of each
+# Removed setting -> the text about its replacement.
 _REPLACEMENTS: Final = {
     "first_frame_timeout_seconds": "always a third of whole-frame-timeout-seconds",
     "kv_max_keys_per_namespace": "always 10,000",
@@ -44,7 +44,7 @@ _REPLACEMENTS: Final = {
 
 
 def hint(word: str, known: Iterable[str], *, prefix: str = "") -> str:
-    """The end of a message about an unknown setting: what replaced it, or the most similar known one."""
+    """Return the end of a message about an unknown setting: its replacement, or the most similar known setting."""
     name = word.removeprefix(prefix).lower().replace("-", "_")
     if name in _REPLACEMENTS:
         return f" (removed: {_REPLACEMENTS[name]})"

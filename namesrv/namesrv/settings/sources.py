@@ -1,4 +1,4 @@
-"""The effective settings of a run and where each came from: flags, environment, files, defaults."""
+"""The effective settings of a boot and the source of each: flags, environment, files, defaults."""
 
 import importlib.util
 import json
@@ -22,28 +22,28 @@ from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
 
-# pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not what is around it. Its errors name no
-# source, so the origin of a wrong value would be unknown; an unknown NAMESRV_ variable passes without a word; an
+# pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
+# no source, so the origin of a wrong value would be unknown; it ignores an unknown NAMESRV_ variable silently; an
 # unknown flag ends the process before any other problem is reported; its --help lacks ranges and environment variables,
 # and offers a flag for the passphrase. Its import takes 0.2 s of processor time, half as much as a whole start takes.
 
 # Brokers send every 30 s.
 HEARTBEAT_SECONDS = 30
 
-# Set by others: RocketMQ's clients read NAMESRV_ADDR, ours sign with a key and use TLS, and Kubernetes gives every pod
-# the addresses of a service that is called namesrv (or namesrv-something). Refusing those would keep the daemon from
-# starting for no fault of anybody's.
+# Other programs set these variables: RocketMQ's clients read NAMESRV_ADDR, our clients sign with a key and use TLS, and
+# Kubernetes gives every pod the addresses of a service with the name namesrv (or namesrv-something). The daemon must
+# not refuse to start because of them.
 _NOT_OURS = re.compile(
     r"NAMESRV_(ADDR|ACCESS_KEY|SECRET_KEY|SECRET_KEY_FILE|TLS|TLS_VERIFY_HOST)=|"
     r"NAMESRV_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)=|"
     r"NAMESRV_(\w+_)?PORT=(tcp|udp|sctp)://"
 )
-# the wheel `namesrv-report`, and what it requires for that
+# The modules of the wheel `namesrv-report` and of its requirements that compaction needs.
 _COMPACTION = ("namesrv_spark_jobs", "duckdb")
 _OUT_OF_RANGE = frozenset({"greater_than_equal", "less_than_equal", "finite_number"})
 
 
-# what is shown of a secret
+# The text that stands for a secret.
 HIDDEN = json.dumps(str(SecretStr("x")))
 
 
@@ -57,17 +57,17 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings of a run."""
+    """The settings of a boot."""
 
     settings: Settings
     origins: Mapping[str, str]  # setting -> where its value came from, `default` included
     warnings: tuple[str, ...]
-    # the accounts, if there is an access file
+    # The accounts, if there is an access file.
     access: AccessFile | None = None
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
-    """The settings by command line, environment, files and defaults, in this order. Raises SettingsError."""
+    """Load the settings from command line, environment, files and defaults, in this order. Raises SettingsError."""
     sources = [
         _from_properties(line.tls_properties_file, translate_tls),
         _from_properties(line.properties_file, translate),
@@ -99,7 +99,7 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
 
 
 def read_access_file(settings: Settings) -> AccessFile | None:
-    """The accounts, if there is an access file.
+    """Read the accounts of the access file, if the settings name one.
 
     Raises:
         SettingsError: it cannot be read or used.
@@ -114,12 +114,12 @@ def read_access_file(settings: Settings) -> AccessFile | None:
 
 
 def config_table(loaded: Loaded) -> str:
-    """All settings with value and origin, one per line; a TOML file that gives the same settings again."""
+    """Return all settings with value and origin, one per line, as a TOML file that gives the same settings again."""
     values = {name: _toml_value(getattr(loaded.settings, name)) for name in SETTINGS}
     name_width = max(map(len, values))
     value_width = max(map(len, values.values()))
     return "".join(
-        # what stands in the place of a secret is not to be read back
+        # The placeholder of a secret is a comment, so that it is not read back.
         f"{'# ' if value == HIDDEN else ''}{name:{name_width}} = {value:{value_width}}  # {loaded.origins[name]}\n"
         for name, value in values.items()
     )
@@ -141,11 +141,12 @@ def _from_toml(path: str | None) -> Translation:
     source = Translation()
     if path is None:
         return source
-    import tomllib  # noqa: PLC0415  # start-up counts, and most starts have no such file
+    import tomllib  # noqa: PLC0415  # the import would delay starts, most of which have no such file
 
     try:
         values = tomllib.loads(_text_of_file(path))
-    except (SettingsError, ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
+    # tomllib lets some errors of int() through, and its own RecursionError.
+    except (SettingsError, ValueError, RecursionError) as error:
         source.problems.append(f"{printable(path)}: {printable(str(error))}")
         return source
     for name, value in values.items():
@@ -179,7 +180,7 @@ def _text_of_file(path: str) -> str:
 def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
     setting = SETTINGS[detail["loc"][0]]
     wrong = f"is not {setting.demand}"
-    if detail["type"] == "value_error":  # in our own words already
+    if detail["type"] == "value_error":  # the message is in our own words already
         wrong = str(detail["ctx"]["error"])
     elif detail["type"] in _OUT_OF_RANGE and setting.between:
         wrong = f"is not between {text_of(setting.between[0])} and {text_of(setting.between[1])}"
@@ -187,7 +188,7 @@ def _problem(given: Mapping[str, Given], detail: Mapping[str, Any]) -> str:
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
-    """What cannot be together."""
+    """Yield the settings that contradict each other."""
     try:
         Certificate.read(settings)
     except TlsError as error:
@@ -197,7 +198,7 @@ def _contradictions(settings: Settings) -> Iterator[str]:
 
 
 def _doubts(settings: Settings) -> list[str]:
-    """What is allowed, but hardly meant."""
+    """Return warnings about settings that are allowed, but probably mistakes."""
     doubts = []
     expiry, idle = settings.broker_expiry_seconds, settings.idle_timeout_seconds
     if expiry < HEARTBEAT_SECONDS:
@@ -243,5 +244,5 @@ def _is_open_to_others(path: Path) -> bool:
 def _toml_value(value: object) -> str:
     if isinstance(value, bool | int | float):
         return text_of(value)
-    # a TOML string is a JSON string, but for DEL, which has to be escaped
+    # A TOML string is a JSON string, except for DEL, which has to be escaped.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
