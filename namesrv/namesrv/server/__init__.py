@@ -1,1 +1,1 @@
-"""The running server: start, stop, housekeeping, and what happens when the tables change."""
+"""The running server: start, stop, housekeeping, and the consequences of changed tables."""

@@ -61,17 +61,17 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 EXIT_OK: Final = 0
-# it could not start, or not stop in time
+# The server could not start, or did not stop in time.
 EXIT_FAILED: Final = 1
-# EX_SOFTWARE of sysexits: a bug of ours, with a traceback; systemd restarts the service
+# EX_SOFTWARE of sysexits: an internal error, with a traceback; systemd restarts the service.
 EXIT_BUG: Final = 70
 # Time for requests in flight when the server is stopped.
 _FINISH_SECONDS: Final = 2.0
-# whoever signals twice is in a hurry
+# Flush time after a second signal: the operator is in a hurry.
 _HASTY_FLUSH_SECONDS: Final = 0.5
-# a last snapshot on a slow disk
+# Time for a last snapshot on a slow disk.
 _SAVE_SECONDS: Final = 3.0
-# For whatever else leaving takes; then the process ends as it is.
+# Time for all other steps of the stop; after it the process ends at once.
 _SPARE_SECONDS: Final = 10.0
 
 
@@ -80,18 +80,18 @@ class StartError(Exception):
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: it ends the TaskGroup
-    """Everything was done; what still runs may be cancelled."""
+    """All work of a stop is done, and tasks that still run may be cancelled."""
 
 
 def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
-    """Run a NameServer until it is stopped; the process's exit code.
+    """Run a NameServer until it is stopped; return the process's exit code.
 
     On SIGHUP the settings are read again if `read_again` is given.
     """
     tune_garbage_collector()
     _raise_open_files_limit()
     with ExitDeadline() as deadline, freed_memory.given_back():
-        # threads of the loop are joined before it ends
+        # The threads of the event loop are joined before the loop ends.
         code = loops.run(lambda: _exit_code(loaded, read_again, deadline))
     if code == EXIT_OK:
         event(logger, logging.INFO, "stopped")
@@ -99,19 +99,19 @@ def run(loaded: Loaded, read_again: Callable[[], Loaded] | None = None) -> int:
 
 
 def tune_garbage_collector() -> None:
-    """Let it never stop the loop for long: the process is ours, and what was loaded until now stays for ever."""
+    """Keep garbage collections short, as the process is ours alone; objects loaded so far are never collected."""
     gc.collect()
     gc.freeze()
-    # Of what may stay, at most twelve thousand objects are looked at in one go: tasks that wait by the ten thousand,
-    # and all that they hold, would take 150 ms with 400,000. The tables hold untracked values, so that a full
-    # collection is short; it is asked for rarely all the same.
+    # One collection visits at most twelve thousand objects that may survive. A limit of 400,000 would allow collections
+    # of 150 ms while ten thousand tasks, with all that they hold, wait. The tables hold untracked values, so a full
+    # collection is short; it is rare nevertheless.
     gc.set_threshold(2_000, 4, 4_000)
 
 
 def _raise_open_files_limit() -> None:
-    """As far as it may be raised, as the JVM does for Apache's server: soft limits are for who uses select()."""
+    """Raise the soft limit as far as allowed, as the JVM does for Apache's server: it exists for users of select()."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # no limit at all is not to be had everywhere
+    # Some systems do not allow an infinite limit.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -124,11 +124,11 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
     except* StartError as group:
         event(logger, logging.ERROR, "start_failed", error=str(group.exceptions[0]))
         code = EXIT_FAILED
-    except* Exception as group:  # noqa: BLE001 - the last place that can say what ended the process
+    except* Exception as group:  # noqa: BLE001 - the last place that can report the error that ended the process
         for bug in group.exceptions:
             event(logger, logging.CRITICAL, "crashed", exc_info=bug)
     finally:
-        # only threads are left to join, and nothing waits for their work
+        # Only threads are left to join, and their work is not needed.
         deadline.move(_FINISH_SECONDS, code)
     return code
 
@@ -136,7 +136,7 @@ async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, de
 class NamesrvController:
     """One NameServer from start to end: `run` for a process, `start` and `stop` for a test."""
 
-    def __init__(  # noqa: PLR0913 - the settings, and by keyword what comes from elsewhere
+    def __init__(  # noqa: PLR0913 - the settings, and keyword arguments from elsewhere
         self,
         settings: Settings,
         clock: Clock | None = None,
@@ -146,9 +146,9 @@ class NamesrvController:
         origins: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """With settings that name an access file, `access` is what is in it; `origins` says where settings are from.
+        """`access` is the content of the access file that the settings name; `origins` maps settings to their sources.
 
-        Without `limits`, those of the settings hold.
+        Without `limits`, the limits of the settings apply.
         """
         if access is None and settings.access:
             raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
@@ -159,22 +159,22 @@ class NamesrvController:
         self._clock = clock or SystemClock()
         self._service_manager = service_manager or ServiceManager()
         self._stop_asked = asyncio.Event()
-        # what SIGHUP asks for
+        # Set by SIGHUP to request a reload.
         self._reload_asked = asyncio.Event()
         self._read_again: Callable[[], Loaded] | None = None
-        # (host, port) of every listening socket, once there are any
+        # (host, port) of every listening socket; empty until the server listens.
         self.addresses: list[tuple[str, int]] = []
-        # the same for HTTP; none when it is off
+        # (host, port) of every listening HTTP socket; empty without an HTTP port.
         self.http_addresses: list[tuple[str, int]] = []
-        # set when it listens
+        # Set once the server listens.
         self.listening = asyncio.Event()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> None:
-        """Serve until SIGTERM or SIGINT; reload on SIGHUP if the settings can be read again.
+        """Serve until SIGTERM or SIGINT; reload on SIGHUP if `read_again` can read the settings.
 
-        The deadline is for leaving.
+        The deadline limits the time of the stop.
 
         Raises:
             StartError: it cannot start; may be in a group.
@@ -193,12 +193,12 @@ class NamesrvController:
             self._service_manager.close()
 
     async def serve(self) -> None:
-        """Serve until `ask_to_stop`, then leave in good order."""
+        """Serve until `ask_to_stop`, then stop in order."""
         with _lock(self._settings.data_dir):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     await self._serve(tasks)
-                    # a TaskGroup that ends takes no more tasks
+                    # A TaskGroup that ends accepts no more tasks.
                     raise _Stopped
             except* _Stopped:
                 pass
@@ -214,7 +214,7 @@ class NamesrvController:
             await self._leave(snapshotter)
 
     def ask_to_stop(self) -> None:
-        """Leave in good order."""
+        """Request an orderly stop."""
         self._stop_asked.set()
 
     def _signalled(self, number: signal.Signals, deadline: ExitDeadline) -> None:
@@ -228,7 +228,7 @@ class NamesrvController:
 
     def _on_sighup(self, had_terminal: bool, deadline: ExitDeadline) -> None:  # noqa: FBT001 - a signal handler's arguments have no names
         if had_terminal and not has_terminal():
-            # the terminal window was closed: no one is left to stop the server
+            # The terminal window was closed: the operator can no longer stop the server.
             self._signalled(signal.SIGHUP, deadline)
         else:
             self._reload_asked.set()
@@ -253,7 +253,7 @@ class NamesrvController:
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         tables, counters = RouteTables(), Counters()
         liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
-        # A broker that does not come back within its expiry ends that.
+        # The removal of a write permission ends when its broker does not come back within its expiry.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
         tables.wiped.update((name, wipes_end) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
@@ -320,7 +320,7 @@ class NamesrvController:
             budget=MemoryBudget(
                 settings.max_memory_bytes,
                 tables.estimated_bytes,
-                # a large frame with what becomes of it, as long as that is no more than a share of empty tables
+                # The share holds a large frame with its decoded form, unless that exceeds an eighth of the memory.
                 least_share_bytes=min(2 * settings.max_frame_bytes, settings.max_memory_bytes // 8),
             ),
             certificates=certificates,
@@ -430,7 +430,7 @@ class NamesrvController:
         drain_seconds = namesrv.settings.drain_seconds
         namesrv.service_manager.stopping("draining", self._leave_seconds)
         server.stop_accepting()
-        # before anybody is sent away: these are the brokers to expect next time
+        # The snapshot is saved before connections are closed: its brokers are expected at the next start.
         try:
             async with asyncio.timeout(_SAVE_SECONDS):
                 await snapshotter.tick(0.0)
@@ -439,7 +439,7 @@ class NamesrvController:
         namesrv.watchers.wake(None)
         if not await server.drain(_FINISH_SECONDS):
             event(logger, logging.WARNING, "drain_unfinished", seconds=_FINISH_SECONDS)
-        # clients first, so that brokers know longest
+        # Connections of clients are closed first, so that brokers stay connected longest.
         connections = sorted(server.connections.values(), key=lambda connection: connection.peer.is_broker)
         if connections:
             event(logger, logging.INFO, "draining", connections=len(connections), seconds=drain_seconds)
@@ -451,7 +451,7 @@ class NamesrvController:
 
 @contextmanager
 def _needed(what: str, hint: str = "") -> Iterator[None]:
-    """Something without which there is no start."""
+    """Turn an OSError of a necessary step into a StartError."""
     try:
         yield
     except OSError as error:
@@ -462,7 +462,7 @@ def _needed(what: str, hint: str = "") -> Iterator[None]:
 
 @contextmanager
 def _lock(data_dir: Path) -> Iterator[None]:
-    """Make the data directory ours: two servers in one would overwrite each other's files."""
+    """Lock the data directory: two servers with one directory would overwrite each other's files."""
     with _needed(f"data directory {data_dir}"):
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

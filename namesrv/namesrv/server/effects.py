@@ -1,7 +1,8 @@
-"""Shows the effects of changes, and does what follows: closed connections, woken watchers, notices (905).
+"""The sink of effects: it shows them and performs their consequences, such as closed connections and notices (905).
 
-The one sink of all effects. It runs on the loop after the lock is released and must not block; observers (heartbeat
-log, audit trail, metrics) see every effect first. How an effect is shown, it says itself (routeinfo/effects.py).
+All effects go to this one sink. It runs on the event loop after the lock is released and must not block; observers
+(heartbeat log, audit trail, metrics) receive every effect first. Each effect defines how it is shown
+(routeinfo/effects.py).
 """
 
 import logging
@@ -29,13 +30,13 @@ logger: Final = logging.getLogger(__name__)
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 _NOTICE: Final = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
-# Java gives it 300 ms for the send alone, over connections that it keeps
+# Java allows 300 ms for the send alone, over connections that it keeps open.
 NOTICE_SECONDS: Final = 3.0
 
 
 @dataclass(kw_only=True, slots=True)
 class EffectSink:
-    """Shows effects, and does what follows from some."""
+    """Shows effects and performs their consequences."""
 
     clock: Clock
     tables: RouteTables
@@ -47,7 +48,7 @@ class EffectSink:
     observers: Sequence[Callable[[Effect], None]]
 
     def __call__(self, effect: Effect) -> None:
-        """Show an effect, and do what follows from it."""
+        """Show an effect and perform its consequences."""
         for observer in self.observers:
             observer(effect)
         if effect.is_news:
@@ -63,7 +64,7 @@ class EffectSink:
                 self._notify_members(effect)
 
     def _show(self, effect: Effect) -> None:
-        """Write an effect to the log and remember it, as far as it has names there."""
+        """Write an effect to the log and to the recent events, if it has names there."""
         about = {} if effect.broker is None else identity(*effect.broker)
         if effect.connection is not None:
             connection = self.connections.get(effect.connection)
@@ -75,7 +76,7 @@ class EffectSink:
             self.events.append({**moment, **about, **effect.fields()})
 
     def _close_if_silent(self, effect: Evicted) -> None:
-        """Close the connection of a silent broker, unless it carries others that live."""
+        """Close the connection of a silent broker, unless the connection has other live brokers."""
         connection_id = effect.live.connection_id
         if effect.reason == "silent" and connection_id not in self.tables.brokers_on_connection:
             connection = self.connections.get(connection_id)
@@ -83,17 +84,18 @@ class EffectSink:
                 connection.close()
 
     def _notify_members(self, effect: MinBrokerIdChanged) -> None:
-        """Notify the others of a group; one that cannot be reached finds out at its next request."""
+        """Notify the other members of a group; a member that cannot be reached sees the change in its next response."""
         ext_fields = NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=effect.min_broker_id,
-            # Java leaves the name out, and its brokers do not miss it
+            # Java leaves the name out, and its brokers do not need it.
             broker_name=effect.broker_name,
             min_broker_addr=effect.min_broker_addr,
             ha_broker_addr=effect.ha_broker_addr,
             offline_broker_addr=effect.offline_broker_addr,
         ).to_ext()
         notice = RemotingCommand(_NOTICE, flag=FLAG_ONEWAY, ext_fields=ext_fields, serialize_type=SerializeType.MSGPACK)
-        # a native member is notified over the connection that it registered on; a Java broker listens, and is dialled
+        # A native member is notified over the connection of its registration; a Java broker listens on a port of its
+        # own.
         native = {
             key.broker_addr: live.connection_id
             for key, live in self.tables.broker_live_table.items()

@@ -1,7 +1,6 @@
-"""Housekeeping: what is done every second, and when a connection opens or closes.
+"""Housekeeping: periodic work of every second, and the handling of opened and closed connections.
 
-The scan runs here. It ends the process when it fails: a scan that dies silently is the one failure that this daemon
-must never have.
+The scan runs here. An error in the scan ends the process: the daemon must never run on with a scan that died silently.
 """
 
 import asyncio
@@ -17,24 +16,24 @@ from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)
 
-# Our own lateness is checked this often, so that a short stop between two scans counts as well.
+# Lateness of this process is checked this often, so that a short stop between two scans counts as well.
 _LONGEST_TICK_SECONDS: Final = 1.0
-# Passes of the loop before brokers are judged, each of which reads all sockets that can be read: one to accept a
-# connection, two until it is read, one to read it, two for a request that takes the ordinary road, as many to spare.
+# Iterations of the event loop before brokers are judged, each of which reads all readable sockets: one to accept a
+# connection, two until it is read, one to read it, two for a request to the dispatcher, and as many in reserve.
 _DRAIN_PASSES: Final = 12
-# and of those for a request whose turn comes later
+# Further iterations for a request that waits for fair scheduling.
 _CARRYING_OUT_PASSES: Final = 4
-# A loop whose passes take long was busy, not stopped, and has read its sockets all the time: none to spare, then.
+# A loop with slow iterations was busy, not stopped, and has read its sockets all the time: it needs no reserve.
 _BUSY_DRAIN_PASSES: Final = 6
 _BUSY_DRAIN_SECONDS: Final = 0.5
-# After a stop of at least so long peers may have timed out and closed their connections.
+# After a stop of at least so long, peers may have timed out and closed their connections.
 _STOP_SECONDS: Final = 1.0
-# A broker that lost its connection to a stopped server has registered anew after so long: agents pause for 15 s at
+# Time after which a broker that lost its connection to a stopped server has registered again: agents pause for 15 s at
 # most between two attempts, RocketMQ's brokers register every 30 s.
 RECONNECTION_SECONDS: Final = 35.0
-# lines about refused peers per second; a hostile one could fill the disk with them
+# Log lines about refused peers per tick; without a limit a hostile peer could fill the disk.
 _REFUSALS_PER_TICK: Final = 20
-# nothing is wrong with a peer that has nothing to say
+# Reasons for closing a connection that are normal for a healthy but quiet peer.
 _EXPECTED: Final = frozenset({"idle", "silent"})
 
 
@@ -48,14 +47,14 @@ class Housekeeping:
         self._tick_seconds = interval / self._ticks_per_scan
         self._next_scan = namesrv.clock.monotonic() + interval
         self._last_tick = namesrv.clock.monotonic()
-        # when closed connections count again, after this process was stopped
+        # Time from which closed connections count again after a stop of this process.
         self._closes_count_at = namesrv.clock.monotonic()
-        # the processor time that was used up to the last tick
+        # Processor time of this process at the last tick.
         self._busy_seconds = namesrv.clock.busy()
-        # refusals since the last tick: logged one by one, and not
+        # Refusals since the last tick that were logged, and that were not.
         self._logged_refusals = 0
         self._unlogged_refusals = 0
-        # files whose writes were stuck at the last tick
+        # Files whose writes were stuck at the last tick.
         self._stuck: set[str] = set()
 
     async def run(self) -> None:
@@ -63,7 +62,7 @@ class Housekeeping:
         await Periodic(self._namesrv.clock, self._tick_seconds, self.tick).run()
 
     async def tick(self, lateness_seconds: float) -> None:
-        """One tick: own lateness first, then readiness, then, when it is due, the scan."""
+        """Perform one tick: first lateness, then readiness, then the scan if it is due."""
         namesrv = self._namesrv
         self._note_stop()
         self._last_tick = namesrv.clock.monotonic()
@@ -84,7 +83,7 @@ class Housekeeping:
         if namesrv.heartbeat_log is not None:
             await namesrv.heartbeat_log.tick()
         now = namesrv.clock.monotonic()
-        # ticks may come a hair early
+        # A tick may come slightly early.
         if now + self._tick_seconds / 2 >= self._next_scan:
             self._next_scan = max(self._next_scan, now - self._tick_seconds) + namesrv.settings.scan_interval_seconds
             if namesrv.manager.is_anyone_overdue():
@@ -93,14 +92,14 @@ class Housekeeping:
             namesrv.counters.scans.observe(namesrv.clock.monotonic() - now)
 
     def _note_stop(self) -> None:
-        """Let closed connections not count for a while if this process was stopped since the last tick."""
+        """Ignore closed connections for a while if this process was stopped since the last tick."""
         clock = self._namesrv.clock
         lateness = clock.monotonic() - self._last_tick - self._tick_seconds
         if stopped_seconds(lateness, clock.busy() - self._busy_seconds) >= _STOP_SECONDS:
             self._closes_count_at = clock.monotonic() + RECONNECTION_SECONDS
 
     def _look_for_stuck_writes(self) -> None:
-        """A write that fails says so itself."""
+        """Log writes that hang and writes that recover; a write that fails logs its own error."""
         for name, state in self._namesrv.writes().items():
             seconds = state.stuck_seconds()
             if seconds and name not in self._stuck:
@@ -111,14 +110,14 @@ class Housekeeping:
                 self._stuck.discard(name)
 
     async def _drain_sockets(self) -> None:
-        """Read what has arrived, so that no broker is evicted whose heartbeat is in a socket."""
+        """Read all arrived bytes, so that no broker is evicted whose heartbeat waits in a socket."""
         clock = self._namesrv.clock
         began = clock.monotonic()
         for number in range(_DRAIN_PASSES):
             if number >= _BUSY_DRAIN_PASSES and clock.monotonic() - began > _BUSY_DRAIN_SECONDS:
                 break
             await asyncio.sleep(0)
-        # some have to be read on, and what was read has yet to begin, and then to be carried out
+        # Some requests wait for fair scheduling to begin, and then need iterations until they are handled.
         for _ in range(2):
             if self._namesrv.turns:
                 await self._namesrv.turns.begin()
@@ -126,7 +125,7 @@ class Housekeeping:
                     await asyncio.sleep(0)
 
     def check_readiness(self) -> None:
-        """Open the gate for route questions once."""
+        """Start to answer route requests once the server is ready."""
         namesrv = self._namesrv
         if namesrv.fast_path.is_ready or not namesrv.is_ready():
             return
@@ -136,15 +135,15 @@ class Housekeeping:
         namesrv.service_manager.status(reason)
         event(logger, logging.INFO, "ready", reason=reason)
         if namesrv.is_ready_without_brokers():
-            # clients that ask now get no routes
+            # Clients get no routes now.
             event(logger, logging.ERROR, "ready_without_brokers", reason=reason)
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """A peer was let in."""
+        """Log an admitted connection."""
         event(logger, logging.DEBUG, "connection_opened", connection=connection.id, peer=connection.peer.address)
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """A peer is gone: its brokers go at once, unless it is we who leave."""
+        """Evict the brokers of a closed connection at once, unless the server itself is stopping."""
         namesrv = self._namesrv
         event(
             logger,
@@ -162,11 +161,12 @@ class Housekeeping:
             namesrv.manager.leave_connection(connection.id)
 
     async def _leave(self, connection_id: int) -> None:
-        """Take out the brokers of a closed connection.
+        """Remove the brokers of a closed connection.
 
-        If this process was stopped, for however short, its brokers may have registered over new connections: those are
-        read first. After a longer stop the brokers' time-outs may have closed the connection, and they stay until they
-        had time to register anew. A broker that an older connection carries as well is back at once.
+        If this process was stopped, however shortly, the brokers may have registered over new connections: these are
+        read first. After a longer stop the brokers' own timeouts may have closed the connection, and the brokers stay
+        until they had time to register again. A broker that an older open connection carries as well moves there at
+        once.
         """
         self._note_stop()
         manager, clock = self._namesrv.manager, self._namesrv.clock
@@ -181,7 +181,7 @@ class Housekeeping:
             await clock.sleep(early)
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """A peer broke the protocol or a limit."""
+        """Log a peer that broke the protocol or a limit."""
         self._namesrv.counters.refusals[connection.peer.serialize_type, error.reason] += 1
         if error.reason in _EXPECTED:
             event(logger, logging.DEBUG, "connection_timed_out", peer=connection.peer.address, reason=error.reason)

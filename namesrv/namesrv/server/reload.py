@@ -1,7 +1,8 @@
 """Reload of the settings on SIGHUP.
 
-The settings are read again from where they came at the start: the same flags, environment and files. All of them are
-valid, or nothing changes. What can change in a running server does; what cannot is named, and needs a restart.
+The settings are read again from their sources at the start: the same flags, environment and files. One invalid setting
+refuses the whole reload. Settings that can change in a running server are applied; all others are logged as needing a
+restart.
 """
 
 import asyncio
@@ -27,14 +28,14 @@ from namesrv_runtime.log import event
 logger: Final = logging.getLogger(__name__)
 
 _LIVE: Final = frozenset(item.name for item in fields(LiveSettings))
-# What is open besides the connections: those of the HTTP port, 32 at most, sockets that listen, logs, snapshots.
+# Open files besides the connections: 32 HTTP connections at most, listening sockets, logs, snapshots.
 _OTHER_FILES: Final = 100
 RELOADABLE: Final = SETTINGS.keys() - NEED_RESTART
 
 
 @dataclass(slots=True)
 class Reloader:
-    """Reloads on request, one at a time."""
+    """Reloads the settings on request, one reload at a time."""
 
     namesrv: Namesrv
     read: Callable[[], Loaded]
@@ -52,16 +53,17 @@ class Reloader:
                 namesrv.service_manager.ready(namesrv.readiness.reason(namesrv.clock.monotonic()))
 
     async def reload(self) -> None:
-        """Read the settings and apply what has changed, or say what is wrong with them."""
+        """Read the settings and apply the changes, or log their errors."""
         try:
-            # files may be on a disk that is slow
+            # The files may be on a slow disk.
             loaded = await asyncio.to_thread(self.read)
         except SettingsError as error:
             self.namesrv.counters.is_reload_refused = True
             event(logger, logging.ERROR, "reload_refused", problems=error.problems)
             return
         try:
-            # whether or not other ones are named: who asks for a reload may have replaced them
+            # The certificates are reloaded even if the settings name the same files, since their contents may have
+            # changed.
             https = {"http_tls": self.namesrv.settings.http_tls}
             certificate = await asyncio.to_thread(Certificate.read, loaded.settings.model_copy(update=https))
         except TlsError as error:
@@ -73,7 +75,7 @@ class Reloader:
             event(logger, logging.WARNING, "settings_warning", warning=warning)
         running, wanted = self.namesrv.effective_settings(), dict(loaded.settings)
         different = [name for name in SETTINGS if running[name] != wanted[name]]
-        # logged first: another level may keep these lines out of the log
+        # The lines are logged before the changes: another log level could suppress them.
         for name in different:
             told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
             event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
@@ -98,7 +100,7 @@ class Reloader:
         if guard is None:
             return
         file, enforces = guard.file, namesrv.settings.access_mode == "enforce"
-        # another path, or none, needs a restart; the mode counts all the same
+        # Another path, or an empty one, needs a restart; the access mode is applied in any case.
         if loaded.access is not None and loaded.settings.access == namesrv.settings.access:
             file = loaded.access
         if file != guard.file:
@@ -108,7 +110,7 @@ class Reloader:
         elif enforces is guard.enforces:
             return
         guard.follow(file, enforces=enforces)
-        # who waits was let in by the old rules
+        # Waiting watches were admitted under the old rules.
         namesrv.watchers.wake(None)
         if enforces:
             tables, connections = namesrv.manager.tables, namesrv.connections
@@ -118,7 +120,7 @@ class Reloader:
 
 
 def warn_if_open(namesrv: Namesrv) -> None:
-    """Say so if strangers beyond this machine may do what they like."""
+    """Warn if peers on other machines may send any request without authentication."""
     addresses = [address_text(address) for address in namesrv.addresses if not _is_loopback(address[0])]
     if addresses and namesrv.is_open_to_everybody():
         hint = "anyone who reaches them may register and remove brokers; see --access"
@@ -126,7 +128,7 @@ def warn_if_open(namesrv: Namesrv) -> None:
 
 
 def warn_if_files_are_few(max_connections: int) -> None:
-    """Say so if not as many connections can be open as may be: nobody is refused then, and nobody can connect."""
+    """Warn if the limit of open files is below max_connections: at that limit no peer could connect."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = max_connections + _OTHER_FILES
     if limit != resource.RLIM_INFINITY and limit < needed:
@@ -140,7 +142,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
-    """Let the server run with other values, which are valid; nothing here can fail half-way."""
+    """Apply validated changes to the running server; no step can fail half-way."""
     if not changed:
         return
     settings = namesrv.settings = namesrv.settings.model_copy(update=dict(changed))
@@ -154,7 +156,7 @@ def apply(namesrv: Namesrv, changed: Mapping[str, object]) -> None:
 
 
 def has_terminal() -> bool:
-    """Whether this process belongs to a terminal that is there."""
+    """True if this process belongs to an existing terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

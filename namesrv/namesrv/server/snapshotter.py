@@ -14,7 +14,7 @@ from namesrv_runtime.periodic import Periodic
 
 logger: Final = logging.getLogger(__name__)
 
-# A crash forgets what changed since the last one; a snapshot of a hundred brokers is a few kilobytes.
+# A crash loses the changes since the last snapshot; a snapshot of a hundred brokers has a few kilobytes.
 INTERVAL_SECONDS: Final = 5.0
 
 
@@ -24,20 +24,20 @@ class Snapshotter:
     def __init__(self, namesrv: Namesrv, path: Path) -> None:
         self._namesrv = namesrv
         self._path = path
-        # the membership that the file holds
+        # The manager's `membership` when the file was written.
         self._saved = namesrv.manager.membership
         self._failing = False
         with suppress(FileNotFoundError):
             namesrv.counters.snapshot_bytes = path.stat().st_size
-        # one write at a time: of two, the older could be the last to replace the file
+        # One write runs at a time: of two writes, the older could be the last to replace the file.
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Look every few seconds until cancelled."""
+        """Check for changes every few seconds until cancelled."""
         await Periodic(self._namesrv.clock, INTERVAL_SECONDS, self.tick).run()
 
     async def tick(self, lateness_seconds: float) -> None:  # noqa: ARG002 - writing late is fine
-        """Write if something changed; a disk that is full costs a warning, and is tried again."""
+        """Write the snapshot if brokers changed; a full disk costs a warning and a new attempt."""
         async with self._writing:
             membership = self._namesrv.manager.membership
             counters, now = self._namesrv.counters, self._namesrv.clock.monotonic()
@@ -62,7 +62,7 @@ class Snapshotter:
             return snapshot.save(self._path, current)
 
     def _current(self) -> Snapshot:
-        """Who is alive, and who was expected and is still waited for."""
+        """Return the live brokers, and the expected brokers that are still missing."""
         namesrv = self._namesrv
         tables = namesrv.manager.tables
         brokers = {
