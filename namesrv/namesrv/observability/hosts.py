@@ -1,4 +1,4 @@
-"""Which Host headers mean this server; any other one is a web page that had its own name resolved to this address."""
+"""Checks of Host headers: any other name is a web page's own name that was resolved to this address."""
 
 import ipaddress
 import socket

@@ -1,6 +1,6 @@
 """The daemon's HTTP port: an ASGI application, served by uvicorn's HTTP/1.1 in the daemon's own loop.
 
-A peer has little room and little time: a head of 8 KiB, a few seconds to send it, a few to read the answer.
+A peer gets little memory and time: a head of 8 KiB, a few seconds to send it, a few to read the response.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _PLAIN_REFUSED: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     b"plain HTTP received, but this port speaks HTTPS only\n"
 )
-# Collectors, a supervisor and a few people; collectors ask every 15 to 60 s.
+# Clients are collectors, a supervisor and a few people; collectors send requests every 15 to 60 s.
 LIMITS: Final = HttpLimits(max_connections=32, request_seconds=5.0, idle_seconds=75.0, write_seconds=5.0)
 _MAX_HEAD_BYTES: Final = 8 * 1024
 
@@ -40,11 +40,12 @@ class HttpListener:
         tls: ServerTls | None = None,
         read_shares: ReadShares | None = None,
     ) -> None:
-        # the certificate and the threads for it; None: plain HTTP
+        # The certificate with the threads for handshakes; None for plain HTTP.
         self._tls = tls
-        # what each peer address may have processed in an iteration of the loop: one for all ports of the process
+        # The bytes that each peer address may have processed in an iteration of the event loop, shared by all ports of
+        # the process.
         self._read_shares = read_shares or ReadShares()
-        # (path, status, or `tls` for a handshake that failed) -> responses
+        # (path, status, or `tls` for a handshake that failed) -> responses.
         self.counts = counts
         self.connections = HttpConnections(limits, self._count_bad_request)
         self.config = Config(
@@ -53,7 +54,7 @@ class HttpListener:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            # whatever a stranger sends is worth a count and no line
+            # Unknown peers may send anything: invalid requests are counted, not logged.
             log_level="error",
             access_log=False,
             proxy_headers=False,
@@ -64,7 +65,7 @@ class HttpListener:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Start to accept; the addresses that it listens on. Raises OSError if the address cannot be bound."""
+        """Start to accept connections; return the bound addresses. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, host, port, backlog=_BACKLOG)
         names = [listening.getsockname() for listening in self._server.sockets]
@@ -77,12 +78,12 @@ class HttpListener:
         )
 
     async def close(self) -> None:
-        """Accept no more connections, and close the open ones."""
+        """Stop accepting connections, and close the open ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
         self.connections.close()
-        # an answer that is cut off is no error of the application once its connection is known to be lost
+        # One iteration lets the application see the lost connection: a response that is cut off is then no error.
         await asyncio.sleep(0)
         answering = list(self.state.tasks)
         for task in answering:
@@ -94,7 +95,7 @@ class HttpListener:
 
 
 class _HttpsDetector(asyncio.Protocol):
-    """The first byte of a connection that should be HTTPS; whoever speaks plain HTTP is told so."""
+    """Checks the first byte of a connection that should be HTTPS; a peer with plain HTTP receives an error message."""
 
     def __init__(
         self,
@@ -103,23 +104,23 @@ class _HttpsDetector(asyncio.Protocol):
         read_shares: ReadShares,
         counts: Counter[tuple[str, int | str]],
     ) -> None:
-        # never plain HTTP in its place
-        assert tls.context is not None  # noqa: S101 - what began with one is never without
+        # A port that starts with a certificate always has one: plain HTTP never takes its place.
+        assert tls.context is not None  # noqa: S101 - a port that starts with a certificate always has one
         self._connection = connection
         self._tls = TlsTransport(connection, tls.context, tls.threads, self, read_shares)
         self._counts = counts
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A peer has connected."""
+        """Pass a new connection on to the TLS transport."""
         self._transport = cast("asyncio.Transport", transport)
         self._tls.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone, and has said nothing: so do those who only look whether the port is open."""
+        """Release a connection that closed before its first byte, as port checks do."""
         self._connection.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Go on with TLS, or refuse."""
+        """Continue with TLS, or refuse the connection."""
         if data[0] == TLS_HANDSHAKE:
             self._transport.set_protocol(self._tls)
             self._tls.data_received(data)
@@ -129,15 +130,15 @@ class _HttpsDetector(asyncio.Protocol):
         self._transport.close()
 
     def handshake_step_began(self) -> None:
-        """The time for a request goes on: the threads are this port's own."""
+        """Let the deadline of the request run on: the handshake threads belong to this port."""
 
     def handshake_step_ended(self) -> None:
-        """The same."""
+        """Let the deadline of the request run on."""
 
     def handshake_completed(self, version: str) -> None:
-        """The request comes next."""
+        """Do no more: the request comes next."""
 
-    def tls_failed(self, error: RemoteProtocolError) -> None:  # noqa: ARG002 - a count says enough
-        """Count it, and close the connection."""
+    def tls_failed(self, error: RemoteProtocolError) -> None:  # noqa: ARG002 - a count is enough
+        """Count the failed handshake, and close the connection."""
         self._counts["other", "tls"] += 1
         self._tls.close()

@@ -1,7 +1,7 @@
-"""Prometheus metrics of the server, rendered without ever delaying a pull.
+"""Prometheus metrics of the server, rendered without delaying a pull.
 
-Base units, and labels of few values only: no topic, no address, no name that a peer chooses. A family at a time, with
-the loop running in between: the numbers of one scrape are not all of one moment.
+Metrics use base units and labels with few values only: no topic, no address, no name that a peer chooses. Families are
+rendered one at a time and the event loop runs in between, so the numbers of one scrape are from different moments.
 """
 
 import asyncio
@@ -31,26 +31,27 @@ from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
 from namesrv_remoting.group_health import GroupHealth, group_health
 from namesrv_runtime.log import lines_lost
 
-# a single value, or those by label value or tuple of them
+# A single value, or values by label value or tuple of label values.
 Values: TypeAlias = float | Histogram | Mapping[Any, float | Histogram]
 
-# what every version of Prometheus reads
+# All versions of Prometheus read this format.
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 PREFIX: Final = "nameserver_"
-# why a connection was ended for a limit of ours, why for reading too slowly; all other reasons are what a peer sent
+# Reasons for closing a connection at one of our limits, and the reason for reading too slowly; all other reasons are
+# faults in received bytes.
 LIMIT_REASONS: Final = ("connections", "connections_per_ip", "idle", "memory", "silent")
 SLOW_READER: Final = "slow_reader"
-# none of these when nothing was received that could be read
+# Names of protocols; a connection without a readable request has none of them.
 _PROTOCOLS: Final = {int(each): each.name.lower() for each in SerializeType}
-# codes that no handler knows are counted together, under -1
+# Unknown request codes are counted together, under -1.
 _REQUESTS: Final = {int(code): code.name for code in RequestCode}
 _RESULTS: Final = {int(code): code.name for code in ResponseCode}
-# entries counted between two looks at the sockets: a tenth to a fifth of a millisecond
+# Entries counted between two yields to the event loop: a tenth to a fifth of a millisecond.
 _CHUNK: Final = 500
 
 
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
-    """All metrics in Prometheus' text format; those of the process under the names that every client library uses."""
+    """Return all metrics in Prometheus' text format, with the usual names for metrics of the process."""
     families = chain(
         _state_families(namesrv, await count_brokers(namesrv), await count_groups(namesrv)),
         _life_families(namesrv),
@@ -61,14 +62,15 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     for family in families:
         parts.append(generate_latest(SimpleNamespace(collect=lambda family=family: (family,))))
         await asyncio.sleep(0)
-    # in a thread, since it lists all open files: with ten thousand connections that takes milliseconds
+    # The collector runs in a thread, since it lists all open files: with ten thousand connections that takes
+    # milliseconds.
     parts.append(await asyncio.to_thread(lambda: generate_latest(ProcessCollector(registry=None))))
     return b"".join(parts)
 
 
 async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
-    """Connections by protocol and role, in chunks, so that no pull waits; what comes and goes is counted or not."""
-    # a server without any has a number, too
+    """Count connections by protocol and role, in chunks, so that no pull waits; changes meanwhile may be missed."""
+    # A server without connections has a count, too.
     found: Counter[tuple[str, ...]] = Counter({("none", "none"): 0})
     async for part in in_parts(list(namesrv.connections.values()), _CHUNK):
         found.update((_PROTOCOLS.get(each.peer.serialize_type, "none"), each.peer.role or "none") for each in part)
@@ -76,7 +78,7 @@ async def count_connections(namesrv: Namesrv) -> Counter[tuple[str, ...]]:
 
 
 async def count_brokers(namesrv: Namesrv) -> Counter[str]:
-    """Live and suspect brokers, likewise."""
+    """Count live and suspect brokers in chunks."""
     found: Counter[str] = Counter({"live": 0, "suspect": 0})
     now, table = namesrv.manager.now(), namesrv.manager.tables.broker_live_table
     async for part in in_parts(list(table.values()), _CHUNK):
@@ -86,12 +88,12 @@ async def count_brokers(namesrv: Namesrv) -> Counter[str]:
 
 
 async def count_groups(namesrv: Namesrv) -> Counter[str]:
-    """Broker groups by their health, likewise."""
+    """Count broker groups by their health, in chunks."""
     found: Counter[str] = Counter({health.value: 0 for health in GroupHealth})
     now, tables = namesrv.manager.now(), namesrv.manager.tables
     async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
         for group in part:
-            # a broker that left since the chunk before has no live entry
+            # A broker that left since the previous chunk has no live entry.
             found[
                 group_health(
                     {
@@ -105,7 +107,7 @@ async def count_groups(namesrv: Namesrv) -> Counter[str]:
 
 
 def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str]) -> Iterator[Metric]:
-    """What the server is, how it is, and what its tables hold."""
+    """Yield metrics of the server's version, state and tables."""
     counters, tables = namesrv.counters, namesrv.manager.tables
     versions = {(version(), python_version()): 1}
     yield _gauge("build_info", "Version of the server, and of Python.", versions, "version,python")
@@ -151,7 +153,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str
 
 
 def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
-    """How brokers live and end, what becomes of the logs, and what makes answers wait."""
+    """Yield metrics of brokers' heartbeats and evictions, of the logs, and of delays of responses."""
     counters, heartbeats = namesrv.counters, namesrv.manager.heartbeats
     signs = {"heartbeat": heartbeats, "registration": counters.renewals.count}
     yield _counter("heartbeats", "Heartbeats of registered brokers, by kind of request.", signs, "kind")
@@ -221,7 +223,7 @@ def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
 def _traffic_families(
     namesrv: Namesrv, server: RemotingServer, connections: Counter[tuple[str, ...]]
 ) -> Iterator[Metric]:
-    """Who is connected, who was sent away, what was asked, and how long answers took."""
+    """Yield metrics of connections, refusals, requests and response times."""
     counters = namesrv.counters
     yield _gauge("connections", "Open connections, by protocol and role of the peer.", connections, "proto,role")
     moved = {"in": server.bytes_received, "out": server.bytes_sent}
@@ -258,7 +260,7 @@ def _traffic_families(
 
 
 def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
-    """Where the server has a certificate: how long yet, and how peers got on with it."""
+    """Yield TLS metrics, if the server has a certificate: its remaining time, and handshakes."""
     certificates = namesrv.certificates
     days = certificates.days_left()
     if days is None:
@@ -302,10 +304,10 @@ def _requests(lane: FastPath, answered: Mapping[tuple[int, int], int]) -> dict[t
 def _family(kind: Callable[..., Any], name: str, documentation: str, values: Values, labels: str = "") -> Metric:
     family: Metric = kind(PREFIX + name, documentation, labels=labels.split(",") if labels else ())
     for of, value in values.items() if isinstance(values, Mapping) else [((), values)]:
-        add = family.add_metric  # type: ignore[attr-defined]  # all three kinds have it
+        add = family.add_metric  # type: ignore[attr-defined]  # all three kinds have the method
         of_labels = (of,) if isinstance(of, str) else of
         if isinstance(value, Histogram):
-            # the library's own spelling of floats
+            # The library formats bounds as floats in its own way.
             bounds = map(floatToGoString, (*value.bounds, float("inf")))
             add(of_labels, list(zip(bounds, accumulate(value.counts), strict=True)), value.sum)
         else:
