@@ -1,1 +1,1 @@
-"""The heartbeat log: what happens to brokers, routes and answers, for later analysis."""
+"""The heartbeat log: events of brokers, routes and responses, for later analysis."""

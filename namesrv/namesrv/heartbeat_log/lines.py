@@ -1,7 +1,7 @@
-"""The lines of the heartbeat log.
+"""Encoding of heartbeat log lines, in the thread that writes them.
 
-The writer's half of the contract in docs/heartbeat-log.md. Everything here runs in the writing thread, so it counts
-the lines too: what the loop hands over are things that happened, in the order in which they did.
+The contract is docs/heartbeat-log.md. The thread numbers the lines as well: the event loop passes it events in the
+order in which they happened.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from namesrv_runtime.line_log import Encoder, Item, Light
 from namesrv_runtime.line_log import encoded as _json
 
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
-# Added to a number and taken off again it leaves an integer: floats of its size have no other.
+# Adding this number and subtracting it again rounds to an integer: floats of its size have no fraction.
 _ROUNDING: Final = 1.5 * 2.0**52
 
 
 class Told(NamedTuple):
-    """An event that is written as it is, with its fields."""
+    """An event that is written unchanged, with its fields."""
 
     event: bytes
     fields: Mapping[str, Any]
 
 
 class EffectLine(NamedTuple):
-    """An effect, and the topics that its broker has now; None: as many as before."""
+    """An effect, with the current number of its broker's topics; None: the number is unchanged."""
 
     effect: Effect
     topics: int | None = None
@@ -39,19 +39,19 @@ class EffectLine(NamedTuple):
 
 @dataclass(slots=True)
 class _Beating:
-    """What is known of a broker between its lines."""
+    """The known values of a broker for its heartbeat lines."""
 
-    # which registration `middle` is made of
+    # The registration from which `told` was made.
     generation: int
     topics: int
-    # of a heartbeat's line: the server's name, and all that follows but the silence
+    # A part of the heartbeat line: the server's name, and all fields that follow except for the silence.
     told: Raw
-    # of the last beat's line
+    # The sequence number of the last heartbeat line.
     seq: int = 0
 
 
 class _BeatLine(msgspec.Struct, gc=False):
-    """A heartbeat, as it is written; `nameserver` stands for all the fields that stay the same, too."""
+    """The line of a heartbeat; `nameserver` also contains all other constant fields."""
 
     v: int
     seq: int
@@ -62,7 +62,7 @@ class _BeatLine(msgspec.Struct, gc=False):
 
 
 class _ServedLine(msgspec.Struct, gc=False):
-    """A client got the route of a topic as of a revision for the first time; likewise."""
+    """The line of a client's first response with the route of a topic at a revision; `nameserver` as above."""
 
     v: int
     seq: int
@@ -75,49 +75,50 @@ class _ServedLine(msgspec.Struct, gc=False):
 
 
 class RoutesPublished(NamedTuple):
-    """New routes of these topics, some or all of those that one change touched."""
+    """New routes of these topics, which are some or all of the topics that one change touched."""
 
     revision: int
     topics: Sequence[SharedStep]
-    # those that changed, as they were
+    # The changed groups before the change.
     groups_before: Mapping[str, BrokerData | None]
-    # all groups now; values are frozen
+    # All groups after the change; the values are frozen.
     groups: Mapping[str, BrokerData]
 
 
 @dataclass
 class HeartbeatLines(Encoder):
-    """Makes the lines of one boot.
+    """Encodes the lines of one boot.
 
-    A heartbeat is a light item: its moments, the broker's key, its entry, and the seconds since it was heard before.
-    So is the first answer with a route: its moments, the connection's name, the topic and the revision.
+    A heartbeat is a light item: its two times, the broker's key, the live entry, and the seconds since the previous
+    heartbeat. The first response with a route is one as well: its two times, the connection's name, the topic and the
+    revision.
     """
 
     nameserver: str
     boot_id: str
-    # what shapes staleness, for `start` and `opened`
+    # The settings that shape staleness, for `start` and `opened`.
     shape: dict[str, Any]
-    # of the last line
+    # The sequence number of the last line.
     seq: int = 0
-    # milliseconds by which the process was late, in all
+    # Sum of the milliseconds by which the process was late.
     _late_ms: float = 0.0
     _beating: dict[BrokerAddrInfo, _Beating] = field(default_factory=dict)
-    # the same by the number of their registration, which is found sooner than a key of two texts
+    # The same values by the generation of the registration, which is found faster than a key of two texts.
     _beating_by_generation: dict[int, _Beating] = field(default_factory=dict)
-    # topics whose route is known to whoever has read this file so far; never one that has none
+    # Topics whose route a reader of this file knows so far; never a topic without a route.
     _told: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        # between the moments and the event
+        # The bytes between the times and the event.
         self._who = b'%b,"boot_id":%b,"event":' % (_json(self.nameserver), _json(self.boot_id))
         self._served = Raw(self._who + b'"served"')
 
     def line(self, item: Item | Light) -> bytes:
-        """The line of an item, with its end."""
+        """Return the line of an item with its newline."""
         return self.lines((item,))
 
     def lines(self, items: Sequence[Item | Light]) -> bytes:
-        """Their lines."""
+        """Return the lines of several items."""
         made: list[_BeatLine | _ServedLine | Raw] = []
         add, find, seq = made.append, self._beating_by_generation.get, self.seq
         for item in items:
@@ -128,7 +129,7 @@ class HeartbeatLines(Encoder):
                 continue
             wall, monotonic, who, what, number = item
             seq += 1
-            # whole milliseconds, and whole microseconds in milliseconds
+            # Whole milliseconds, and milliseconds rounded to whole microseconds.
             ts_ms, mono_ms = int(wall * 1000 + 0.5), (monotonic * 1e6 + _ROUNDING - _ROUNDING) / 1000
             if type(who) is str:
                 add(_ServedLine(2, seq, ts_ms, mono_ms, self._served, who, (what,), (number,)))
@@ -140,13 +141,13 @@ class HeartbeatLines(Encoder):
         return _in_ascii(made)
 
     def opened(self, item: Item) -> bytes:
-        """The first line of every file but the first one; the file can be read without those before it."""
+        """Return the first line of every file but the first one; the file can be read without earlier ones."""
         self._told.clear()
         fields = _inner({**self.shape, "late_ms": round(self._late_ms, 3)})
         return self._line(item, b"opened", fields) + b"\n"
 
     def dropped(self, count: int, item: Item) -> bytes:
-        """The line that says how many are missing; their numbers are missing, too."""
+        """Return the line about dropped lines; the sequence skips their numbers."""
         self.seq += count
         self._told.clear()
         return self._line(item, b"dropped", b'"count":%d' % count) + b"\n"
@@ -179,7 +180,7 @@ class HeartbeatLines(Encoder):
         )
 
     def _broker(self, what: EffectLine) -> dict[str, Any]:
-        """The broker of an effect; of one whose registration ends, with the number of its last heartbeat."""
+        """Return the fields of an effect's broker; at a registration's end with the number of its last heartbeat."""
         if what.effect.broker is None:
             return {}
         key, live = what.effect.broker
@@ -231,7 +232,7 @@ def _in_ascii(made: Sequence[_BeatLine | _ServedLine | Raw]) -> bytes:
         spelt = _encode_lines(made)
         if spelt.isascii() and b"\x7f" not in spelt:
             return spelt
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # the text holds half of a surrogate pair
         pass
     for line in made:
         if type(line) is _ServedLine:

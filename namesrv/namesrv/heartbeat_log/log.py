@@ -1,4 +1,4 @@
-"""The loop's half of the heartbeat log: it notes what happens and hands it to the writing thread.
+"""The event loop's half of the heartbeat log: it notes events and passes them to the writing thread.
 
 The contract is docs/heartbeat-log.md.
 """
@@ -30,40 +30,41 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# Topics of one line; of a line of new routes they are those that the tables work out together.
+# Topics per line; for new routes these are the topics that the tables process together.
 _TOPICS_PER_LINE: Final = 1000
-# What takes as much memory in the queue as an ordinary line: topics of a line, or groups in a copy of all groups.
+# Topics of a line, and groups in a copy of all groups, that take as much memory in the queue as a usual line.
 _TOPICS_PER_WEIGHT: Final = 8
 _GROUPS_PER_WEIGHT: Final = 4
 _topics: Final = attrgetter("topics")
-# (connection, topic) pairs that are remembered as served; then all are forgotten, and some are told twice.
+# (connection, topic) pairs remembered as served; at the limit all are dropped, and some responses are logged twice.
 MAX_SERVED_PAIRS: Final = 500_000
-# At the end of the process, for what is queued and for the last compression.
+# Time for writing the queued lines and for the last compression at the end of the process.
 CLOSE_SECONDS: Final = 6.0
 
 
 class ServedAnswers(dict[str, object]):
-    """Topic to the very answer that a connection got last, which the fast path compares with `is`.
+    """Topic -> the very object of the last response on a connection, which the fast path compares with `is`.
 
-    Kept at the connection, so that it goes with it. A dict itself: the fast path looks into it with every pull.
+    The record is kept on the connection, so that it is freed with it. It is a dict itself, since the fast path looks
+    into it with every pull.
     """
 
     __slots__ = ("client", "epoch", "revisions")
 
     def __init__(self, client: str, epoch: int) -> None:
         super().__init__()
-        # the connection's name in the log
+        # The connection's name in the log.
         self.client = client
-        # those of an earlier epoch than the log's were forgotten
+        # The epoch of the record; a record of an earlier epoch than the log's counts as dropped.
         self.epoch = epoch
-        # topic -> the revision it got last
+        # Topic -> revision of the last response.
         self.revisions: dict[str, int] = {}
 
 
 class HeartbeatLog(LineLog):
-    """The log of one run of the server."""
+    """The heartbeat log of one boot of the server."""
 
-    def __init__(  # noqa: PLR0913 - by keyword: what it looks at
+    def __init__(  # noqa: PLR0913 - the observed objects are passed by keyword
         self,
         settings: Settings,
         retention: Retention,
@@ -78,15 +79,15 @@ class HeartbeatLog(LineLog):
         self._monotonic = clock.monotonic
         self._tables = tables
         self._liveness = liveness
-        # of a topic: the revision of its last change
+        # Returns the revision of a topic's last change.
         self._last_change = tables.revisions.last_change
-        # the one string that all connections remember it by
+        # Returns the one string of a topic that all connections share.
         self._own_name = tables.topic_names.get
         self._is_closed = False
         self._served_pairs = 0
-        # a connection's record of an earlier epoch counts for nothing
+        # The current epoch; a connection's record of an earlier epoch is ignored.
         self._served_epoch = 0
-        # the wall clock is that much ahead of the monotonic one; as of the last tick, or anything but a heartbeat
+        # Seconds from the monotonic clock to the wall clock, at the last tick or the last event other than a heartbeat.
         self._wall_offset = 0.0
         self._shape = {
             "scan_interval_ms": round(settings.scan_interval_seconds * 1000),
@@ -103,16 +104,16 @@ class HeartbeatLog(LineLog):
         )
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start the writing thread."""
         super().start()
         self._note(self._clock.monotonic(), Told(b"start", self._shape))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Write what is left, as far as the disk allows it in a few seconds."""
+        """Write the queued lines, as far as the disk manages within `seconds`."""
         self._note_late_pulls()
         fields = {"version": self._shape["version"], "dropped": self.dropped}
         self._note(self._clock.monotonic(), Told(b"stop", fields))
-        # what still happens until the process ends comes after the last line
+        # Events between now and the end of the process would come after the last line.
         self._is_closed = True
         is_complete = await super().close(seconds)
         if not is_complete:
@@ -120,7 +121,7 @@ class HeartbeatLog(LineLog):
         return is_complete
 
     def __call__(self, effect: Effect) -> None:
-        """Take note of an effect that has a line."""
+        """Queue the line of an effect, if it has one."""
         if not effect.line_name:
             return
         if effect.broker is not None and effect.registration == "ends":
@@ -135,19 +136,19 @@ class HeartbeatLog(LineLog):
         self._note(moment, EffectLine(effect, topics))
 
     def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
-        """Take note of a heartbeat. As short as it gets: there may be a hundred thousand a second."""
+        """Queue a heartbeat; the code is as short as possible, since there may be a hundred thousand a second."""
         monotonic = live.last_update + self._liveness.late_seconds
         beat = (monotonic + self._wall_offset, monotonic, key, live, silent_seconds)
         if self._is_closed or self._unreported or self._put - self._taken >= self._max_queued:
             self._put_light(beat)
         else:
-            # what `put` would do: its call is a third of all this
+            # The code of `put` is repeated here, since the call would take a third of the time.
             self._put += 1
             self._items.append(beat)
 
     def routes_published(self, revision: int, row_changes: RowChanges) -> None:
-        """Take note of new routes at the moment from which they are answered, without a look at each of them."""
-        # what was answered until now was of the revision before
+        """Queue new routes at the moment from which they are served, without a step per topic."""
+        # Pulls until now got the routes of the previous revision.
         if self.late.pulls:
             pulls, of = dict(self.late.take(row_changes.rows.keys())), self._tables.revisions.last_change_of
             self._note_pulls(
@@ -166,12 +167,12 @@ class HeartbeatLog(LineLog):
             self._note(now, published, 1 + topics // _TOPICS_PER_WEIGHT + len(groups) // _GROUPS_PER_WEIGHT)
 
     async def tick(self) -> None:
-        """Look who is late, and what time it is."""
+        """Update the late brokers and the offset of the wall clock."""
         self._read_wall()
         await run_in_steps(self.late.update(self._liveness.now()))
 
     def served(self, connection: ServerConnection, topic: str, answer: object) -> None:
-        """A connection was given an answer for a topic that is not the object it was given before."""
+        """Note that a connection got a response for a topic that is not the object of its previous response."""
         record = self._record(connection)
         revision = self._last_change(topic)
         topic = self._own_name(topic, topic)
@@ -179,16 +180,16 @@ class HeartbeatLog(LineLog):
         if before != revision:
             self._served_pairs += before is None
             record.revisions[topic] = revision
-            # like a heartbeat: after a change every client's next pull is one
+            # The item is light, like a heartbeat: after a change, the next pull of every client makes one.
             monotonic = self._monotonic()
             self._put_light((monotonic + self._wall_offset, monotonic, record.client, topic, revision))
         record[topic] = answer
 
     def served_many(self, connection: ServerConnection, revisions: Iterable[tuple[str, int]]) -> None:
-        """A connection got the routes of some topics as of these revisions, or the answer that there are none."""
+        """Note that a connection got the routes of topics at these revisions; a topic may have no route."""
         record = self._record(connection)
         known = record.revisions
-        # one that never had a route has no revision either
+        # A topic that never had a route has no revision, and is left out.
         own = self._own_name
         news = [(own(topic, topic), number) for topic, number in revisions if number and known.get(topic) != number]
         if not news:
@@ -200,7 +201,7 @@ class HeartbeatLog(LineLog):
         self._note(self._clock.monotonic(), Told(b"served", fields), _weight(names))
 
     def gone(self, connection: ServerConnection) -> None:
-        """A connection has ended."""
+        """Note that a connection has closed."""
         record = connection.peer.served
         if isinstance(record, ServedAnswers):
             if record.epoch == self._served_epoch:
@@ -209,7 +210,7 @@ class HeartbeatLog(LineLog):
             self._note(self._clock.monotonic(), Told(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
-        """Answers were given that the fast path did not give."""
+        """Count pulls of late brokers' topics that the dispatcher answered."""
         late = self.late
         if late.topics:
             late.pulls.update(topic for topic in topics if topic in late.topics)
@@ -242,7 +243,7 @@ class HeartbeatLog(LineLog):
         if self._is_closed:
             return
         self._read_wall()
-        # the wall clock at that moment, which may be a little ago
+        # The wall clock at the moment of the event, which may be a little in the past.
         self.put(Item(monotonic + self._wall_offset, monotonic, what, weight))
 
     def _read_wall(self) -> None:
@@ -254,5 +255,5 @@ def _weight(topics: Sequence[object]) -> int:
 
 
 def client_name(connection: ServerConnection) -> str:
-    """The name of a connection in the log."""
+    """Return the name of a connection in the log."""
     return f"{connection.peer.address}#{connection.id}"
