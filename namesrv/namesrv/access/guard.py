@@ -165,7 +165,7 @@ class AccessGuard:
         return True
 
     def open_classes(self, connection: ServerConnection) -> frozenset[AccessClass]:
-        """Return the access classes of requests that may be answered on a connection unseen, unless they are signed."""
+        """Return the access classes of unsigned requests that a connection may send without further checks."""
         return self._identity_of(connection).open_classes
 
     async def readable_topics(self, request: Request, topics: Sequence[str]) -> Sequence[str]:

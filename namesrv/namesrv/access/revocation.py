@@ -36,7 +36,7 @@ class Revoked(BrokerEffect):
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """Yield the registration that is no longer allowed, with the reason."""
+        """Yield the revoked registration with the reason."""
         about = {"what": "registration", **address_fields(self.key), "broker_name": self.live.broker_name}
         verdict = {"account": self.live.account, "before": "allowed", "after": "revoked", "reason": self.reason}
         yield {**about, **verdict}
