@@ -77,7 +77,7 @@ def over_quota(
     return None
 
 
-def _over_scope(  # noqa: PLR0913 - what is registered, among what, and what is allowed
+def _over_scope(  # noqa: PLR0913 - the registration, its scope and the quotas
     tables: RouteTables, registration: Registration, scope: _Scope, quotas: TableQuotas, added: int, *, is_new: bool
 ) -> Steps[tuple[str, str] | None]:
     # The loop visits all brokers, since a cluster often holds all of them; but only for registrations that add
@@ -156,7 +156,7 @@ def check_registration(
         yield from check_topics(tables, limits, name, named, len(configs), dropped)
 
 
-def check_shares(  # noqa: PLR0913 - what is asked for, and what there is
+def check_shares(  # noqa: PLR0913 - the registration, the tables and their limits
     tables: RouteTables,
     registration: Registration,
     options: RouteOptions,
@@ -265,7 +265,7 @@ def displaced_by(tables: RouteTables, registration: Registration) -> Iterator[tu
         yield other, tables.broker_live_table[other]
 
 
-def check_topics(  # noqa: PLR0913, PLR0917 - what is named, and what that does away with
+def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
     tables: RouteTables,
     limits: TableLimits,
     broker_name: str,

@@ -78,7 +78,7 @@ _NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
 class RouteInfoManager:
     """The tables, their lock, and one method for each request that changes them."""
 
-    def __init__(  # noqa: PLR0913 - what it works on, and by keyword who is told what
+    def __init__(  # noqa: PLR0913 - state and rules; callbacks are passed by keyword
         self,
         tables: RouteTables,
         liveness: LivenessClock,
