@@ -5,7 +5,7 @@ from functools import cache
 
 @cache
 def version() -> str:
-    """The installed distribution's version."""
+    """Return the installed distribution's version."""
     from importlib import metadata  # noqa: PLC0415  # start-up counts
 
     try:

@@ -1,4 +1,4 @@
-"""The certificate in use: read at the start, and again when its files change."""
+"""The certificate in use: loaded at the start, and again when its files change."""
 
 import asyncio
 import logging
@@ -13,33 +13,33 @@ from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)
 
-# how often the files are looked at; a change counts once they have stayed the same for so long
+# Seconds between two checks of the files; a change counts once the files have been stable for that time.
 _LOOK_SECONDS: Final = 2.0
 _DAY_SECONDS: Final = 86_400.0
-# from here on its age is worth a warning
+# A certificate with less time left causes a warning.
 _SOON_DAYS: Final = 14.0
 
 
 class Certificates:
-    """The certificate in use, and how the server deals with TLS."""
+    """The certificate in use, and the TLS state of the server."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        """Read the files. Raises TlsError for one that cannot be used."""
+        """Load the files. Raises TlsError for a file that cannot be used."""
         self._clock = clock
-        # how new connections are met; those to the HTTP port do not wait behind a crowd at the other one
+        # TLS for new connections. The HTTP port has its own, so that its connections do not wait behind many others.
         self.tls = ServerTls()
         self.https = ServerTls("enforcing")
         self._settings = settings
         self.current = Certificate(None, None, None, None, ())
-        # why the files as they are now are not used; None: they are
+        # The reason for not using the current files; None if they are used.
         self.problem: str | None = None
-        # as they were at the last look, and when they were read last
+        # Stamps of the files at the last check, and at the last load.
         self._seen: object = None
         self._tried: object = None
         self.use(settings, Certificate.read(settings))
 
     def use(self, settings: Settings, certificate: Certificate) -> None:
-        """Meet new connections with this; open ones stay as they are."""
+        """Use a certificate for new connections; open connections keep theirs."""
         self._settings, self.current, self.problem = settings, certificate, None
         self._seen = self._tried = certificate.stamps
         self.tls.mode, self.tls.context = settings.tls_mode, certificate.context
@@ -49,24 +49,24 @@ class Certificates:
             event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
 
     def days_left(self) -> float | None:
-        """Days until the certificate expires, negative afterwards; None without one."""
+        """Return the days until the certificate expires, negative afterwards; None without a certificate."""
         expires = self.current.expires_at
         return None if expires is None else (expires - self._clock.wall()) / _DAY_SECONDS
 
     def crl_seconds_left(self) -> float | None:
-        """Seconds until the first revocation list expires, negative afterwards; None without one."""
+        """Return the seconds until the first revocation list expires, negative afterwards; None without a list."""
         expires = self.current.crls_expire_at
         return None if expires is None else expires - self._clock.wall()
 
     async def run(self) -> None:
-        """Look at the files until cancelled."""
+        """Check the files until cancelled."""
         while True:
             await self._clock.sleep(_LOOK_SECONDS)
             if self._settings.needs_certificate:
                 await self.look()
 
     async def look(self) -> None:
-        """Take the files over if they have changed, and have stopped changing."""
+        """Load the files if they have changed and are stable since."""
         settings, current = self._settings, self.current
         before, self._seen = self._seen, await asyncio.to_thread(settings.tls_files.stamps)
         if self._seen != before or self._seen == self._tried:
@@ -75,7 +75,7 @@ class Certificates:
         try:
             certificate = await asyncio.to_thread(Certificate.read, settings)
         except TlsError as error:
-            # not if others were loaded meanwhile
+            # The result is dropped if other files were loaded meanwhile.
             if current is self.current:
                 self.problem = str(error)
                 event(logger, logging.ERROR, "tls_certificate_refused", error=self.problem)

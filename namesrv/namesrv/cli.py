@@ -1,4 +1,4 @@
-"""The command `namesrv`: settings in, exit code out."""
+"""The command `namesrv`: it reads settings and returns an exit code."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ _logger = logging.getLogger(__name__)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon, or do what the arguments ask for instead."""
+    """Run the daemon, or perform another action that the arguments request."""
     line = parse(sys.argv[1:] if argv is None else argv)
     if line.action is Action.HELP:
         return _print(help_text())
@@ -39,7 +39,7 @@ def _run(loaded: Loaded, read_again: Callable[[], Loaded]) -> int:
     log.configure(loaded.settings.log_level, loaded.settings.log_format)
     for warning in loaded.warnings:
         log.event(_logger, logging.WARNING, "settings_warning", warning=warning)
-    from namesrv.server.controller import run  # noqa: PLC0415  # brings the event loop, which --help does not need
+    from namesrv.server.controller import run  # noqa: PLC0415  # the import loads the event loop, which --help does not need
 
     return run(loaded, read_again)
 

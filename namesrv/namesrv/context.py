@@ -1,4 +1,4 @@
-"""Context shared by the daemon's parts."""
+"""The context that the daemon's parts share."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -41,13 +41,13 @@ class LiveSettings(RouteOptions):
 
     @classmethod
     def of(cls, settings: Settings) -> "LiveSettings":
-        """As they are at start."""
+        """Return the live settings at the start."""
         return cls(**{item.name: getattr(settings, item.name) for item in fields(cls)})
 
 
 @dataclass(slots=True)
 class Namesrv:
-    """One running NameServer: its state and what reaches it, built by the controller."""
+    """One running NameServer: its state and its services, built by the controller."""
 
     settings: Settings
     live: LiveSettings
@@ -57,55 +57,55 @@ class Namesrv:
     manager: RouteInfoManager
     answers: EncodedRoutes
     fast_path: FastPath
-    # None: no access file, and everybody may do everything
+    # None without an access file: all peers may send all requests.
     guard: AccessGuard | None
-    # connection id -> connection; all that were let in and are not gone
+    # Connection id -> connection; all admitted connections that are open.
     connections: dict[int, ServerConnection]
-    # of requests, and of brokers whose connection has ended
+    # Fair scheduling of requests, and of brokers whose connection has closed.
     turns: Turns
-    # what peers may hold of the memory
+    # The memory that peers may use.
     budget: MemoryBudget
-    # how new connections are met, where TLS is on
+    # The certificates for new connections, where TLS is on.
     certificates: Certificates
     watchers: RouteWatchers
     events: EventRing
     readiness: Readiness
-    # what has happened so far, for metrics
+    # Counters of past events, for metrics.
     counters: Counters
-    # None: switched off
+    # None if the heartbeat log is switched off.
     heartbeat_log: HeartbeatLog | None
     audit: AuditLog | None
     limiter: RequestLimiter
     service_manager: ServiceManager
-    # identifies this run of the server; a restarted one has another
+    # A random name for this boot of the server; a restarted server has another one.
     boot_id: str
-    # starts work that must not hold up a request, owned by the daemon's TaskGroup
+    # Starts background work that must not delay a request; the daemon's TaskGroup owns it.
     spawn: Spawn
     started_wall: float
     started_monotonic: float
-    # (host, port) of every listening socket, once there are any
+    # (host, port) of every listening socket; empty until the server listens.
     addresses: list[tuple[str, int]] = field(default_factory=list)
-    # setting -> where its value came from
+    # Setting -> where its value came from.
     origins: dict[str, str] = field(default_factory=dict)
     is_draining: bool = False
 
     @property
     def is_listening(self) -> bool:
-        """Whether brokers and clients can connect."""
+        """True once brokers and clients can connect."""
         return bool(self.addresses)
 
     def is_open_to_everybody(self) -> bool:
-        """Whether peers may do what they like that have shown neither a key nor a certificate."""
+        """True if peers without a key or certificate may send any request."""
         settings = self.settings
         shows_certificates = settings.tls_mode == "enforcing" and settings.tls_client_auth == "require"
         return not shows_certificates and (self.guard is None or not self.guard.enforces)
 
     def may_be_administered(self) -> bool:
-        """Whether settings may be changed over the wire by those whose request got this far."""
+        """True if peers whose request was admitted may change settings over the wire."""
         return self.settings.admin_enabled or (self.guard is not None and self.guard.enforces)
 
     def writes(self) -> dict[str, WriteState]:
-        """How writing each file goes; serving depends on none of them."""
+        """Return the state of writing each file; serving depends on none of these files."""
         writes = {"snapshot": self.counters.snapshot_writes, "kv": self.kv.writes}
         if self.heartbeat_log is not None:
             writes["heartbeat_log"] = self.heartbeat_log.writes
@@ -114,17 +114,17 @@ class Namesrv:
         return writes
 
     def effective_settings(self) -> dict[str, Any]:
-        """All settings as they are now: some may have been changed over the wire."""
+        """Return all current settings, including changes made over the wire."""
         return {**dict(self.settings), **asdict(self.live)}
 
     def uptime(self) -> float:
-        """Seconds since the start, whatever happened to the wall clock."""
+        """Return the seconds since the start, independent of changes of the wall clock."""
         return self.clock.monotonic() - self.started_monotonic
 
     def is_ready(self) -> bool:
-        """Whether route questions may be answered."""
+        """True if route requests may be answered."""
         return self.readiness.is_ready(self.clock.monotonic())
 
     def is_ready_without_brokers(self) -> bool:
-        """Whether the server answers although it has no broker and the last run had some: an alert."""
+        """True if the server answers without any broker, though the previous boot had some: an alert."""
         return self.is_ready() and self.readiness.expects_brokers and not self.manager.tables.broker_live_table

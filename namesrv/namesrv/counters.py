@@ -1,4 +1,4 @@
-"""Counters of what has happened so far: everything that is not a number somewhere already."""
+"""Counters of past events that no other object counts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -10,31 +10,32 @@ from namesrv.routeinfo.records import Reason
 from namesrv_runtime.write_state import WriteState
 
 REASONS: Final[tuple[Reason, ...]] = ("silent", "disconnected", "unregistered", "superseded")
-# The first is what comes in time.
+# The first bound counts heartbeats in time.
 LATENESS_BOUNDS: Final = (0.0, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 90.0, 300.0)
-# finest where the default settings put a broker that died: 120 s, and up to 10 s until the scan
+# The bounds are finest where the default settings put a dead broker: 120 s, and up to 10 s until the scan.
 STALENESS_BOUNDS: Final = (0.1, 1.0, 5.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 122.5, 125.0, 127.5, 130.0, 140.0, 300.0)
 SCAN_BOUNDS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 REQUEST_BOUNDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 class Counters:
-    """The counts of one run; as an observer of effects it counts those of brokers' lives."""
+    """The counters of one boot; the object is called with each effect and counts it."""
 
     def __init__(self) -> None:
-        # by how much heartbeats came later than an interval after the last sign of life: those that did
+        # Lateness of heartbeats that came more than an interval after the last heartbeat; heartbeats in time are left
+        # out.
         self.late_heartbeats = Histogram(LATENESS_BOUNDS)
-        # the same of registrations that renewed one, in time or not
+        # Lateness of registrations that renewed one, including those in time.
         self.renewals = Histogram(LATENESS_BOUNDS)
-        # from a broker's last sign of life to its removal
+        # Time from a broker's last heartbeat to its removal.
         self.staleness: dict[Reason, Histogram] = {reason: Histogram(STALENESS_BOUNDS) for reason in REASONS}
-        # late removals that a newer registration kept from doing anything
+        # Late removals that were fenced by a newer registration.
         self.fenced: Counter[Reason] = Counter()
-        # attempts to take a live broker's place or to remove it, by what became of them
+        # Attempts to take a live broker's place or to remove it, by outcome.
         self.takeovers: Counter[str] = Counter(warned=0, refused=0)
-        # requests for more than the tables, a cluster or an account may hold: by class, reason and outcome
+        # Requests beyond a limit of the tables or a quota of a cluster or account: by class, reason and outcome.
         self.quota_exceeded: Counter[tuple[str, str, str]] = Counter()
-        # what effects add to, by the names that they say
+        # Counters by the names that effects use in `measured`.
         self._counters: dict[str, Counter[Any]] = {
             "fenced": self.fenced,
             "takeovers": self.takeovers,
@@ -44,22 +45,22 @@ class Counters:
             "renewals": {None: self.renewals},
             "staleness": self.staleness,
         }
-        # whether the last reload changed nothing, for something in it was wrong
+        # True if the last reload changed nothing because of an error in it.
         self.is_reload_refused = False
-        # (serialize type, reason) of peers that broke a rule
+        # Peers that broke a rule, by (serialize type, reason).
         self.refusals: Counter[tuple[int, str]] = Counter()
-        # by class: how long answers took that were no matter of a look-up
+        # Response times by class, for responses that take more than a look-up.
         self.requests: defaultdict[str, Histogram] = defaultdict(lambda: Histogram(REQUEST_BOUNDS))
-        # how late the loop was with what was due
+        # Lag of the event loop.
         self.lag = Histogram(WAIT_BOUNDS)
-        # searches for silent brokers, their wait for the lock and the evictions included
+        # Duration of scans for silent brokers, including their wait for the lock and the evictions.
         self.scans = Histogram(SCAN_BOUNDS)
-        # monotonic: the last sign of life of our own, and when the snapshot on disk was last known to be current
+        # Monotonic times of the last housekeeping tick, and when the snapshot on disk was last known to be current.
         self.last_tick: float | None = None
         self.snapshot_current_at: float | None = None
         self.snapshot_bytes = 0
         self.snapshot_writes = WriteState()
-        # (path, status) of what was asked over HTTP
+        # Number of HTTP requests by (path, status).
         self.http: Counter[tuple[str, int | str]] = Counter()
 
     def __repr__(self) -> str:
@@ -77,14 +78,14 @@ class Counters:
             self._histograms[measured.name][measured.label].observe(measured.value)
 
     def refusals_by_reason(self) -> dict[str, int]:
-        """Peers that broke a rule, by which."""
+        """Return the number of peers that broke a rule, by rule."""
         found: Counter[str] = Counter()
         for (_, reason), count in self.refusals.items():
             found[reason] += count
         return found
 
     def lateness(self, heartbeats: int) -> Histogram:
-        """By how much signs of life were late, of so many heartbeats and all renewals."""
+        """Return the lateness of all heartbeats and renewals; `heartbeats` is the number of heartbeats."""
         late, renewals = self.late_heartbeats, self.renewals
         found = Histogram(LATENESS_BOUNDS)
         found.counts = [heartbeat + renewal for heartbeat, renewal in zip(late.counts, renewals.counts, strict=True)]
@@ -93,5 +94,5 @@ class Counters:
         return found
 
     def request_answered(self, kind: str, seconds: float) -> None:
-        """Count an answer of the ordinary road."""
+        """Count a response of the dispatcher."""
         self.requests[kind].observe(seconds)

@@ -31,7 +31,7 @@ _CHANGED: Final = {
     changed: b'{"code":0,"extFields":{"changed":"%b"},"flag":1,"language":"PYTHON","opaque":' % text
     for changed, text in ((True, b"true"), (False, b"false"))
 }
-# the versions of as many brokers as any NameServer has
+# The cache has room for the versions of as many brokers as a NameServer may have.
 _encode_version: Final = lru_cache(maxsize=10_000)(JSON.encode)
 
 
@@ -86,7 +86,7 @@ class EncodedRoutes:
         )
 
     def clear(self) -> None:
-        """Forget them all."""
+        """Drop all encoded responses."""
         self.json.clear()
         self.native.clear()
 

@@ -1,8 +1,8 @@
 """Fast path: responses to repeated route requests and heartbeats, which are recognised by their bytes.
 
-A peer repeats a request to the byte, but for the opaque. When the dispatcher has decoded a request, the fast path
-remembers what its bytes mean; from then on these bytes are looked up, and the opaque is put into a response that is
-already encoded. Every other request belongs to the dispatcher, which knows every case and every error.
+A peer repeats a request to the byte, except for the opaque. When the dispatcher has decoded a request, the fast path
+remembers the meaning of its bytes; from then on the fast path looks these bytes up and puts the opaque into a response
+that is already encoded. Every other request belongs to the dispatcher, which knows every request code and every error.
 """
 
 from collections import Counter
@@ -36,17 +36,17 @@ from namesrv_remoting.requests import AccessClass
 from namesrv_remoting.serializers import decode_frame
 from namesrv_remoting.signatures import ACCESS_KEY
 
-# notes which response of a topic a connection has got
+# Notes the response for a topic that a connection received.
 FirstServed = Callable[[ServerConnection, str, object], None]
-# the access classes of requests that need no further check over a connection
+# Returns the access classes of requests that need no further check on a connection.
 OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
 
 _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
-# At most 25 MB: requests with long names are rare, and each is its bytes and about 300 more.
+# The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
 MAX_REMEMBERED: Final = 32_768
 _NO_BODY: Final = json_response(b"")
-# of a topic that does not exist
+# The row for topics that do not exist.
 _NO_ROW: Final = TopicRow(())
 
 
@@ -59,15 +59,16 @@ _CODES: Final = frozenset(
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
-    """What a request asks, whatever its opaque."""
+    """The meaning of a request, independent of its opaque."""
 
     access_class: ClassVar[AccessClass]
-    # The first eight bytes of its frame, by the length of the opaque. They prove that a read is one whole frame.
+    # The first eight bytes of the request's frame, by the length of the opaque. They prove that the received bytes are
+    # one whole frame.
     heads: tuple[bytes, ...]
 
 
 class _Pull(_Request, frozen=True, gc=False):
-    """105: the route of a topic, in a zone unless that is empty."""
+    """Request 105: the route of a topic, for clients in a zone if `zone` is not empty."""
 
     access_class = AccessClass.ROUTE_READ
     topic: str
@@ -75,7 +76,7 @@ class _Pull(_Request, frozen=True, gc=False):
 
 
 class _Heartbeat(_Request, frozen=True, gc=False):
-    """904; a native one has to name the broker as it is registered, and may carry the broker's state."""
+    """Request 904; a native heartbeat has to match the registered broker, and may carry the broker's state."""
 
     access_class = AccessClass.BROKER_CONTROL
     key: BrokerAddrInfo
@@ -88,7 +89,7 @@ class _Heartbeat(_Request, frozen=True, gc=False):
 
 
 class _VersionQuery(_Request, frozen=True, gc=False):
-    """322 in JSON: has the version of the broker's topics changed? Counts as a heartbeat."""
+    """Request 322 in JSON: has the version of the broker's topics changed? It counts as a heartbeat."""
 
     access_class = AccessClass.BROKER_CONTROL
     key: BrokerAddrInfo
@@ -97,14 +98,14 @@ class _VersionQuery(_Request, frozen=True, gc=False):
 
 
 def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | None:
-    """What the fast path does for a decoded request; None if that is the dispatcher's, now and always.
+    """Return the meaning of a decoded request; None if only the dispatcher can ever answer such requests.
 
     Raises:
         BadRequestError: a field is missing or cannot be read.
     """
     ext = command.ext_fields or {}
     if ACCESS_KEY in ext:
-        # each signature is verified anew
+        # The signature of each request has to be verified.
         return None
     if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC and not command.is_oneway:
         pull = GetRouteInfoRequestHeader.from_ext(ext)
@@ -134,21 +135,21 @@ def _meaning(command: RemotingCommand, heads: tuple[bytes, ...]) -> _Request | N
 _OPAQUE: Final = b'"opaque":'
 _MAX_INT32: Final = b"2147483647"
 _MOST_DIGITS: Final = len(_MAX_INT32)
-# array of six, code, opaque, flag, version, nil, empty map
+# An array of six: code, opaque, flag, version, nil, empty map.
 _SHORTEST_NATIVE: Final = 8 + 7
-# Where the opaque of a native request begins, by the first byte of the code; 0: no positive number.
+# Offset of the opaque in a native request, by the first byte of the code; 0 for a code that is not positive.
 _NATIVE_OPAQUE_BEGINS: Final = bytes([10] * 0x80 + [0] * 0x4C + [11, 12] + [0] * 0x32)
-# How many bytes a native opaque takes, by the first one; 0: no positive number.
+# Number of bytes of a native opaque, by its first byte; 0 for an opaque that is not positive.
 _NATIVE_OPAQUE_BYTES: Final = bytes([1] * 0x80 + [0] * 0x4C + [2, 3, 5] + [0] * 0x31)
 _WHOLE_OPAQUE: Final = 5
-# the first byte of a negative int32
+# First byte of a negative int32.
 _NEGATIVE: Final = 0x80
 
 
 def _opaque_in(frame: bytes) -> tuple[int, int]:
-    """Where the opaque of a request begins and ends: 0 and 0 if that is not found, or not a number from 1 on."""
+    """Return begin and end of the opaque in a request; 0 and 0 if it is missing or not a number from 1 on."""
     if frame[4] == _JSON:
-        # from behind, where Java clients have it
+        # The search starts at the end, where Java clients put the opaque.
         begin = frame.rfind(_OPAQUE) + len(_OPAQUE)
         end = frame.find(b",", begin)
         opaque = frame[begin:end]
@@ -167,14 +168,14 @@ def _is_int32(digits: bytes) -> bool:
 
 
 def _four_bytes(opaque: bytes) -> bytes:
-    """A native opaque as the four bytes that a response has."""
-    # a number below 128 has no byte before it
+    """Return a native opaque as the four bytes that a response has."""
+    # A number below 128 has no type byte before it.
     return (opaque[1:] or opaque).rjust(4, b"\0")
 
 
 @lru_cache(maxsize=1024)
 def _heads(serialize_type: int, rest_bytes: int, body_bytes: int) -> tuple[bytes, ...]:
-    """The first eight bytes of a frame with so many others beside its opaque, by the length of the opaque."""
+    """Return the first eight bytes of a frame with these sizes besides its opaque, by the length of the opaque."""
     return (
         b"",
         *(
@@ -185,7 +186,7 @@ def _heads(serialize_type: int, rest_bytes: int, body_bytes: int) -> tuple[bytes
 
 
 def _is_opaque(frame: bytes, begin: int, end: int, command: RemotingCommand) -> bool:
-    """True if these bytes of a frame are the opaque of its command, and nothing else about it changes with them."""
+    """True if these bytes of a frame are the opaque of its command, and the rest does not depend on them."""
     opaque = frame[begin:end]
     if frame[4] == _NATIVE:
         number = int.from_bytes(_four_bytes(opaque))
@@ -206,7 +207,7 @@ def _is_opaque(frame: bytes, begin: int, end: int, command: RemotingCommand) -> 
 
 
 class FastPath:
-    """Answers 105 and 904, and in JSON 322, as soon as it has seen such a request once; 105 only when `is_ready`."""
+    """Answers repeated requests of 105 and 904, and of 322 in JSON; 105 only while `is_ready`."""
 
     def __init__(
         self,
@@ -218,14 +219,15 @@ class FastPath:
         late: LateBrokers | None = None,
     ) -> None:
         self.is_ready = False
-        # answered here, for metrics
+        # Responses of the fast path, for metrics.
         self.pulls = 0
         self.heartbeats = 0
-        # those of the heartbeats that asked for a version (322)
+        # Heartbeats among these that were version queries (322).
         self.data_versions = 0
-        # None on a server without an access file, where every class is open
+        # None on a server without an access file, where every class is open.
         self._open_classes = open_classes
-        # for the heartbeat log: connections that had another response of a topic, and pulls of topics with late brokers
+        # For the heartbeat log: a callback for a connection's new response of a topic, and pulls of topics with late
+        # brokers.
         self._first_served = first_served
         self._late_topics = set() if late is None else late.topics
         self._late_pulls = Counter() if late is None else late.pulls
@@ -233,7 +235,7 @@ class FastPath:
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
         self._native_no_body = routes.native_response(b"")
-        # the bytes of a request without its opaque -> what it means
+        # The bytes of a request without its opaque -> the meaning of the request.
         self._remembered: dict[bytes, _Request] = {}
 
     def start_to_answer(self) -> None:
@@ -244,7 +246,7 @@ class FastPath:
         return f"<FastPath [{self.pulls} pulls | {self.heartbeats} heartbeats | {len(self._remembered)} remembered]>"
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:
-        """Remember what a frame means that was decoded for the dispatcher, if such frames can be answered here."""
+        """Remember the meaning of a frame that the dispatcher decoded, if the fast path can answer such frames."""
         if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
             return
         begin, end = _opaque_in(frame)
@@ -258,12 +260,12 @@ class FastPath:
         if request is None:
             return
         if len(self._remembered) >= MAX_REMEMBERED:
-            # This is rare, and what is still in use is learnt again.
+            # This happens rarely, and requests still in use are learnt again.
             self._remembered.clear()
         self._remembered[rest] = request
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
-        """The encoded response, empty when none is due; None when the dispatcher has to answer."""
+        """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
         begin, end = _opaque_in(frame)
         request = self._remembered.get(frame[8:begin] + frame[end:])
         if request is None or request.heads[end - begin] != frame[:8]:
@@ -288,7 +290,7 @@ class FastPath:
             response = cache.find_in_zone(topic, pull.zone)
         else:
             row = self._rows.get(topic, _NO_ROW)
-            # None until it is encoded, and for a topic without a route
+            # The value on the row is None until the response is encoded, and for a topic without a route.
             if is_json:
                 response = row.json or self._routes.json.find(topic)
             else:

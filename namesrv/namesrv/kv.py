@@ -39,7 +39,7 @@ class KVLimits:
 
     # A value travels in a header, which may have 64 KiB; order configurations have some hundred bytes.
     max_value_bytes: int = 16 * 1024
-    # far more than anybody has: every change writes all values again
+    # The limit is far above real use, since every change writes all values again.
     max_keys_per_namespace: int = 10_000
     max_namespaces: int = 256
     max_name_characters: int = 255

@@ -1,1 +1,1 @@
-"""State besides the tables: recent events, watches of clients, expected brokers, messages to systemd."""
+"""State besides the tables: recent events, watches, expected brokers, notifications to systemd."""
