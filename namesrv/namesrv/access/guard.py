@@ -67,7 +67,7 @@ class RefusalListener(Protocol):
     """Receives each refusal, and each request that would be refused if rules were not only observed."""
 
     def __call__(self, request: Request, remark: str, *, reason: str, observed: bool) -> None:
-        """Receive a refused request."""
+        """Receive one refusal, with its remark and reason."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,4 +1,4 @@
-"""Checks of Host headers: any other name is a web page's own name that was resolved to this address."""
+"""Checks of Host headers: a name that is not this server's may be a web page's own, resolved to this address."""
 
 import ipaddress
 import socket

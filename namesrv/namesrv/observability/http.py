@@ -105,7 +105,7 @@ class _HttpsDetector(asyncio.Protocol):
         counts: Counter[tuple[str, int | str]],
     ) -> None:
         # A port that starts with a certificate always has one: plain HTTP never takes its place.
-        assert tls.context is not None  # noqa: S101 - a port that starts with a certificate always has one
+        assert tls.context is not None  # noqa: S101 - see the comment above
         self._connection = connection
         self._tls = TlsTransport(connection, tls.context, tls.threads, self, read_shares)
         self._counts = counts

@@ -161,7 +161,7 @@ class RouteInfoManager:
             self._sink(effect)
 
     def _end_wipes(self, effects: list[Effect]) -> None:
-        """Drop removed write permissions of brokers that have been gone for their expiry."""
+        """End the removal of the write permission of brokers that have been gone for their expiry."""
         now = self.now()
         for name in [name for name, ends in self.tables.wiped.items() if ends < now]:
             del self.tables.wiped[name]
@@ -247,7 +247,7 @@ class RouteInfoManager:
         return any(number != on for number in self._former_connections(key, live, now))
 
     def _is_crowded(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
-        """True if one more connection would displace the broker's former connections from the remembered ones."""
+        """True if one more connection would push an earlier connection of the broker out of the remembered ones."""
         if on == live.connection_id or on in self.tables.carriers.get(key, _NO_CARRIERS):
             return False
         return len(self._former_connections(key, live, self.now())) >= MAX_CARRIERS

@@ -451,7 +451,7 @@ class NamesrvController:
 
 @contextmanager
 def _needed(what: str, hint: str = "") -> Iterator[None]:
-    """Turn an OSError of a necessary step into a StartError."""
+    """Turn an error in a step that every start needs into a StartError."""
     try:
         yield
     except OSError as error:

@@ -49,7 +49,7 @@ class Limits:
                 max_frame_bytes=settings.max_frame_bytes,
                 max_connections=settings.max_connections,
                 reserved_connections=settings.max_connections // 10,
-                # Without a limit per address, new connections of one address are refused, or make room, as all others.
+                # With 100 percent, an address has no limit of its own: it is refused, or makes room, like all others.
                 max_connections_per_ip=(
                     0 if settings.share_per_ip_percent == _EVERYTHING else _share(settings.max_connections, settings)
                 ),
