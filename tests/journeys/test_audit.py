@@ -225,7 +225,7 @@ def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data
     """A line is on disk shortly after the change, not when a buffer is full; the next start goes on beside it."""
     daemon = start()
     BROKER.register(connect(daemon))
-    until(lambda: changes(data_dir, "REGISTER_BROKER"))
+    until(lambda: changes(data_dir, "REGISTER_BROKER") and of(trail(data_dir), "start"))
     daemon.kill()
 
     start().stop()

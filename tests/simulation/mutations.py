@@ -177,8 +177,8 @@ MUTATIONS: Final = (
     Mutation(
         "who does not read its answers is kept",
         "namesrv.net.protocol",
-        "        if self._deadline_write < now:\n",
-        "        if self._deadline_write < 0:\n",
+        "        if deadlines.write_ends < now:\n",
+        "        if deadlines.write_ends < 0:\n",
     ),
     Mutation(
         "an agent leaves its old connection open",
