@@ -92,7 +92,7 @@ class Tables(Walk):
 def read(engine: Engine, files: Sequence[str], options: Options) -> Parsed:
     """Parse every line once."""
     of_lines = partial(extract.events, options=options)
-    shape = Shape(by="part", sparse=extract.SPARSE)
+    shape = Shape(by="part", sparse=extract.SPARSE, distinct=extract.DISTINCT)
     events, names = engine.lines_stored(files, of_lines, extract.file_names, shape)
     return Parsed(files=names, events=events)
 

@@ -21,6 +21,8 @@ class Shape:
     by: str
     # in nearly all lines there is nothing in these columns
     sparse: tuple[str, ...] = ()
+    # nearly all lines have a value of their own in these columns
+    distinct: tuple[str, ...] = ()
 
 
 class Engine(Dialect, Protocol):

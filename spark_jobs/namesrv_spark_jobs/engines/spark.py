@@ -3,7 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,6 +26,8 @@ _AT_ONCE: Final = 4
 _ROWS_PER_TASK: Final = 400_000
 # every reader of Parquet knows it
 _CODEC: Final = "snappy"
+# the column that has all columns which are nearly always null
+_PACKED: Final = "packed"
 # what Spark says of a path that is not there, and of one that it cannot read as a table
 _MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"})
 _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
@@ -57,8 +60,9 @@ class SparkEngine:
         shape: Shape,
     ) -> tuple[DataFrame, DataFrame]:
         try:
-            lines = self.stored(made(self._lines(files)), "lines", by=shape.by)
-            return lines, self.stored(named(self._file_names(files)), "names")
+            lines = made(self._lines(files))
+            stored = self._written(_packed(lines, shape.sparse), "lines", by=shape.by, distinct=shape.distinct)
+            return _unpacked(stored, lines.columns, shape.sparse), self.stored(named(self._file_names(files)), "names")
         except PySparkException as error:
             condition = _condition(error)
             if condition in _MISSING:
@@ -108,8 +112,13 @@ class SparkEngine:
         return names.select(F.col("name").alias("file"), "name")
 
     def stored(self, table: DataFrame, name: str, *, by: str | None = None) -> DataFrame:
+        return self._written(table, name, by=by)
+
+    def _written(self, table: DataFrame, name: str, *, by: str | None, distinct: Sequence[str] = ()) -> DataFrame:
         path = f"{self._staging}/{name}"
-        writer = table.write.mode("overwrite")
+        # building dictionaries of values that are all different took a quarter of the tasks' time
+        no_dictionary = {f"parquet.enable.dictionary#{column}": "false" for column in distinct}
+        writer = table.write.mode("overwrite").options(**no_dictionary)
         (writer if by is None else writer.partitionBy(by)).parquet(path)
         # a table without rows has no files, and so nothing that its schema could be read from
         return self.spark.read.schema(table.schema).parquet(path)
@@ -144,6 +153,18 @@ def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tables, and texts; each as Spark takes it."""
     tables, texts = divided(files)
     return [literal(file) for file in tables], [literal(file) for file in texts]
+
+
+def _packed(table: DataFrame, sparse: Sequence[str]) -> DataFrame:
+    """The sparse columns in one, which is null where all of them are, as in nearly all lines."""
+    dense = (name for name in table.columns if name not in sparse)
+    is_any = reduce(or_, (F.col(name).isNotNull() for name in sparse))
+    return table.select(*dense, F.when(is_any, F.struct(*sparse)).alias(_PACKED))
+
+
+def _unpacked(packed: DataFrame, columns: Sequence[str], sparse: Sequence[str]) -> DataFrame:
+    """The columns that `_packed` was given."""
+    return packed.select(*(F.col(f"{_PACKED}.{name}" if name in sparse else name).alias(name) for name in columns))
 
 
 def _from_table(name: str, kind: str, found: str | None) -> Column:

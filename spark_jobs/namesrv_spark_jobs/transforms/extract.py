@@ -45,6 +45,9 @@ _TIMES: Final = ("silent", "late", "scan_interval", "broker_expiry")
 # of `events`: in nearly all lines there is nothing in them
 SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 
+# of `events`: nearly every line has another value
+DISTINCT: Final = ("seq", "ts_ms", "mono")
+
 # JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
 _BETWEEN: Final = "\x1f"
 _NOTHING: Final = "\x00"
