@@ -1,17 +1,17 @@
-"""Memory account of one connection: what it holds of its address's share of the budget."""
+"""Memory account of one connection: the bytes that it holds of its address's share of the memory budget."""
 
 from namesrv.net.budget import MemoryBudget
 
 
 class MemoryAccount:
-    """Received input, unsent responses and TLS, in bytes, and whatever else is reserved on the peer's behalf."""
+    """Counts the bytes of received input, unsent responses and TLS, and of other reservations for the peer."""
 
     __slots__ = ("_budget", "_input", "_network", "_tls", "_unsent")
 
     def __init__(self, budget: MemoryBudget, network: str) -> None:
         self._budget = budget
         self._network = network
-        # how much is charged for each
+        # bytes that are charged for received input, unsent responses and TLS
         self._input = 0
         self._unsent = 0
         self._tls = 0
@@ -20,19 +20,19 @@ class MemoryAccount:
         return f"<MemoryAccount [{self._network} | {self._input} input | {self._unsent} unsent | {self._tls} TLS]>"
 
     def reserve(self, size: int) -> bool:
-        """Take memory, unless there is not enough left for the peer's address; `release` gives it back."""
+        """Reserve memory until `release`; False if the share of the peer's address has too little left."""
         return self._budget.reserve(self._network, size)
 
     def charge(self, size: int) -> None:
-        """Take memory, whatever is left; `release` gives it back."""
+        """Charge memory until `release`, even beyond the share of the peer's address."""
         self._budget.charge(self._network, size)
 
     def release(self, size: int) -> None:
-        """Give memory back."""
+        """Release memory."""
         self._budget.release(self._network, size)
 
     def reserve_input(self, size: int) -> bool:
-        """Take memory for a frame whose header is here, instead of what is charged for input now."""
+        """Reserve memory for a frame whose header was received, in place of the current charge for input."""
         self.charge_input(0)
         is_reserved = self.reserve(size)
         if is_reserved:
@@ -40,35 +40,35 @@ class MemoryAccount:
         return is_reserved
 
     def charge_input(self, size: int) -> None:
-        """Charge so much for received input from now on."""
+        """Set the charge for received input."""
         if size != self._input:
             self.charge(size - self._input)
             self._input = size
 
     def charge_unsent(self, size: int) -> None:
-        """Charge so much for unsent responses from now on."""
+        """Set the charge for unsent responses."""
         self.charge(size - self._unsent)
         self._unsent = size
 
     def add_unsent(self, size: int) -> None:
-        """Charge so much more for unsent responses."""
+        """Increase the charge for unsent responses."""
         self.charge_unsent(self._unsent + size)
 
     def reserve_tls(self, size: int) -> bool:
-        """Take memory for TLS, unless there is not enough left."""
+        """Reserve memory for TLS; False if too little is left."""
         is_reserved = self.reserve(size)
         if is_reserved:
             self._tls = size
         return is_reserved
 
     def limit_tls(self, size: int) -> None:
-        """Charge no more than so much for TLS from now on."""
+        """Reduce the charge for TLS to at most `size`."""
         if self._tls > size:
             self.release(self._tls - size)
             self._tls = size
 
     def close(self) -> None:
-        """Give back what is charged for input, unsent responses and TLS."""
+        """Release the charges for input, unsent responses and TLS."""
         self.charge_input(0)
         self.charge_unsent(0)
         self.limit_tls(0)

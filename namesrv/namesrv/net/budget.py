@@ -1,25 +1,25 @@
-"""Memory budget of all peers together, with a share for each address."""
+"""Memory budget of all peers together, with a share for each peer address."""
 
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-# An eighth of the budget for one address: what a machine full of brokers registers at once waits a little, and it takes
-# eight addresses to use up what there is.
+# One address may hold an eighth of the budget. Simultaneous registrations of many brokers on one machine wait a little,
+# and only eight addresses together can use up the budget.
 _SHARE: Final = 8
-# Large things may take three quarters, and small ones seven eighths: the rest is for connections, so that newcomers
-# with little to say get in.
+# Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
+# connections, so that new peers with small requests can connect.
 _LARGE_BYTES: Final = 64 * 1024
 _KEPT_FROM_LARGE: Final = 4
 _KEPT_FROM_SMALL: Final = 8
-# However much the tables hold, this part is left for peers.
+# An eighth of the total is left for peers, however much memory the tables take.
 _LEAST: Final = 8
 
 
 class MemoryBudget:
-    """Receive buffers, unsent answers and watches, in bytes; what is reserved has to be released.
+    """Bytes of receive buffers, unsent responses and watches; each reservation has to be released.
 
-    Small things that have to be accepted anyway are charged, whatever is left; large ones are reserved, or refused.
+    Small amounts that cannot be refused are charged, even beyond the budget; large amounts are reserved or refused.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class MemoryBudget:
         least_share_bytes: int = 0,
     ) -> None:
         self.total_bytes = total_bytes
-        # what an address may have in any case, if there is so much: the largest frame, or full tables would refuse the
-        # registration of a large broker for ever
+        # The share of an address is at least this, the size of the largest frame, as long as the budget has room: with
+        # full tables, the registration of a large broker would otherwise be refused for ever.
         self._least_share_bytes = least_share_bytes
-        # what peers hold now
+        # bytes that all peers hold now
         self.used_bytes = 0
-        # and of that for being connected
+        # the part of `used_bytes` that open connections cost by themselves
         self._connections_bytes = 0
         self._tables_bytes = tables_bytes
         self._used_by: Counter[str] = Counter()
@@ -44,11 +44,11 @@ class MemoryBudget:
         return f"<MemoryBudget [{self.used_bytes} of {self.peers_bytes()} bytes | {len(self._used_by)} addresses]>"
 
     def peers_bytes(self) -> int:
-        """What peers may hold: all that the tables leave, and a part of it in any case."""
+        """Bytes that peers may hold: the total less the memory of the tables, but at least an eighth of the total."""
         return max(self.total_bytes - self._tables_bytes(), self.total_bytes // _LEAST)
 
     def reserve(self, address: str, size: int) -> bool:
-        """Take so much for an address, unless there is not so much left for it."""
+        """Reserve memory for an address; False if the budget or the address's share has too little left."""
         peers = self.peers_bytes()
         if size > _LARGE_BYTES:
             room = shared = peers - peers // _KEPT_FROM_LARGE
@@ -57,7 +57,7 @@ class MemoryBudget:
         return self._take(address, size, room, shared)
 
     def let_in(self, address: str, size: int) -> bool:
-        """Take what a connection costs; what is kept for that is there, whatever others were charged with."""
+        """Reserve the memory of a connection; charges of other peers cannot use up the part kept for connections."""
         room = peers = self.peers_bytes()
         if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
             room = max(peers, self.used_bytes + size)
@@ -66,7 +66,7 @@ class MemoryBudget:
         return is_in
 
     def let_out(self, address: str, size: int) -> None:
-        """Give back what a connection took."""
+        """Release the memory of a connection."""
         self._connections_bytes -= size
         self.release(address, size)
 
@@ -78,15 +78,15 @@ class MemoryBudget:
         return True
 
     def charge(self, address: str, size: int) -> None:
-        """Take so much for an address, whatever is left."""
+        """Charge memory to an address, even beyond the budget."""
         self.used_bytes += size
         used = self._used_by[address] + size
         if used:
             self._used_by[address] = used
         else:
-            # whoever has nothing takes no place here, either
+            # An address that holds nothing has no entry, so that the counter does not grow.
             self._used_by.pop(address, None)
 
     def release(self, address: str, size: int) -> None:
-        """Give back what was taken."""
+        """Release memory that was reserved or charged."""
         self.charge(address, -size)

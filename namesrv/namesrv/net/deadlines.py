@@ -1,4 +1,4 @@
-"""Deadlines of one connection: for a frame, for reading responses, for a TLS handshake, and for silence."""
+"""Deadlines of one connection: to complete a frame, read responses, complete a TLS handshake, and send anything."""
 
 from typing import Final
 
@@ -9,20 +9,20 @@ NEVER: Final = float("inf")
 
 
 class Deadlines:
-    """When the peer is late with something; times are monotonic, and `now` is passed in."""
+    """The times at which the peer is late; all times are monotonic, and callers pass `now`."""
 
     __slots__ = ("_handshake_left", "_is_in_handshake", "_limits", "frame_ends", "last_read", "write_ends")
 
     def __init__(self, limits: ServerLimits, now: float) -> None:
         self._limits = limits
-        # when something was received last
+        # time of the last read that received data
         self.last_read = now
-        # when the frame or the handshake that has begun has to be complete
+        # time at which the current frame or handshake has to be complete
         self.frame_ends = NEVER
-        # when the peer has to have read its responses
+        # time at which the peer has to have read its responses
         self.write_ends = NEVER
         self._is_in_handshake = False
-        # the seconds that the peer has left for its handshake while the server computes; None while it does not
+        # the peer's remaining seconds for the handshake while the deadline is paused; None while the deadline runs
         self._handshake_left: float | None = None
 
     def __repr__(self) -> str:
@@ -31,18 +31,18 @@ class Deadlines:
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def frame_began(self, *, is_first: bool) -> None:
-        """The peer has begun a frame with the last read, unless it had begun before."""
+        """Start the deadline of a frame that began with the last read, unless the deadline runs already."""
         if self.frame_ends == NEVER:
             limits = self._limits
             seconds = limits.first_frame_seconds if is_first else limits.whole_frame_seconds
             self.frame_ends = self.last_read + seconds if seconds else NEVER
 
     def frame_ended(self) -> None:
-        """The peer owes nothing more of a frame."""
+        """Clear the deadline: no frame is incomplete."""
         self.frame_ends = NEVER
 
     def late_frame(self, *, is_first: bool) -> RemoteProtocolError:
-        """What is wrong when `frame_ends` has passed."""
+        """The error to report when `frame_ends` has passed."""
         if self._is_in_handshake:
             return RemoteProtocolError("timed out waiting for the TLS handshake", reason="tls")
         what = "first frame" if is_first else "rest of a frame"
@@ -53,7 +53,7 @@ class Deadlines:
     def silence(
         self, now: float, *, has_spoken: bool, must_register: bool, may_be_idle: bool
     ) -> RemoteProtocolError | None:
-        """What is wrong if nothing was received for too long, between two frames."""
+        """The error to report if nothing was received for too long between two frames, else None."""
         limits, reason = self._limits, "silent"
         seconds = limits.first_frame_seconds if must_register else limits.silent_seconds
         if has_spoken and not must_register:
@@ -65,39 +65,39 @@ class Deadlines:
     # -- responses ---------------------------------------------------------------------------------------------------
 
     def writing_paused(self, now: float) -> None:
-        """Responses are unsent: the peer has as long as for a frame to read them."""
+        """Start the deadline for the peer to read its responses, which is as long as the one for a frame."""
         seconds = self._limits.whole_frame_seconds
         self.write_ends = now + seconds if seconds else NEVER
 
     def writing_resumed(self) -> None:
-        """The peer has read everything."""
+        """Clear the deadline: all responses are sent."""
         self.write_ends = NEVER
 
     # -- the TLS handshake --------------------------------------------------------------------------------------------
 
     @property
     def is_handshake_stopped(self) -> bool:
-        """Whether the server computes a step of the handshake, or will."""
+        """Whether the deadline is paused, since a handshake step of the server is queued or running."""
         return self._handshake_left is not None
 
     def handshake_began(self, now: float) -> None:
-        """The peer has to complete a handshake."""
+        """Start the deadline of the TLS handshake."""
         self._is_in_handshake = True
         self.frame_ends = min(self.frame_ends, now + self._limits.tls_handshake_seconds)
 
     def handshake_stopped(self, now: float) -> None:
-        """The server computes a step of the handshake, or will: that time is not the peer's."""
+        """Pause the deadline: the time of the server's own handshake step does not count against the peer."""
         self._handshake_left = self.frame_ends - now
         self.frame_ends = NEVER
 
     def handshake_resumed(self, now: float) -> None:
-        """The peer may go on, and could not do so before."""
+        """Resume the deadline with the remaining seconds: the peer can continue the handshake."""
         left, self._handshake_left = self._handshake_left or 0.0, None
         self.last_read = now
         self.frame_ends = now + left
 
     def handshake_over(self, now: float) -> None:
-        """The handshake is complete, or plain text has come instead; frames follow."""
+        """Clear the deadline: the handshake is complete, or the peer sent plain text instead; frames follow."""
         self._is_in_handshake = False
         self.frame_ends = NEVER
         self.last_read = now

@@ -1,7 +1,7 @@
-"""Dispatch of requests to handlers, and of their failures to answers.
+"""Dispatcher: calls the handler of each request, and turns exceptions of handlers into error responses.
 
-The one place with a catch-all: a handler's bug becomes an answer with code 1 and a traceback in the log, never a lost
-connection.
+Only this module catches every exception: a bug in a handler becomes a response with code 1 and a traceback in the log,
+and never a lost connection.
 """
 
 import logging
@@ -29,7 +29,7 @@ logger: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, frozen=True)
 class Reply:
-    """What a handler returns: a body, ext fields (None: no such member), rarely a remark."""
+    """The result of a handler: a body, ext fields (None: the response has no such member), rarely a remark."""
 
     body: bytes = b""
     ext_fields: Mapping[str, str] | None = None
@@ -40,49 +40,50 @@ Handler = Callable[[Request], Awaitable[Reply]]
 SUCCESS: Final = Reply()
 
 
-def admit_all(request: Request) -> bool:  # noqa: ARG001 - whatever it is
-    """Whether a server without a guard lets a request in."""
+def admit_all(request: Request) -> bool:  # noqa: ARG001 - every request is admitted
+    """The admission of a server without an access guard: True for every request."""
     return True
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Dispatcher:
-    """A table of handlers, and the answers to everything that no handler answers.
+    """Answers each request by the handler of its code, and all other requests by an error response.
 
-    `native_ext` goes with every native answer (DESIGN 3: the server's boot id). Handlers in `concurrent` may take long
-    without holding up the requests behind them on the same connection; all others run in the order they came.
+    `native_ext` is added to every native response (DESIGN 3: the server's boot id). Handlers of codes in `concurrent`
+    may take long without delaying later requests of the connection; other requests are answered in order of arrival.
     """
 
     handlers: Mapping[int, Handler]
     _: KW_ONLY
     concurrent: frozenset[int] = frozenset()
     native_ext: Mapping[str, str] = field(default_factory=dict)
-    # lets a request pass, with what it found out about it, or raises a ResponseError; comes before everything else
+    # The access guard runs before the handler. It returns the request with the facts that it found, such as the
+    # account, or raises a ResponseError.
     guard: Callable[[Request], Awaitable[Request]] | None = None
-    # whether it will let a request in, as far as the header says; None: that depends on the body
+    # the guard's decision by the header alone; None if the decision depends on the body
     is_admitted: Callable[[Request], bool | None] = admit_all
-    # told of a request that was not received whole, is not refused for its header, and cannot be carried out
-    on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - of no interest
-    # how large an answer may be by now
+    # called with a request that was admitted by its header, but cannot be carried out, since its body was not received
+    on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
+    # the current limit for the size of a response frame
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
-    # told of every answer: the code that `answered` counts it under, and how many seconds the handler took
-    timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - of no interest
-    # answers by (request code, response code), for metrics
+    # called for every response, with its request code in `answered`, and the seconds that guard and handler took
+    timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
+    # (request code, response code) -> number of responses, for metrics
     answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
     _last_opaque: int = field(default=0, init=False)
 
     def next_code(self, code: int) -> int:
-        """The code under which a request is counted: unknown ones together, so that no peer can grow the table."""
+        """The code under which a request is counted: -1 for all unknown codes, so that peers cannot grow the table."""
         return code if code in self.handlers else -1
 
     async def answer(self, request: Request) -> Answer:
-        """Run the handler and encode what comes of it."""
+        """Run guard and handler, and encode the response or the error."""
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
         began = time.monotonic()
         try:
-            # what is signed can be verified only with its body
+            # The signature of a request covers the body, so it cannot be verified without the body.
             is_unverified = request.unread and self.is_admitted(request) is None
             if self.guard is not None and not is_unverified:
                 request = await self.guard(request)
@@ -91,7 +92,7 @@ class Dispatcher:
                 raise SystemBusyError(f"{request.unread}; try again later")
             handler = self.handlers.get(command.code)
             if handler is None:
-                # the leading blank is Java's
+                # The remark begins with a blank, as Java's does.
                 raise RequestCodeNotSupportedError(f" request type {command.code} not supported")
             reply = await handler(request)
             if command.code == RequestCode.REGISTER_BROKER:
@@ -111,7 +112,7 @@ class Dispatcher:
         return Answer(self._encode(command, code, reply), closes)
 
     def busy(self, request: Request, remark: str) -> bytes:
-        """The answer in the place of one that there is no room for."""
+        """The encoded SYSTEM_BUSY response, in place of a response for which there is no memory."""
         if request.command.is_oneway:
             return b""
         return self._encode(request.command, SystemBusyError.code, Reply(remark=remark))
@@ -121,11 +122,11 @@ class Dispatcher:
         try:
             return encode_command(answer, max_frame_bytes=self.max_frame_bytes())
         except LocalProtocolError as error:
-            # an answer larger than the peer would read: say so instead of closing its connection
+            # The response is larger than the peer would read: an error response keeps the connection open.
             return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error))))
 
     def _draw_opaque(self) -> int:
-        # Java's request counter, for answers to questions without an opaque
+        # Responses to requests without an opaque are numbered, as by Java's request counter.
         self._last_opaque = self._last_opaque % 0x7FFFFFFF + 1
         return self._last_opaque
 

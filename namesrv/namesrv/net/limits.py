@@ -1,6 +1,6 @@
 """Limits of one peer: amounts and timeouts.
 
-Settings of the daemon give those without a default; no operator has a reason to change the others.
+Fields without a default come from the daemon's settings; the other fields are constants that operators need not change.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from typing import Final
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 
-# Requests over a reserved connection slot before a registration: what brokers send, and what agents ask first.
+# Requests that are allowed over a reserved connection slot before a registration: those of brokers, and the first
+# request of an agent (SERVER_INFO).
 BROKER_CODES: Final = frozenset(
     {
         RequestCode.REGISTER_BROKER,
@@ -23,7 +24,7 @@ BROKER_CODES: Final = frozenset(
 PROBING_CODES: Final = frozenset({RequestCode.SERVER_INFO})
 
 
-# The largest frames that are received for each request; for all others small_frame_bytes is the bound.
+# Request code -> largest frame that is received for it; `small_frame_bytes` is the limit for all other requests.
 LARGE_FRAMES: Final[Mapping[int, int]] = {
     # about 77,000 topics, as many as any broker of Apache's can send
     RequestCode.REGISTER_BROKER: MAX_FRAME_BYTES,
@@ -36,35 +37,37 @@ LARGE_FRAMES: Final[Mapping[int, int]] = {
 
 @dataclass(slots=True, kw_only=True)
 class ServerLimits:
-    """The bounds of a server. Seconds of 0 switch a deadline off; 0 connections per address means no bound."""
+    """The limits of a server. A deadline of 0 seconds is off; 0 connections per address means unlimited."""
 
     max_frame_bytes: int
-    # real headers stay below 2 KiB; a larger one makes the server decode more at once
+    # Real headers are smaller than 2 KiB; the limit bounds how much the server decodes at once.
     max_header_bytes: int = MAX_HEADER_BYTES
-    # Up to here a frame is received whatever it asks; a larger one only after its header.
+    # Frames up to this size are received whatever their request; for larger ones the header is checked first.
     small_frame_bytes: int = 64 * 1024
     large_frames: Mapping[int, int] = field(default_factory=lambda: LARGE_FRAMES)
     max_connections: int
-    # the last of them are for brokers: the oldest without a registration makes room for the next connection
+    # The last slots of `max_connections` are reserved for brokers: when all slots are in use, the oldest connection in
+    # a reserved slot without a registration is closed to admit a new connection.
     reserved_connections: int
     max_connections_per_ip: int
-    # Requests of one connection that wait or run; more wait in its socket. Clients that pipeline send a few dozen.
+    # The most requests of one connection that wait or run; further requests stay unread in its socket. Clients that
+    # pipeline send a few dozen.
     max_in_flight: int = 256
-    # Notices and changes of watches that exceed this while a peer does not read close its connection. An ordinary
-    # response may be larger: a peer gets no further one before it has read the last.
+    # A connection is closed when its unread watch responses and notices exceed this size. A single response to another
+    # request may be larger, since the peer has to read it before the next response is sent.
     write_buffer_bytes: int = 4 * 1024 * 1024
-    # A new connection that has sent nothing is closed then: RocketMQ 5.x connects to every server in advance, and may
-    # send its first request two minutes later.
+    # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
+    # advance, and may send its first request two minutes later.
     silent_seconds: float = 120.0
-    # from the first byte of a connection's first frame to its last
+    # time from the first byte to the last byte of a connection's first frame
     first_frame_seconds: float
-    # the same for those that follow; also how long a peer may leave its answers unread
+    # the same for later frames; also the time for which a peer may leave its responses unread
     whole_frame_seconds: float
-    # nothing received for that long from a peer that has registered nothing
+    # a connection without a registered broker is closed when nothing was received for this time
     idle_seconds: float
-    # from connecting, or where plain peers are let in from the first byte, to the end of the TLS handshake
+    # time for the TLS handshake: from connecting, or from the first byte if the server accepts plain text, too
     tls_handshake_seconds: float
-    # The kernel gives up a connection whose peer acknowledges nothing for so long, instead of after about 15 minutes:
-    # vanished peers free their memory, and a network failure of a few seconds closes no connection.
+    # The kernel closes a connection whose peer acknowledges nothing for this time, instead of after about 15 minutes:
+    # the memory of vanished peers is freed, and a network failure of a few seconds closes no connection.
     tcp_user_timeout_seconds: float = 30.0
     proxy_protocol: bool

@@ -1,4 +1,4 @@
-"""A server: listens, lets peers in or refuses them, and leaves in good order."""
+"""Remoting server: listens, admits or refuses connections, and closes them in order at shutdown."""
 
 import asyncio
 import errno
@@ -24,54 +24,54 @@ BACKLOG: Final = 4096
 _TRIES_OF_FREE_PORTS: Final = 16
 _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
-# what a connection that does nothing costs
+# memory of an idle connection
 _CONNECTION_BYTES: Final = 8 * 1024
 
 
 class ConnectionListener(Protocol):
-    """Listener of connections; called on the loop, must not block."""
+    """Listener of connection events; its methods are called in the event loop and must not block."""
 
     def connection_opened(self, connection: ServerConnection) -> None:
-        """A peer was let in."""
+        """A connection was admitted."""
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """A peer that was let in is gone."""
+        """An admitted connection was closed."""
 
     def connection_refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """A peer broke the protocol or a limit; its connection is being closed."""
+        """A peer violated the protocol or a limit; its connection is being closed."""
 
 
 @dataclass(eq=False, repr=False)
 class RemotingServer:
-    """Listens, and owns all accepted connections, inside the TaskGroup that is handed in: a bug in it ends that."""
+    """Listens, and owns all accepted connections; its tasks run in `tasks`, and a bug in one ends that TaskGroup."""
 
     dispatcher: Dispatcher
     listener: ConnectionListener
     _: KW_ONLY
     clock: Clock
-    # handlers' tasks belong to it
+    # the owner of the tasks that run handlers
     tasks: asyncio.TaskGroup
     turns: Turns = field(default_factory=Turns)
-    # one for all servers of a process
+    # shared by all servers of the process
     read_shares: ReadShares = field(default_factory=ReadShares)
     limits: ServerLimits
     fast_path: FastPath
-    # connection id -> connection; all that were let in and are not gone
+    # connection id -> connection; all admitted connections that are not closed
     connections: dict[int, ServerConnection]
     budget: MemoryBudget
     tls: ServerTls = field(default_factory=ServerTls)
-    # whose silence is somebody else's business
+    # true for connections that registered a broker: the idle timeout does not apply to them
     may_be_idle: Callable[[ServerConnection], bool]
-    # refusals by reason, for metrics
+    # reason of a refusal -> number of refusals, for metrics
     refusals: Counter[str] = field(default_factory=Counter, init=False)
-    # of all connections that ever were, the closed ones too
+    # sums over all connections since the start, closed ones included
     bytes_received: int = field(default=0, init=False)
     bytes_sent: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.handler: RequestHandler = self.dispatcher
         self._sockets_per_network: Counter[str] = Counter()
-        # Connections that hold a slot reserved for brokers, by id, the oldest first; some have registered one since.
+        # connection id -> connection in a reserved slot, oldest first; some of them have registered a broker since
         self._unconfirmed: dict[int, ServerConnection] = {}
         self._ids = count(1)
         self._servers: list[asyncio.Server] = []
@@ -79,9 +79,9 @@ class RemotingServer:
     # -- listening ----------------------------------------------------------------------------------------------------
 
     async def listen(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
-        """Start to accept on every host; the addresses that it listens on. Raises OSError; it then listens on none.
+        """Listen on every host and return the addresses. Raises OSError, after closing all listening sockets.
 
-        Port 0 takes a free port for the first host and the same one for the others.
+        Port 0 takes a free port on the first host, and uses the same port on the other hosts.
         """
         bound: list[tuple[str, int]] = []
         tries = 1 if port or len(hosts) == 1 else _TRIES_OF_FREE_PORTS
@@ -91,7 +91,7 @@ class RemotingServer:
                 bound = await self._bind(hosts, port)
             except OSError as error:
                 self.stop_accepting()
-                # what is free on the first host need not be so on the others
+                # A port that is free on the first host may be in use on another host.
                 if error.errno != errno.EADDRINUSE or not tries:
                     raise
         self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
@@ -116,24 +116,24 @@ class RemotingServer:
         return TlsDetector(connection, self.tls, self.read_shares, proxy_protocol=self.limits.proxy_protocol)
 
     def stop_accepting(self) -> None:
-        """Accept no more connections; the open ones stay."""
+        """Accept no more connections; open connections stay open."""
         for server in self._servers:
             server.close()
         self._servers.clear()
 
     async def close_connections(self, connections: Iterable[ServerConnection], over_seconds: float) -> None:
-        """Close connections one by one, spread evenly over a time, so that not everybody moves at once."""
+        """Close connections one by one, evenly over a time, so that not all peers reconnect elsewhere at once."""
         leaving = [connection for connection in connections if connection.is_open]
         started = self.clock.monotonic()
         for number, connection in enumerate(leaving):
             wait = started + over_seconds * number / len(leaving) - self.clock.monotonic()
-            # short pauses are saved up: a sleep per connection would be coarser than the spread
+            # Waits below 10 ms add up instead of being slept, since a sleep is not exact enough for them.
             if wait > _SHORTEST_PAUSE_SECONDS:
                 await self.clock.sleep(wait)
             connection.close()
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until nothing is in flight; whether that was reached in time."""
+        """Wait until no request is in flight and all responses are sent; False if the time was too short."""
         deadline = self.clock.monotonic() + seconds
         while any(connection.in_flight or connection.unsent_bytes for connection in self.connections.values()):
             if self.clock.monotonic() >= deadline:
@@ -142,14 +142,14 @@ class RemotingServer:
         return True
 
     def abort_all(self) -> None:
-        """Close whatever is still open, at once."""
+        """Close all open connections at once."""
         for connection in list(self.connections.values()):
             connection.abort()
 
-    # -- what connections call ----------------------------------------------------------------------------------------
+    # -- calls of connections -----------------------------------------------------------------------------------------
 
     def connection_opened(self, connection: ServerConnection) -> bool:
-        """Let a peer in, or not; whether it has to say first that it is a broker."""
+        """Admit or refuse a connection; True if the connection occupies a reserved slot, so its peer must register."""
         limits, network = self.limits, connection.peer.network
         if limits.max_connections_per_ip and self._sockets_per_network[network] >= limits.max_connections_per_ip:
             message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
@@ -173,22 +173,22 @@ class RemotingServer:
         return False
 
     def _make_room(self) -> bool:
-        """Close the connection that has held a reserved slot longest without a registration; False if there is none.
+        """Close the oldest connection in a reserved slot that has no registration; False if every slot has one.
 
-        Brokers register with their first packet or two.
+        A broker registers with its first or second packet, so an old connection without registration is a client.
         """
         while self._unconfirmed:
             oldest = self._unconfirmed.pop(next(iter(self._unconfirmed)))
             if oldest.must_register:
                 self.refused(oldest, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
                 oldest.abort()
-                # not only when its transport is closed: the next connection is here already
+                # `connection_lost` comes in a later iteration, but the next connection needs the slot now.
                 self.connection_closed(oldest, "closed")
                 return True
         return False
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
-        """Forget a peer, and tell the listener if it had been let in."""
+        """Remove a connection, and notify the listener if the connection had been admitted."""
         if self.connections.pop(connection.id, None) is None:
             return
         self._unconfirmed.pop(connection.id, None)
@@ -202,12 +202,12 @@ class RemotingServer:
         self.listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:
-        """Count and report a peer that broke a rule."""
+        """Count a refusal, and notify the listener."""
         self.refusals[error.reason] += 1
         self.listener.connection_refused(connection, error)
 
     async def _sweep(self, lateness: float) -> None:
-        # a loop that was itself late has not read what may have come in time
+        # After a late iteration, input that arrived in time may be unread, so the lateness is subtracted.
         now = self.clock.monotonic() - lateness
         for connection in list(self.connections.values()):
             connection.check_deadlines(now)

@@ -1,4 +1,4 @@
-"""The peer of a connection: who it is, and what is known about it."""
+"""The peer of a connection: its addresses, role and account."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,45 +6,46 @@ from typing import Any
 
 @dataclass(slots=True)
 class Peer:
-    """Who is at the other end of a connection, and what is known about it."""
+    """Facts about the process at the other end of a connection."""
 
-    # the socket's address, with and without its port, and the address that a proxy named, for people only
+    # The peer address of the socket, with and without port. `proxied` is the address from a PROXY header, which is only
+    # displayed and logged.
     address: str = "?"
     ip: str = "?"
     proxied: str | None = None
-    # its IPv4 address, or the /64 of its IPv6 address: limits, memory and share of the loop belong to that
+    # the IPv4 address, or the /64 of the IPv6 address; limits, memory budget and read share are kept per network
     network: str = "?"
-    # broker, client or admin, by its last request of these
+    # broker, client or admin, after the last request that implies a role
     role: str = ""
-    # the account of its last request, where there are accounts
+    # the account of the last request, if the server has accounts
     account: str = ""
-    # what access control knows about the connection, and what the heartbeat log does
+    # state of access control for this connection, and state of the heartbeat log for this connection
     identity: Any = None
     served: Any = None
-    # of the last request; negative before the first one
+    # serialize type of the last request; negative before the first request
     serialize_type: int = -1
     requests: int = 0
-    # empty: plain text
+    # the TLS version; empty for plain text
     tls_version: str = ""
 
     @property
     def has_spoken(self) -> bool:
-        """Whether it has sent a request."""
+        """Whether the peer has sent a request."""
         return self.serialize_type >= 0
 
     @property
     def is_broker(self) -> bool:
-        """Whether it has ever sent a request that only brokers send."""
+        """Whether the peer has ever sent a request that only brokers send."""
         return self.role == "broker"
 
     def note_role(self, role: str) -> None:
-        """It sent a request of peers of this role; a broker stays one, and a client that does what admins do, too."""
+        """Note the role that a request implies; a broker keeps its role, and so does a client with admin requests."""
         if not self.is_broker and (role != "admin" or not self.role):
             self.role = role
 
 
 def address_text(address: object) -> str:
-    """An address as people write it: 127.0.0.1:9876, [::1]:9876."""
+    """A socket address as text: 127.0.0.1:9876, [::1]:9876."""
     if isinstance(address, tuple) and len(address) >= 2:
         host, port = str(address[0]), address[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

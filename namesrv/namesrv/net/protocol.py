@@ -1,8 +1,8 @@
-"""Accepted connections: each owns a socket, and hands what it receives to the fast path or to the dispatcher.
+"""Accepted connections: each owns a socket, and passes received requests to the fast path or to the dispatcher.
 
-What the bytes mean is the receiver's, who may have what memory the account's, when the peer is late the deadlines', and
-the order of requests the queue's. All responses leave in one place, `ServerConnection.write`. Writing is paused as long
-as anything is unsent: until then nothing more is read from the peer, and no further request is begun.
+`Receiver` parses the bytes, `MemoryAccount` counts the memory of the peer, `Deadlines` decides when the peer is late,
+and `RequestQueue` orders the requests. All responses are sent in one place, `ServerConnection.write`. Writing is paused
+while any response is unsent: meanwhile nothing more is read from the peer, and no further request begins.
 """
 
 import asyncio
@@ -38,32 +38,32 @@ from namesrv_remoting.frames import Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
-# A response beyond this size is large, and a peer that has so much to read has left something unread.
+# A response beyond this size is large; a peer with more unsent bytes than that has left responses unread.
 _LARGE_BYTES: Final = 64 * 1024
 # Responses of one read are joined into writes of about this size.
 _BATCH_BYTES: Final = 256 * 1024
-# Bytes of one connection's requests that wait for their response; beyond it nothing more is read from the peer.
+# Bytes of one connection's requests that wait for their responses; beyond this size nothing more is read from the peer.
 _MAX_QUEUED_BYTES: Final = 256 * 1024
-# Smaller requests are not accounted for.
+# Requests up to this size are not charged to the memory account.
 _SMALL_BYTES: Final = 4 * 1024
-# Longer requests are the dispatcher's.
+# The dispatcher answers longer requests.
 LONGEST_FAST_REQUEST: Final = 512
-# a value that `left` of a share never falls to
+# a value that `AddressShare.left` never reaches, so that the share does not end a read
 _ANY_COST: Final = float("-inf")
-# Memory that TLS takes for one connection, measured, until the handshake is over and then.
+# Memory of TLS for one connection, as measured: during the handshake, and after it.
 _HANDSHAKE_BYTES: Final = 48 * 1024
 _TLS_BYTES: Final = 20 * 1024
-# what a TlsTransport knows besides
+# properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
 _EXPIRES_AT: Final = "certificate_expires_at"
 
 
-# Python 3.11 takes its time to look up a member of an enum.
+# Looking up a member of an enum is slow in Python 3.11.
 _ENDED: Final = State.ENDED
 
 
 class Answer(NamedTuple):
-    """The encoded response (empty for oneway), and whether the connection is to be closed after it."""
+    """An encoded response (empty for a one-way request), and whether the connection is closed after it."""
 
     data: bytes
     closes: bool = False
@@ -71,22 +71,22 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """What a handler gets: the command, and the connection that it came over."""
+    """The argument of a handler: a command, and the connection over which it was received."""
 
     command: RemotingCommand
     connection: "ServerConnection"
-    # the account that sent it, where there are accounts
+    # the account of the peer, if the server has accounts
     account: str = ""
-    # why its body was not received: such a request can only be refused
+    # why the body was not received; the request can then only be refused
     unread: str = ""
-    # raises a ResponseError for topics in the body that are not allowed, where that depends on them
+    # raises a ResponseError for forbidden topics in the body; None if permission does not depend on the topics
     check_topics: Callable[[Iterable[str]], Awaitable[None]] | None = None
-    # registered brokers, by cluster and address, whose place the request may take -> their account
+    # cluster and address of a registered broker that the request may replace -> the account of that broker
     displaces: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 class RequestHandler(Protocol):
-    """The dispatcher, as connections see it; requests of the codes in `concurrent` hold up nothing behind them."""
+    """The dispatcher, as connections see it; requests with codes in `concurrent` do not delay later requests."""
 
     concurrent: frozenset[int]
 
@@ -95,26 +95,26 @@ class RequestHandler(Protocol):
         ...
 
     def is_admitted(self, request: Request) -> bool | None:
-        """Whether a request will be admitted, as far as its header says; None: that depends on its body."""
+        """Whether a request will be admitted, judged by its header; None if the body decides."""
         ...
 
     def busy(self, request: Request, remark: str) -> bytes:
-        """The response in the place of one that there is no room for."""
+        """The encoded SYSTEM_BUSY response, in place of a response for which there is no memory."""
         ...
 
 
 class FastPath(Protocol):
-    """Answers requests inside `data_received` that it recognises by their bytes."""
+    """Recognises repeated requests by their bytes, and answers them inside `data_received`."""
 
     def answer(self, connection: "ServerConnection", frame: bytes) -> bytes | None:
-        """The encoded response, empty when none is due; None leaves the frame to the dispatcher.
+        """The encoded response, empty if no response is due; None leaves the frame to the dispatcher.
 
-        The frame may be a whole read that is not one frame: then it is not recognised.
+        `frame` may be a whole read that is not exactly one frame; the result is None then.
         """
         ...
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:
-        """Look at a request that was decoded for the dispatcher."""
+        """Learn from a request that was decoded for the dispatcher, so that its repetition is recognised."""
         ...
 
 
@@ -125,9 +125,9 @@ class ConnectionOwner(Protocol):
     limits: ServerLimits
     budget: MemoryBudget
     handler: RequestHandler
-    # owns the tasks of connections
+    # the owner of all tasks of connections
     tasks: asyncio.TaskGroup
-    # fair scheduling of reads, and of requests that the dispatcher answers
+    # fair scheduling: of reads, and of requests for the dispatcher
     read_shares: ReadShares
     turns: Turns
     bytes_received: int
@@ -135,7 +135,7 @@ class ConnectionOwner(Protocol):
 
     @property
     def fast_path(self) -> FastPath:
-        """What answers most frames."""
+        """The fast path, which answers most frames."""
         ...
 
     def may_be_idle(self, connection: "ServerConnection") -> bool:
@@ -157,7 +157,7 @@ class ConnectionOwner(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ServerConnection(asyncio.Protocol):
-    """One accepted connection. `id` grows with each and never comes back; registrations are fenced with it."""
+    """One accepted connection. `id` grows with each connection and is never reused; it fences registrations."""
 
     _owner: ConnectionOwner
     id: int
@@ -165,22 +165,22 @@ class ServerConnection(asyncio.Protocol):
     opened_wall: float = field(init=False)
     # False once no response can reach the peer any more
     is_open: bool = field(default=True, init=False)
-    # what the addresses of this peer may have processed in an iteration of the loop
+    # the share of this peer's address in each iteration of the loop
     read_share: AddressShare = field(init=False)
     _transport: asyncio.Transport | None = field(default=None, init=False)
     _receiver: Receiver = field(init=False)
     _memory: MemoryAccount = field(init=False)
     _deadlines: Deadlines = field(init=False)
     _queue: RequestQueue[Request] = field(init=False)
-    # set when everything is sent; None while nothing is unsent
+    # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
-    # True while received frames have not been looked at: responses have to be read, or other peers have their turn
+    # True while received frames wait, until the peer has read its responses, or until other peers were served
     _is_behind: bool = field(default=False, init=False)
     # True while this connection waits for the next iteration of the loop
     _is_waiting: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Look at the owner's clock and limits."""
+        """Create the receiver, deadlines and queue from the owner's limits and clock."""
         owner = self._owner
         self.opened_wall = owner.clock.wall()
         self._deadlines = Deadlines(owner.limits, owner.clock.monotonic())
@@ -195,22 +195,22 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def last_read(self) -> float:
-        """When something was received last, monotonic."""
+        """The monotonic time of the last read that received data."""
         return self._deadlines.last_read
 
     @property
     def must_register(self) -> bool:
-        """Whether it occupies a reserved slot and no broker has registered over it."""
+        """Whether this connection occupies a reserved slot, and no broker has registered over it yet."""
         return self._receiver.on_probation
 
     @property
     def is_write_paused(self) -> bool:
-        """Whether the peer has to read responses before it gets another one."""
+        """Whether the peer has to read earlier responses before the next request is answered."""
         return self._all_sent is not None
 
     @property
     def socket(self) -> socket.socket | None:
-        """The accepted socket, for its options."""
+        """The accepted socket, whose options can be set; None before the connection is made."""
         return None if self._transport is None else self._transport.get_extra_info("socket")
 
     @property
@@ -221,29 +221,29 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes wait for the peer to read."""
+        """The number of response bytes that are not sent yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their response."""
+        """The number of requests without a response yet."""
         return self._queue.in_flight
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether the beginning of a frame was received, and its end was not."""
         return self._receiver.is_inside_frame
 
     def confirm_broker(self) -> None:
-        """A broker has registered over this connection, which keeps its reserved slot."""
+        """Keep the reserved slot: a broker has registered over this connection."""
         self._receiver.end_probation()
 
     def reserve(self, size: int) -> bool:
-        """Take memory on this peer's account, unless there is none left for it; to be released."""
+        """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
         return self._memory.reserve(size)
 
     def release(self, size: int) -> None:
-        """Give memory back."""
+        """Release reserved memory."""
         self._memory.release(size)
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -257,14 +257,14 @@ class ServerConnection(asyncio.Protocol):
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._memory = MemoryAccount(self._owner.budget, peer.network)
-        # Each write goes to the socket at once, in uvloop, too, which else waits until all reads of an iteration are
-        # done; and writing is paused as soon as, and as long as, anything is unsent.
+        # With high=0, uvloop sends each write at once instead of after all reads of the iteration, and `pause_writing`
+        # is called as soon as anything is unsent, `resume_writing` once everything is sent.
         self._transport.set_write_buffer_limits(high=0)
         if self._owner.connection_opened(self):
             self._receiver.begin_probation()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone: requests in order are still carried out, as a peer that leaves expects."""
+        """The connection is closed; requests in the queue are still carried out, as a peer that disconnects expects."""
         self._stop_receiving()
         self.is_open = False
         self._owner.read_shares.leave(self.read_share)
@@ -274,27 +274,28 @@ class ServerConnection(asyncio.Protocol):
         self._queue.cancel_concurrent()
 
     def close(self) -> None:
-        """Close once everything written is sent."""
+        """Close the connection once all written data is sent."""
         self.is_open = False
         self._stop_receiving()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once; unsent data is lost."""
         self.is_open = False
         self._stop_receiving()
         if self._transport is not None:
             self._transport.abort()
 
     def refuse(self, error: RemoteProtocolError) -> None:
-        """The peer broke a rule: earlier requests are still answered, then the connection is closed."""
+        """Refuse a peer that broke a rule: answer its earlier requests, then close the connection."""
         if self._is_refused:
             return
         self._owner.refused(self, error)
         self._stop_receiving()
         self._queue.cancel_concurrent()
-        # until then what comes is read and dropped: unread, it would reset the connection under its last responses
+        # Until the connection is closed, input is read and dropped: closing a socket with unread input resets the
+        # connection, and the peer may lose the last responses.
         if self._queue.is_answering:
             self._throttle()
         else:
@@ -308,18 +309,18 @@ class ServerConnection(asyncio.Protocol):
         self._receiver.end()
         self._is_behind = False
         self._deadlines.frame_ended()
-        # a connection that was never made has no account
+        # The memory account exists only after `connection_made`.
         if self._transport is not None:
             self._memory.charge_input(0)
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
     def move_to(self, tls: asyncio.Transport) -> None:
-        """Speak TLS, over the same socket; nothing was sent yet."""
+        """Use a TLS transport over the same socket from now on, before anything was sent."""
         self._transport = tls
 
     def may_speak_tls(self) -> bool:
-        """Whether there is memory for it; a peer for which there is none is refused."""
+        """Reserve memory for TLS and start the handshake deadline; without enough memory, refuse the peer."""
         if not self._memory.reserve_tls(_HANDSHAKE_BYTES):
             self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
             return False
@@ -327,31 +328,31 @@ class ServerConnection(asyncio.Protocol):
         return True
 
     def expect_handshake(self) -> None:
-        """The peer has to complete a TLS handshake in time, or is refused."""
+        """Start the handshake deadline: a peer that has not completed the handshake by then is refused."""
         self._deadlines.handshake_began(self._owner.clock.monotonic())
 
     def stop_handshake_deadline(self) -> None:
-        """Stop the deadline of the handshake while it waits for our threads."""
+        """Pause the handshake deadline while the handshake waits for the server's threads."""
         self._deadlines.handshake_stopped(self._owner.clock.monotonic())
 
     def resume_handshake_deadline(self) -> None:
-        """Let the deadline of the handshake go on."""
+        """Resume the handshake deadline."""
         self._deadlines.handshake_resumed(self._owner.clock.monotonic())
 
     def handshake_over(self, tls_version: str = "") -> None:
-        """The handshake is complete, or plain text has come instead; frames follow."""
+        """The handshake is complete, or the peer sent plain text instead; frames follow."""
         self.peer.tls_version = tls_version
         self._memory.limit_tls(_TLS_BYTES)
         self._deadlines.handshake_over(self._owner.clock.monotonic())
         transport = self._transport
         if transport is not None and transport.get_extra_info(_EXPIRES_AT, NEVER) < self._owner.clock.wall():
-            # TLS 1.2 resumes sessions, which Python cannot switch off, and verifies nothing then
+            # A resumed TLS 1.2 session skips the verification of the certificate; Python cannot disable resumption.
             self.refuse(RemoteProtocolError("TLS handshake failed: the peer's certificate has expired", reason="tls"))
 
     # -- deadlines ----------------------------------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
-        """Close the connection if the peer is too late with something; `now` is earlier where the loop was late."""
+        """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop."""
         deadlines, has_spoken = self._deadlines, self.peer.has_spoken
         waits_for_memory = self._receiver.state is State.HEADER
         if deadlines.write_ends < now:
@@ -360,7 +361,7 @@ class ServerConnection(asyncio.Protocol):
             if waits_for_memory:
                 self._decline_frame()
             elif self._is_input_unread():
-                # it may have come in time
+                # The rest of the frame may have arrived in time: check again in the next sweep.
                 deadlines.frame_ends = now
             else:
                 self.refuse(deadlines.late_frame(is_first=not has_spoken))
@@ -375,7 +376,7 @@ class ServerConnection(asyncio.Protocol):
                 self.refuse(error)
 
     def _is_input_unread(self) -> bool:
-        """Whether the server is late: something waits in the socket, or for us, or is not to be read now."""
+        """Whether the server is late, not the peer: input is unread, reading is paused, or a handshake step is due."""
         if self._deadlines.is_handshake_stopped:
             return True
         accepted, transport = self.socket, self._transport
@@ -388,7 +389,7 @@ class ServerConnection(asyncio.Protocol):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send, unless the peer has left more unread than a peer may: then its connection is closed at once."""
+        """Send data; if the peer has left more unread than `write_buffer_bytes`, close its connection at once."""
         transport = self._transport
         if transport is None or not self.is_open:
             return
@@ -398,7 +399,7 @@ class ServerConnection(asyncio.Protocol):
         self._owner.bytes_sent += len(data)
         transport.write(data)
         if self._all_sent is not None:
-            # all of it: the transport keeps a response whole until its last byte is sent
+            # The whole response is charged, since the transport keeps it in memory until its last byte is sent.
             self._memory.add_unsent(len(data))
 
     def _leaves_too_much_unread(self, further: int) -> bool:
@@ -406,24 +407,24 @@ class ServerConnection(asyncio.Protocol):
         return unsent > _LARGE_BYTES and unsent + further > self._owner.limits.write_buffer_bytes
 
     async def until_answers_read(self) -> None:
-        """Return when the peer has read everything, or is gone."""
+        """Wait until all responses are sent, or the connection is closed."""
         while self._all_sent is not None and self.is_open:
             await self._all_sent.wait()
 
     def pause_writing(self) -> None:
-        """The socket does not take everything: read no more requests."""
+        """The socket buffer is full: read no more requests, and start the deadline for the peer to read."""
         if self._all_sent is None:
             self._all_sent = asyncio.Event()
         self._deadlines.writing_paused(self._owner.clock.monotonic())
         self._throttle()
 
     def resume_writing(self) -> None:
-        """Everything is sent."""
+        """All responses are sent: read requests again."""
         if self.is_open:
             self._deadlines.writing_resumed()
         self._memory.charge_unsent(0)
         self._note_all_sent()
-        # not from here: the transport is in the middle of writing
+        # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.
         asyncio.get_running_loop().call_soon(self._throttle)
 
     def _note_all_sent(self) -> None:
@@ -438,18 +439,18 @@ class ServerConnection(asyncio.Protocol):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Answer what the fast path can, queue the rest."""
+        """Answer requests that the fast path recognises, and queue all others for the dispatcher."""
         owner, share = self._owner, self.read_share
         if not share.is_active:
             share.activate()
         self._deadlines.last_read = owner.clock.monotonic()
         was_idle = self._receiver.is_idle
         if was_idle and share.may_use_fast_path and share.left > 0 and 8 < len(data) <= LONGEST_FAST_REQUEST:
-            # Nearly every read is one request of the fast path.
+            # Nearly every read is exactly one request that the fast path recognises.
             response = owner.fast_path.answer(self, data)
             if response is not None:
                 owner.bytes_received += len(data)
-                # as `_count_fast` does: a call would cost every pull
+                # The next lines repeat `_count_fast`, because a call would slow down every route request.
                 share.left -= FAST_FRAME_COST
                 share.uncounted += 1
                 if share.uncounted >= share.count_at:
@@ -463,9 +464,10 @@ class ServerConnection(asyncio.Protocol):
         self._receive_data(data, was_idle=was_idle)
 
     def _receive_data(self, data: bytes, *, was_idle: bool) -> None:
-        """Have the receiver look at what was read."""
+        """Pass received data to the receiver, and handle its events unless earlier frames still wait."""
         if self._is_refused:
-            # The connection still reads, so that the last responses arrive: its peer must not keep the loop by that.
+            # A refused connection still reads, so that its last responses arrive. Reading pauses until the next
+            # iteration, so that the refused peer cannot keep the event loop busy.
             self._wait()
             self._throttle()
             return
@@ -479,7 +481,7 @@ class ServerConnection(asyncio.Protocol):
             self._handle_events()
 
     def _handle_events(self) -> None:
-        """Handle what was received, until this address's share is used up or responses have to be read first."""
+        """Handle received frames until this address's share is used up, or the peer has to read responses first."""
         receiver, share, responses = self._receiver, self.read_share, list[bytes]()
         turn_end = _ANY_COST if receiver.on_probation else share.turn_end()
         unsent, self._is_behind = 0, False
@@ -503,7 +505,7 @@ class ServerConnection(asyncio.Protocol):
                 unsent += len(response)
                 if unsent > _BATCH_BYTES:
                     self._send(responses)
-                    # the loop has to send these first; a peer that pipelines a lot may read well
+                    # The loop may have to send this batch first; a peer that pipelines much is not a slow reader.
                     unsent, self._is_behind = 0, self.is_write_paused
         self._send(responses)
         self._end_read()
@@ -514,7 +516,7 @@ class ServerConnection(asyncio.Protocol):
             responses.clear()
 
     def _end_read(self) -> None:
-        """Account for what is left of the input, and read on or not."""
+        """Charge memory for the input that is left, update the frame deadline, and pause or resume reading."""
         receiver, deadlines = self._receiver, self._deadlines
         if self._is_refused:
             return
@@ -524,7 +526,7 @@ class ServerConnection(asyncio.Protocol):
         else:
             deadlines.frame_began(is_first=not self.peer.has_spoken)
         if receiver.state is State.BODY:
-            # uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer
+            # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
             self._wait()
         self._throttle()
 
@@ -550,7 +552,7 @@ class ServerConnection(asyncio.Protocol):
         peer.serialize_type = frame[4]
 
     def _dispatch(self, frame: Frame, raw: bytes = b"") -> None:
-        """Have the dispatcher answer a whole frame."""
+        """Queue a complete frame for the dispatcher."""
         self._deadlines.frame_ended()
         self.read_share.left -= DISPATCHED_FRAME_COST + len(raw)
         if self._receive(frame, raw):
@@ -568,14 +570,14 @@ class ServerConnection(asyncio.Protocol):
                 self.peer.proxied = address_text(event.source)
         else:
             if event.reason == "tls" and not self.peer.has_spoken:
-                # a peer that reads it as TLS learns that it is not
+                # The peer's TLS library fails at these plain bytes, and reports that the server does not speak TLS.
                 self.write(refusal(SerializeType.JSON, 0, "this server does not speak TLS (tls-mode is off)"))
             self.refuse(event)
 
     # -- large frames, and every frame over a reserved slot -----------------------------------------------------------
 
     def _decide(self, event: HeaderReceived) -> None:
-        """Receive a frame or not, by its header; a frame that would be refused anyway is answered without its body."""
+        """Accept or refuse a frame by its header; a frame that would be refused anyway is answered without its body."""
         limits, size = self._owner.limits, event.size
         try:
             command = decode_frame(event.header)
@@ -584,7 +586,7 @@ class ServerConnection(asyncio.Protocol):
             return
         code = command.code
         bound = min(limits.large_frames.get(code, limits.small_frame_bytes), limits.max_frame_bytes)
-        # a request that is in work may register a broker: frames behind it need not wait
+        # A request in flight may be the registration of a broker, so frames behind it are not refused.
         if self.must_register and code not in BROKER_CODES | PROBING_CODES and not self.in_flight:
             others = limits.max_connections - limits.reserved_connections
             message = f"too many connections that are not brokers', limit {others}"
@@ -602,7 +604,7 @@ class ServerConnection(asyncio.Protocol):
     def _accept_if_memory(self, event: HeaderReceived) -> None:
         if self._memory.reserve_input(event.size):
             self._receiver.accept()
-            # its time begins now, however long it has waited
+            # The deadline of the frame starts now, however long the frame has waited for memory.
             self._deadlines.frame_ended()
 
     def _drop_body(self, event: HeaderReceived, why: str) -> None:
@@ -611,7 +613,7 @@ class ServerConnection(asyncio.Protocol):
         self._receive(event.header, unread=why)
 
     def _try_again(self) -> None:
-        """Other peers may have given memory back that a large frame waits for."""
+        """Try again to reserve memory for a waiting large frame, since other peers may have released some."""
         header = self._receiver.header
         if header is not None:
             self._deadlines.last_read = self._owner.clock.monotonic()
@@ -619,12 +621,12 @@ class ServerConnection(asyncio.Protocol):
             self._handle_events()
 
     def _decline_frame(self) -> None:
-        """Refuse the large frame that has waited for memory in vain; its peer stays, and may be a broker."""
+        """Refuse a large frame after the wait for memory timed out; its peer, maybe a broker, stays connected."""
         header = self._receiver.header
         if header is not None:
             why = _no_memory(header.size)
             self._owner.refused(self, RemoteProtocolError(why, reason="memory"))
-            # the server did not read meanwhile
+            # The server has not read from this peer while the frame waited, so the silence is not the peer's.
             self._deadlines.last_read = self._owner.clock.monotonic()
             self._drop_body(header, why)
             self._handle_events()
@@ -633,11 +635,11 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def _has_room(self) -> bool:
-        """Whether the peer may send more requests."""
+        """Whether more requests of this peer may be queued: all responses are sent, and the queue is not full."""
         return self._all_sent is None and self._queue.has_room(self._owner.limits.max_in_flight, _MAX_QUEUED_BYTES)
 
     def _throttle(self) -> None:
-        """Read from the peer, or do not, as there is room for its requests."""
+        """Resume reading while there is room for requests of this peer, else pause reading."""
         transport = self._transport
         if transport is None or not self.is_open or transport.is_closing():
             return
@@ -646,7 +648,7 @@ class ServerConnection(asyncio.Protocol):
             self._wait()
         wants = has_room and not self._is_waiting and self._receiver.state is not State.HEADER
         if wants != transport.is_reading():
-            with contextlib.suppress(RuntimeError):  # closed in between
+            with contextlib.suppress(RuntimeError):  # the transport was closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
@@ -655,12 +657,12 @@ class ServerConnection(asyncio.Protocol):
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
-        """Go on in a new iteration: with frames that were left, or else by reading."""
+        """Continue in the next iteration: handle frames that still wait, or read from the socket again."""
         self._is_waiting = False
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
         elif self._owner.turns.has_waiting(self):
-            # Frames wait as bytes, which take less memory than requests.
+            # Frames stay undecoded until the earlier request begins, since bytes take less memory than requests.
             self.read_share.spend(FAST_FRAME_COST)
         elif self._has_room:
             self._handle_events()
@@ -669,18 +671,18 @@ class ServerConnection(asyncio.Protocol):
     # -- the dispatcher -----------------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, raw: bytes = b"", *, unread: str = "") -> bool:
-        """Queue a request; False if the frame is not sound, which ends the connection."""
+        """Decode and queue a request; False if the frame is malformed, and the peer therefore refused."""
         try:
             command = decode_frame(frame)
         except RemoteProtocolError as error:
-            # without its traceback: that leads to this frame, and when a caller holds the error, nothing but the
-            # garbage collector frees what was received
+            # The new error has no traceback. A traceback references this stack frame and so the received bytes, which
+            # only the garbage collector could free while a caller holds the error.
             self.refuse(RemoteProtocolError(str(error), reason=error.reason))
             return False
         self.peer.serialize_type = command.serialize_type
         self.peer.requests += 1
         if command.is_response:
-            # nothing is requested over accepted connections, so nothing can be the response to it
+            # The server sends no requests over accepted connections, so it ignores responses.
             return True
         if raw:
             self._owner.fast_path.learn(raw, command)
@@ -717,7 +719,7 @@ class ServerConnection(asyncio.Protocol):
                 data = owner.handler.busy(request, f"no memory for an answer of {len(data)} bytes")
         if data:
             self.write(data)
-        # what the peer has not read at once is accounted for by now
+        # `write` has already charged the part that the socket did not accept at once.
         self._memory.release(reserved)
         if answer.closes:
             self.close()
@@ -728,7 +730,7 @@ def _no_memory(size: int) -> str:
 
 
 def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:
-    """The response to a request that came in the wrong way, and was not read."""
+    """An encoded error response to a request that was not read, because the peer used TLS or plain text wrongly."""
     return encode_command(
         RemotingCommand(
             code=ResponseCode.SYSTEM_ERROR,

@@ -1,4 +1,4 @@
-"""PROXY protocol (versions 1 and 2): the real peer, named by a proxy before the first frame."""
+"""PROXY protocol (versions 1 and 2): a proxy sends the address of the real peer before the first frame."""
 
 import ipaddress
 import re
@@ -9,27 +9,27 @@ from namesrv_remoting.errors import RemoteProtocolError
 
 V1_PREFIX: Final = b"PROXY "
 V2_PREFIX: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-# the specification's bound for a version 1 line, its CRLF included
+# the specification's limit for a version 1 line, with its CRLF
 _V1_MAX_BYTES: Final = 107
 _V1_LINE: Final = re.compile(rb"PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r]*)\r\n")
 _V2_HEAD: Final = Struct(">12sBBH")
-# addresses and a few hundred bytes of TLVs; more is no proxy that we know
+# Addresses and a few hundred bytes of TLVs fit; no known proxy sends more.
 _V2_MAX_BYTES: Final = 2048
 _V2_ADDRESS_BYTES: Final = {0x11: 4, 0x21: 16}
 _MAX_PORT: Final = 65535
 
 
 class ProxyHeader(NamedTuple):
-    """What was read: how many bytes to skip, and the source's host and port unless the proxy speaks for itself."""
+    """The size of a PROXY header in bytes, and host and port of the source; None if the proxy connects for itself."""
 
     size: int
     source: tuple[str, int] | None
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header at the beginning of a connection's bytes; None while more of it is to come, size 0 when there is none.
+    """The PROXY header at the beginning of a connection's bytes; None while incomplete, size 0 for other bytes.
 
-    Raises RemoteProtocolError for one that only begins like one.
+    Raises RemoteProtocolError for a malformed header.
     """
     if data.startswith(V1_PREFIX):
         return _read_v1(data)
@@ -74,7 +74,7 @@ def _read_v2(data: bytes) -> ProxyHeader | None:
         return None
     width = _V2_ADDRESS_BYTES.get(family)
     if version_command == 0x20 or width is None:
-        # LOCAL: the proxy's own health check; or a family that has no address for us
+        # The command LOCAL marks a health check by the proxy itself; other address families are ignored.
         return ProxyHeader(size, None)
     if length < 2 * width + 4:
         raise _broken(f"version 2 header of {length} bytes is too short for its addresses")

@@ -1,8 +1,8 @@
-"""Fair scheduling of reads: what each peer address may have processed in one iteration of the event loop.
+"""Fair scheduling of reads: how much input of each peer address is processed in one iteration of the event loop.
 
-Everything that a peer sends counts, whatever its response: one-way requests, frames that are ignored, TLS records
-without data. A peer address that has used up its share of an iteration is read on in the next one; in between the loop
-serves all other sockets. A cost is a number of bytes and not a time, so that the same input is always cut in the same
+All input of a peer counts, with or without a response: one-way requests, ignored frames, TLS records without data.
+Input of a peer address that has used up its share of an iteration waits for the next iteration; in between, the loop
+serves all other sockets. A cost is a number of bytes and not a time, so that the same input is always split in the same
 places.
 """
 
@@ -11,19 +11,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# What all addresses together may have processed in an iteration: 256 requests of the fast path, about 1.5 ms.
+# Cost of all addresses together in one iteration: 256 requests of the fast path, about 1.5 ms.
 ITERATION_COST: Final = 64 * 1024
-# The share of an address when very many are active.
+# The least share of an address, however many addresses are active.
 LEAST_SHARE: Final = 4 * 1024
-# What one connection has processed at a time while others of its address wait.
+# The least cost for which one connection is read at a time while other connections of its address wait.
 _LEAST_TURN: Final = 4 * 1024
 
-# Costs beside the bytes, in proportion to processor time. A fast-path request takes about 6 microseconds.
+# Costs in addition to the number of bytes, in proportion to processor time. A fast-path request takes about 6
+# microseconds.
 FAST_FRAME_COST: Final = 256
 DISPATCHED_FRAME_COST: Final = 1024
 # OpenSSL takes about 10 microseconds for a KeyUpdate record of 27 bytes.
 TLS_RECORD_COST: Final = 512
-# The longest read, by uvloop's buffer, and its cost if it is only copied, or dropped.
+# The longest read (the size of uvloop's buffer), and its cost if the bytes are only copied or dropped.
 LONGEST_READ_BYTES: Final = 256 * 1024
 COPIED_READ_COST: Final = 8 * 1024
 
@@ -32,15 +33,15 @@ class ReadShares:
     """The shares of all peer addresses of a process, renewed in each iteration of the loop that reads anything."""
 
     def __init__(self, count_requests: "Callable[[AddressShare], None] | None" = None) -> None:
-        # called when an address has had as many requests answered on the fast path as its `count_at` says
+        # called once the fast path has answered `count_at` requests of an address
         self.count_requests = count_requests
-        # address -> its share, as long as one of its connections is open
+        # address -> share; only addresses with an open connection have one
         self._shares: dict[str, AddressShare] = {}
-        # shares that were used in this iteration
+        # shares that are used in this iteration
         self._active: list[AddressShare] = []
-        # shares with connections that wait for the next iteration, in order
+        # shares with connections that wait for the next iteration, in order of arrival
         self._waiting: dict[AddressShare, None] = {}
-        # addresses that were active in the last iteration
+        # number of addresses that were active in the last iteration
         self._expected = 0
         self._is_renewal_due = False
 
@@ -48,7 +49,7 @@ class ReadShares:
         return f"<ReadShares [{len(self._shares)} addresses | {len(self._waiting)} waiting]>"
 
     def enter(self, address: str) -> "AddressShare":
-        """The share of an address, for one more connection; `leave` ends it."""
+        """The share of an address, for one more connection; the connection calls `leave` when it is closed."""
         share = self._shares.get(address)
         if share is None:
             share = self._shares[address] = AddressShare(self, address)
@@ -56,19 +57,19 @@ class ReadShares:
         return share
 
     def leave(self, share: "AddressShare") -> None:
-        """End a connection's use of its address's share."""
+        """Remove a connection from the share of its address."""
         share.connections -= 1
         if not share.connections:
             del self._shares[share.address]
 
     def activate(self, share: "AddressShare") -> int:
-        """Add an address to those of this iteration, and return its share."""
+        """Mark an address as active in this iteration, and return the cost that it may use."""
         self._active.append(share)
         self._renew_later()
         return max(LEAST_SHARE, ITERATION_COST // max(self._expected, len(self._active)))
 
     def add_waiting(self, share: "AddressShare") -> None:
-        """Let the waiting connections of an address continue in the next iteration."""
+        """Schedule the waiting connections of an address for the next iteration."""
         self._waiting[share] = None
         self._renew_later()
 
@@ -89,7 +90,7 @@ class ReadShares:
 
 
 class AddressShare:
-    """What one peer address may still have processed in this iteration, and its connections that wait for the next."""
+    """The rest of one peer address's share of this iteration, and its connections that wait for the next one."""
 
     __slots__ = (
         "_shares",
@@ -108,54 +109,54 @@ class AddressShare:
         self.address = address
         # open connections that use this share
         self.connections = 0
-        # True from the first use in an iteration to its end; `left` has a meaning only then
+        # True from the first use of the share in an iteration until the iteration ends; `left` is valid only then
         self.is_active = False
-        # what may still be processed in this iteration; below 0 after a frame that cost more
+        # the cost that is left in this iteration; below 0 after a frame that cost more than was left
         self.left = 0
-        # requests that were answered on the fast path, and that no quota has counted; how many of them there may be
+        # number of fast-path requests not yet counted for the quota, and the number at which they are counted
         self.uncounted = 0
         self.count_at = 1
-        # False if the next request goes to the dispatcher, which counts it before it is answered: a quota is used up.
+        # False once a quota is used up: the next request goes to the dispatcher, which counts it before the response.
         self.may_use_fast_path = True
-        # True if that holds for one request only, since quotas are observed and not enforced
+        # True if only one request goes to the dispatcher then, because quotas are observed and not enforced
         self.is_only_observed = False
         self._shares = shares
-        # what continues the waiting connections
+        # callbacks that continue the waiting connections
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __repr__(self) -> str:
         return f"<AddressShare {self.address} [{self.left} left | {len(self._waiting)} waiting]>"
 
     def activate(self) -> None:
-        """Begin this address's use of the iteration."""
+        """Activate this share for the current iteration."""
         self.is_active = True
         self.left = self._shares.activate(self)
 
     def spend(self, cost: int) -> bool:
-        """Count the cost of input; True if the address has something left."""
+        """Subtract the cost of input; True if the share is not used up."""
         if not self.is_active:
             self.activate()
         self.left -= cost
         return self.left > 0
 
     def count_requests(self) -> None:
-        """Have the requests counted that were answered on the fast path since the last time."""
+        """Count the fast-path requests since the last call for the quota."""
         if self._shares.count_requests is not None:
             self._shares.count_requests(self)
 
     def turn_end(self) -> int:
-        """The value of `left` at which the connection that is read now has to wait."""
+        """The value of `left` at which the current connection has to wait, so that others of its address are read."""
         if not self._waiting:
             return 0
         return max(0, self.left - max(_LEAST_TURN, self.left // (len(self._waiting) + 1)))
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Call `read_on` in the next iteration in which this address has something left."""
+        """Call `read_on` in the next iteration in which the share is not used up."""
         self._waiting.append(read_on)
         self._shares.add_waiting(self)
 
     def continue_waiting(self) -> None:
-        """Let each waiting connection read on once, as long as something is left."""
+        """Call each waiting connection once, until the share is used up."""
         if not self.is_active:
             self.activate()
         for _ in range(len(self._waiting)):

@@ -1,10 +1,11 @@
-"""Receiver of one connection: bytes in, events out, without any I/O, clock or task.
+"""Receiver of one connection: turns received bytes into events, without any I/O, clock or task.
 
     PREAMBLE ──▶ FRAMES ◀──▶ HEADER ──▶ BODY ──▶ FRAMES          any state ──▶ ENDED
 
-A small frame is an event as soon as it is complete. Of a large one, and of every frame on probation, the header comes
-first, and nothing further until `accept` or `drop_body` says what becomes of the frame. Whatever a frame is, each of
-them is an event, so that its cost can be counted. After an error the caller ends the receiver.
+A small frame is an event as soon as it is complete. A large frame, and every frame on probation (over a reserved slot
+without a registration), begins with an event for its header; further events wait until the caller decides about the
+frame by `accept` or `drop_body`. Every frame of any kind is an event, so that its cost can be counted. After an error
+the caller ends the receiver.
 """
 
 import mmap
@@ -18,21 +19,21 @@ from namesrv.net.proxy_header import ProxyHeader, read_proxy_header
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, FrameReader, cut_frame
 
-# Up to this size the body of a large frame is copied, in a millisecond, so that handlers get bytes.
+# Large bodies up to this size are copied, which takes a millisecond, so that handlers receive bytes.
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 
 
 class State(Enum):
-    """What the next bytes are."""
+    """The meaning of the next bytes."""
 
-    # perhaps a PROXY header
+    # The connection may begin with a PROXY header.
     PREAMBLE = auto()
     FRAMES = auto()
-    # the frame whose header was handed out, and which waits for a decision
+    # a frame whose header was returned as an event; the caller has to decide about the frame
     HEADER = auto()
-    # the body of a large frame, which is kept or dropped
+    # the body of a frame, which is kept or dropped
     BODY = auto()
-    # of no meaning
+    # Further bytes are ignored.
     ENDED = auto()
 
 
@@ -45,68 +46,69 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 }
 
 
-# Python 3.11 takes its time to look up a member of an enum.
+# Looking up a member of an enum is slow in Python 3.11.
 _FRAMES: Final = State.FRAMES
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderReceived:
-    """The header of a frame that needs a decision, and the size of the whole frame."""
+    """The header of a frame that waits for `accept` or `drop_body`, and the size of the whole frame."""
 
     header: Frame
     size: int
 
 
-# A small frame as it came, a large one, the header of one that waits, the PROXY header, or what ended the stream.
+# A small frame as bytes, a large frame, the header of a waiting frame, the PROXY header, or the error that ends the
+# stream.
 Event = bytes | Frame | HeaderReceived | ProxyHeader | RemoteProtocolError
 
 
 class _LargeBody:
     """The body of a large frame.
 
-    Its pages are allocated as they are filled, and freed without the heap: to grow 16 MiB of bytes, or to join them in
-    the end, keeps the loop for 10 ms.
+    The body is an anonymous memory map, whose pages are allocated when they are written, and freed outside the heap.
+    Growing a bytes object to 16 MiB, or joining chunks at the end, would block the event loop for 10 ms.
     """
 
     def __init__(self, header: Frame, size: int) -> None:
         self._header = header
         self._body = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        # how many bytes are missing
+        # number of bytes not received yet
         self.left = size
 
     def fill(self, data: bytes) -> bytes:
-        """Take the bytes that belong to the body, and return the others."""
+        """Copy the bytes that belong to the body, and return the rest of the data."""
         taken = data[: self.left]
         self._body.write(taken)
         self.left -= len(taken)
         return data[len(taken) :]
 
     def frame(self) -> Frame:
-        """The whole frame. Handlers of bodies of this size read slices, and a slice of a map is bytes."""
+        """The whole frame; handlers of very large bodies read only slices, and a slice of a memory map is bytes."""
         size = self._body.tell()
         body = self._body[:size] if size <= _COPIED_BYTES else cast("bytes", self._body)
         return self._header._replace(body=body)
 
 
 class _DroppedBody:
-    """The body of a frame that is refused for its header: its bytes come all the same."""
+    """The body of a frame that was refused by its header; the peer still sends these bytes."""
 
     def __init__(self, size: int) -> None:
-        # how many bytes are still to come
+        # number of bytes not received yet
         self.left = size
 
     def fill(self, data: bytes) -> bytes:
-        """Drop the bytes that belong to the body, and return the others."""
+        """Drop the bytes that belong to the body, and return the rest of the data."""
         dropped = min(self.left, len(data))
         self.left -= dropped
         return data[dropped:]
 
     def frame(self) -> None:
-        """The frame was answered when its header came."""
+        """None: the frame was answered when its header was received."""
 
 
 class Receiver:
-    """What one connection has received, until it was handed out."""
+    """Buffers the received bytes of one connection, and returns them as events."""
 
     __slots__ = (
         "_body",
@@ -124,15 +126,15 @@ class Receiver:
         self._limits = limits
         self._reader = FrameReader()
         self.state = State.PREAMBLE if limits.proxy_protocol else State.FRAMES
-        # True while the header of every frame is handed out before the frame, however small that is
+        # True while every frame, even a small one, begins with an event for its header
         self.on_probation = False
-        # True for the small frame on probation that was accepted
+        # True while the current frame is small, on probation and accepted
         self._is_accepted = False
-        # True if the next bytes begin a frame that needs no decision beforehand
+        # True if nothing is buffered, and a small frame needs no decision: the fast path may read it first
         self.is_idle = False
-        # the beginning of a PROXY header
+        # received bytes of an incomplete PROXY header
         self._preamble = b""
-        # the header that was handed out, and the body that is being received
+        # the last header event whose frame is not complete, and the body that is being received
         self.header: HeaderReceived | None = None
         self._body: _LargeBody | _DroppedBody | None = None
         self._note_idle()
@@ -142,7 +144,7 @@ class Receiver:
 
     @property
     def held_bytes(self) -> int:
-        """Memory for what was received and not handed out, and for what is still to come of an accepted body."""
+        """Bytes of buffered input, and of the whole frame while an accepted body is incomplete."""
         size = len(self._preamble) + self._reader.held_bytes
         if self.header is not None and isinstance(self._body, _LargeBody):
             size += self.header.size
@@ -150,13 +152,13 @@ class Receiver:
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame, or the PROXY header, has begun and not ended."""
+        """Whether a frame or a PROXY header is received in part."""
         return self.state is State.BODY or bool(self._preamble) or self._reader.is_inside_frame
 
     def receive_data(self, data: bytes) -> None:
-        """Keep what was received; `next_event` says what it means."""
+        """Buffer received data; `next_event` returns the events."""
         self.is_idle = False
-        # a reload changes them
+        # A reload of the settings may change the limits.
         self._reader.max_frame_bytes = self._limits.max_frame_bytes
         self._reader.max_header_bytes = self._limits.max_header_bytes
         if self.state is State.PREAMBLE:
@@ -167,7 +169,7 @@ class Receiver:
                 self._reader.feed(rest)
 
     def next_event(self) -> Event | None:
-        """The next event; None when more has to be received, or a decision be taken."""
+        """The next event; None if more data is needed, or a frame waits for `accept` or `drop_body`."""
         state = self.state
         if state is _FRAMES:
             if not self.on_probation or self._is_accepted:
@@ -181,7 +183,7 @@ class Receiver:
         return self._preamble_event() if state is State.PREAMBLE else None
 
     def accept(self) -> None:
-        """Receive the frame whose header was handed out last."""
+        """Receive the frame of the last header event."""
         header = self._decided()
         if header.size <= self._limits.small_frame_bytes:
             self._is_accepted = True
@@ -190,20 +192,20 @@ class Receiver:
             self._begin_body(_LargeBody(header.header, _body_bytes(header)))
 
     def drop_body(self) -> None:
-        """Receive the frame whose header was handed out last, without its body."""
+        """Drop the body of the frame of the last header event."""
         self._begin_body(_DroppedBody(_body_bytes(self._decided())))
 
     def begin_probation(self) -> None:
-        """Hand out the header of every frame before the frame."""
+        """Return the header of every frame as an event before the frame."""
         self.on_probation, self.is_idle = True, False
 
     def end_probation(self) -> None:
-        """Hand out no more headers of small frames."""
+        """Return small frames without an event for the header again."""
         self.on_probation = False
         self._note_idle()
 
     def end(self) -> None:
-        """Give up what was received, and ignore what still comes."""
+        """Discard buffered data, and ignore all further data."""
         self._go(State.ENDED)
         self._reader = FrameReader()
         self._body = self.header = None

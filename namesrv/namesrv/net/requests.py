@@ -9,17 +9,17 @@ from typing import Final, Generic, TypeVar
 
 R = TypeVar("R")
 
-# Requests of one connection are answered back to back for so long, or so many, before other tasks run: their responses
-# leave together, and a system call costs as much as most requests.
+# A connection's requests are answered back to back for this time, or up to this number, before other tasks run. Their
+# responses are sent together, since a system call costs as much as most requests.
 _ANSWERING_SECONDS: Final = 0.0005
 _ANSWERED_TOGETHER: Final = 8
 
 
 class RequestQueue(Generic[R]):
-    """Answers requests one after the other, in a task that lives as long as there are any.
+    """Answers requests in order, in one task that runs while the queue has requests.
 
-    Requests that may take long have tasks of their own, and hold up nothing behind them. `answer` answers a request;
-    `ended` is called whenever one has ended, with its bytes if it had a task of its own.
+    Requests that may take long run in tasks of their own, and do not delay later requests. `answer` answers a request;
+    `ended` is called when a request has ended, with its size if it had a task of its own, else with 0.
     """
 
     __slots__ = ("_answer", "_ended", "_queue", "_queued_bytes", "_tasks", "_watches")
@@ -30,10 +30,10 @@ class RequestQueue(Generic[R]):
         self._tasks = tasks
         self._answer = answer
         self._ended = ended
-        # requests in order, each with its bytes; None while no task answers any
+        # requests in order, each with its size in bytes; None while the answering task does not run
         self._queue: deque[tuple[R, int]] | None = None
         self._queued_bytes = 0
-        # tasks of requests that may take long; None before there was one
+        # tasks of requests that may take long; None before the first such request
         self._watches: set[asyncio.Task[None]] | None = None
 
     def __repr__(self) -> str:
@@ -41,20 +41,20 @@ class RequestQueue(Generic[R]):
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their response."""
+        """The number of requests without a response yet."""
         return len(self._queue or ()) + len(self._watches or ())
 
     @property
     def is_answering(self) -> bool:
-        """Whether requests that are answered in order are left."""
+        """Whether requests are left in the queue; those with tasks of their own do not count."""
         return bool(self._queue)
 
     def has_room(self, requests: int, size: int) -> bool:
-        """Whether fewer requests than that wait, of fewer bytes."""
+        """Whether fewer than `requests` requests are in flight, and fewer than `size` bytes are queued."""
         return self.in_flight < requests and self._queued_bytes < size
 
     def add(self, request: R, size: int) -> None:
-        """Answer a request after those before it."""
+        """Append a request to the queue."""
         self._queued_bytes += size
         if self._queue is None:
             self._queue = deque()
@@ -66,7 +66,7 @@ class RequestQueue(Generic[R]):
         task = self._tasks.create_task(self._run(request))
         self._watches = self._watches or set()
         self._watches.add(task)
-        # not in the task: one that is cancelled before its first step does nothing at all
+        # A done callback, since a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._watch_ended, size))
 
     def cancel_concurrent(self) -> None:
@@ -94,6 +94,6 @@ class RequestQueue(Generic[R]):
                 self._queue = None
             self._ended(0)
             if queue and (answered >= _ANSWERED_TOGETHER or time.perf_counter() > ends):
-                # handlers that wait for nothing must not keep the loop for thousands of pipelined requests
+                # Handlers that never suspend must not block the event loop for thousands of pipelined requests.
                 await asyncio.sleep(0)
                 answered, ends = 0, time.perf_counter() + _ANSWERING_SECONDS

@@ -1,4 +1,4 @@
-"""Long work on the loop, step by step."""
+"""Fair scheduling of dispatched requests, and long computations that yield to the event loop between steps."""
 
 import asyncio
 import time
@@ -10,45 +10,47 @@ from namesrv_remoting.bodies.base import Steps, parts
 
 T = TypeVar("T")
 
-# Of the longest first steps, a registration's of ten topics, so many take about 5 ms.
+# The most tasks that continue in one iteration of the event loop. The longest first step of a task is that of a
+# registration with ten topics: 32 of these take about 5 ms.
 _AT_ONCE: Final = 32
-# What begins between two looks at the sockets may take so long. This is processor time: what other processes take in
-# between says nothing about what comes next.
+# Processor time that the tasks of one iteration may take before the event loop polls the sockets again. Wall time would
+# include the time of other processes, which does not predict the cost of the next tasks.
 _PASS_SECONDS: Final = 0.002
-# What costly ones took is expected again for a while, less after each pass of cheap ones: they may come in turn.
+# The estimated cost of a task decays by this factor with each iteration of cheaper tasks, since costly and cheap tasks
+# may alternate.
 _REMEMBERED: Final = 0.75
-# With more than that waiting nobody has several requests decoded at once: as bytes they cost less than as tasks, which
-# the garbage collector looks through again and again.
+# While more requests than that wait, each peer has only one of its requests decoded. An undecoded request takes less
+# memory than a task, and the garbage collector does not traverse it again and again.
 _CROWD: Final = 2 * _AT_ONCE
 
 
 def _computing_seconds() -> float:
-    # looked up with each call: a simulation has its own
+    # The function is looked up with each call, since a simulation replaces `time.thread_time`.
     return time.thread_time()
 
 
 class Pace:
-    """How many of those who wait go on between two looks at the sockets: as many as 2 ms are enough for.
+    """The number of waiting tasks that continue in one iteration of the event loop: as many as fit into 2 ms.
 
-    That is worked out from the ones before, who took so long until each of them waited again: what they do is the
-    business of others, and may take 20 microseconds or a millisecond.
+    The number is computed from the time that the tasks of the last iterations took until each of them waited again. A
+    task belongs to a caller of `Turns`, and may take 20 microseconds or a millisecond.
     """
 
     def __init__(self, most: int, now: Callable[[], float] | None = None) -> None:
         self._most = most
         self._now = now or _computing_seconds
         self._began = 0.0
-        # what one of them takes
+        # estimated processor time of one task, in seconds
         self._each = 0.0
-        # how many may go on next
+        # the number of tasks that may continue in the next iteration
         self.count = most
 
     def __repr__(self) -> str:
         return f"<Pace [{self.count} of {self._most}]>"
 
     def wake(self, turns: Collection[asyncio.Future[None]]) -> None:
-        """Let these go on, and see how long they take."""
-        # what is ready runs in this order, and nothing in between
+        """Continue the tasks that wait for these futures, and measure how long the tasks take."""
+        # The loop runs callbacks in the order of `call_soon`: `_begin`, the woken tasks, `_end`, nothing in between.
         loop = asyncio.get_running_loop()
         loop.call_soon(self._begin)
         for turn in turns:
@@ -65,21 +67,22 @@ class Pace:
 
 
 class Turns:
-    """Lets so many tasks begin between two looks at the sockets; the others wait in order of arrival.
+    """Limits how many tasks begin in one iteration of the event loop; further tasks wait in order of arrival.
 
-    Everything that is ready runs before the loop looks again: of two thousand that come at once nobody would be late,
-    but everybody else for as long as all of them take. Whoever has many waiting stands in line once: the others do not
-    wait for all of his.
+    The loop runs all ready tasks before it polls the sockets again: two thousand tasks that become ready at once would
+    delay all other connections until the last of them has run. A peer with several waiting tasks takes one position in
+    the order, so that other peers wait for one of its tasks at a time and not for all of them.
     """
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = Pace(_AT_ONCE) if pace is None else pace
-        # how many may still begin before the next look, and whether that one is due
+        # number of tasks that may still begin in this iteration; and True while `_renew` is scheduled
         self._left = self._pace.count
         self._is_due = False
-        # peers and what each has waiting, in order of arrival; a peer of None has one, nobody an empty list
+        # Peers and the futures of their waiting tasks, in order of arrival. No list is empty, and each list of the peer
+        # None has one future.
         self._lines: deque[tuple[object, list[asyncio.Future[None]]]] = deque()
-        # the same lists by peer
+        # peer -> its list in `_lines`
         self._line_of: dict[object, list[asyncio.Future[None]]] = {}
         self._waiting = 0
 
@@ -90,9 +93,9 @@ class Turns:
         return f"<Turns [{self._left} of {self._pace.count} left | {len(self)} waiting]>"
 
     async def begin(self, peer: object = None) -> None:
-        """Return when it is the caller's turn; at once, unless many have begun since the last look.
+        """Wait until the calling task may begin; return at once unless many tasks have begun in this iteration.
 
-        Those of one peer, if it is named, come one after the other, with one of each other peer in between.
+        Tasks of one peer, if the peer is given, begin one after the other, with one task of each other peer in between.
         """
         self._renew_later()
         if self._left:
@@ -101,12 +104,12 @@ class Turns:
         await self._turn_of(peer)
 
     def has_waiting(self, peer: object) -> bool:
-        """True if a request of this peer waits for its turn."""
+        """True if a request of this peer waits to begin."""
         return peer in self._line_of
 
     @property
     def is_crowded(self) -> bool:
-        """True if so many requests wait that no peer should have several decoded."""
+        """True if so many requests wait that each peer should have only one request decoded."""
         return self._waiting > _CROWD
 
     def _turn_of(self, peer: object) -> asyncio.Future[None]:
@@ -144,14 +147,14 @@ class Turns:
                 self._lines.append((peer, line))
             elif peer is not None:
                 del self._line_of[peer]
-            # cancelled ones take nobody's place
+            # The future of a cancelled task is done already, and does not count.
             if not turn.done():
                 begun.append(turn)
         return begun
 
 
 async def run_in_steps(work: Steps[T]) -> T:
-    """Run the work to its end, letting the loop run between its steps."""
+    """Run the work to its end, and yield to the event loop between its steps."""
     while True:
         try:
             next(work)
@@ -162,7 +165,7 @@ async def run_in_steps(work: Steps[T]) -> T:
 
 
 async def in_parts(items: Collection[T], size: int) -> AsyncIterator[tuple[T, ...]]:
-    """The items, so many at a time, letting the loop run in between."""
+    """Yield the items in batches of `size`, and let the event loop run between two batches."""
     taken = 0
     for part in parts(items, size):
         yield part

@@ -1,4 +1,4 @@
-"""TLS on a server's port: the first byte of a connection says whether it is TLS, as to Apache's server."""
+"""TLS on the server's port: the first byte of a connection shows whether it is TLS, as in Apache's server."""
 
 import asyncio
 import ssl
@@ -21,15 +21,15 @@ _PLAIN_REFUSED: Final = "plain text received, but this server requires TLS (Java
 
 @dataclass(slots=True)
 class ServerTls:
-    """How a server deals with TLS. Mode and context may change: the next connection gets those."""
+    """The TLS state of a server. Mode and context may change at run time; new connections use the new values."""
 
     mode: TlsMode = "off"
-    # None when it is off
+    # None while TLS is off
     context: ssl.SSLContext | None = None
     threads: HandshakeThreads = field(default_factory=HandshakeThreads)
     # completed handshakes, by protocol version
     handshakes: Counter[str] = field(default_factory=Counter)
-    # those of the server's connections that speak TLS now
+    # number of open connections that use TLS
     open_connections: int = 0
 
     def __repr__(self) -> str:
@@ -37,7 +37,7 @@ class ServerTls:
 
 
 class TlsDetector(asyncio.Protocol):
-    """Looks at the beginning of a connection, and hands it on to plain text or TLS."""
+    """Protocol for the first bytes of a connection: detects TLS or plain text, and passes the connection on."""
 
     def __init__(
         self, connection: ServerConnection, tls: ServerTls, shares: ReadShares, *, proxy_protocol: bool
@@ -45,24 +45,24 @@ class TlsDetector(asyncio.Protocol):
         self._connection = connection
         self._tls = tls
         self._shares = shares
-        # a PROXY header may come first, before any TLS
+        # True while a PROXY header may come, which precedes TLS
         self._may_be_proxied = proxy_protocol
         self._received = b""
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A peer has connected: it counts from now on."""
+        """A peer has connected; the connection counts towards the limits from now on."""
         self._transport = cast("asyncio.Transport", transport)
         self._connection.connection_made(transport)
         if self._tls.mode == "enforcing":
             self._connection.expect_handshake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The peer is gone."""
+        """The peer has closed the connection."""
         self._connection.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Look at what comes first."""
+        """Detect TLS or plain text by the first byte behind the PROXY header, if there is one."""
         if self._may_be_proxied:
             data = self._past_proxy_header(data)
         if not data or self._transport is None:
@@ -77,7 +77,7 @@ class TlsDetector(asyncio.Protocol):
             self._refuse(data)
 
     def _past_proxy_header(self, data: bytes) -> bytes:
-        """What comes behind the header, once that is there; the connection is handed the header."""
+        """The bytes behind the PROXY header, empty until the header is complete; the connection receives the header."""
         self._received += data
         try:
             header = read_proxy_header(self._received)
@@ -85,7 +85,7 @@ class TlsDetector(asyncio.Protocol):
             header = None
             self._connection.data_received(self._received)
         if header is None:
-            # the rest may take as long as a handshake
+            # The rest of the header has to arrive within the time for a handshake.
             self._connection.expect_handshake()
             return b""
         self._may_be_proxied = False
@@ -110,34 +110,34 @@ class TlsDetector(asyncio.Protocol):
     # -- as the listener of a handshake -------------------------------------------------------------------------------
 
     def handshake_step_began(self) -> None:
-        """Its time stands still."""
+        """Stop the handshake deadline while the server computes."""
         self._connection.stop_handshake_deadline()
 
     def handshake_step_ended(self) -> None:
-        """It goes on."""
+        """Resume the handshake deadline."""
         self._connection.resume_handshake_deadline()
 
     def handshake_completed(self, version: str) -> None:
-        """Count it, and let the peer ask."""
+        """Count the handshake, and let the connection receive requests."""
         self._tls.handshakes[version] += 1
         self._tls.open_connections += 1
         self._connection.handshake_over(version)
 
     def tls_failed(self, error: RemoteProtocolError) -> None:
-        """Refuse the peer."""
+        """Refuse the peer after a TLS error."""
         self._connection.refuse(error)
 
-    # -- plain text where it must not be ------------------------------------------------------------------------------
+    # -- plain text where TLS is required -----------------------------------------------------------------------------
 
     def _refuse(self, data: bytes) -> None:
-        """Answer the request that cannot be read yet, if its header is here, so that its owner learns why."""
+        """Refuse a plain-text peer; if its request's header was received, an error response states the reason."""
         if len(data) >= HEAD.size:
             _, word = HEAD.unpack_from(data)
             try:
                 needed_bytes(data, 0, MAX_FRAME_BYTES, MAX_HEADER_BYTES)
                 asked = decode_frame(Frame(data[4], data[8 : 8 + (word & 0xFFFFFF)], b""))
             except RemoteProtocolError:
-                # not even that; it gets no answer
+                # The bytes are not a request either: the connection is closed without a response.
                 pass
             else:
                 self._connection.write(refusal(asked.serialize_type, asked.opaque, _PLAIN_REFUSED))

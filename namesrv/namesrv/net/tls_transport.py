@@ -1,4 +1,4 @@
-"""TLS between a protocol and its socket."""
+"""TLS transport of accepted connections: encrypts and decrypts between a protocol and its socket."""
 
 import asyncio
 import contextlib
@@ -23,27 +23,28 @@ from namesrv_remoting.aio.claimed_names import claimed_names, handshake_is_over
 from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
 
-# the first byte of a client's first record; as that of a frame it would announce 369 MB
+# First byte of a client's first TLS record. Read as the first byte of a frame, it would announce a frame of 369 MB.
 TLS_HANDSHAKE: Final = 0x16
-# the most data that one record holds, and that is handed up at a time
+# the most data that one TLS record holds, and that the protocol receives in one call
 _RECORD_BYTES: Final = 16 * 1024
-# What comes before a record's payload: its type, two bytes of version, two of length.
+# Bytes before the payload of a record: the type, two bytes of version, two bytes of length.
 _RECORD_HEAD_BYTES: Final = 5
-# Records that carry no data, as KeyUpdates do: more than that in a row is an attack. OpenSSL changes keys by itself
-# only after millions of records.
+# The most consecutive bytes of records without data (KeyUpdate, for example); more than that is an attack. OpenSSL
+# updates keys by itself only after millions of records.
 _MAX_BYTES_WITHOUT_DATA: Final = 64 * 1024
 _TLS_MAJOR_VERSION: Final = 3
-# the most that a record of TLS 1.2 takes, with its head
+# the largest TLS 1.2 record, with its head
 _MAX_RECORD_BYTES: Final = _RECORD_HEAD_BYTES + _RECORD_BYTES + 2048
 
-# What is read ahead while a thread is at the handshake: with TLS 1.3 the first requests may be on their way.
+# Bytes that are read ahead while a thread computes a handshake step: a TLS 1.3 client may send its first requests with
+# its last handshake record.
 _MAX_AHEAD_BYTES: Final = 64 * 1024
 
 _THREADS: Final = min(4, os.cpu_count() or 1)
 _Step = Callable[[], None]
 _Done = Callable[[Exception | None], None]
 
-# what OpenSSL calls it -> what happened; for everything else its own words do
+# OpenSSL's name of an error -> description for the log; other errors are logged under OpenSSL's name
 _FAILURES: Final = {
     "WRONG_VERSION_NUMBER": "plain text received where TLS is expected",
     "UNSUPPORTED_PROTOCOL": "the peer offers neither TLS 1.2 nor TLS 1.3",
@@ -55,18 +56,19 @@ _FAILURES: Final = {
 
 
 class HandshakeThreads:
-    """Threads that compute the handshakes of a server, on other cores if there are any, and in any case after the loop.
+    """Threads that compute TLS handshakes, on other cores if there are any, at a lower priority than the event loop.
 
-    One takes about a millisecond, and a crowd may come back at once: in the loop everybody else would wait for it.
-    Those that we have answered go first: behind everybody's first step, peers would give up before their second one,
-    and all the work on them would be lost.
+    A handshake takes about a millisecond, and very many peers may reconnect at once: in the event loop, all other
+    connections would wait for the handshakes. Handshakes to which the server has responded go first: queued behind the
+    first steps of all other handshakes, their peers would give up before the second step, and the first one would be
+    wasted.
     """
 
     def __init__(self, threads: int = _THREADS) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="tls", initializer=_give_way)
-        # what is to be taken: whether it can wait, its number, the step, what to call then, and in which loop
+        # queued steps: False first if urgent, sequence number, step, callback with the outcome, loop of the callback
         self._steps: PriorityQueue[tuple[bool, int, _Step, _Done, asyncio.AbstractEventLoop]] = PriorityQueue()
-        # steps that were taken, and those that wait or are being taken, as far as the loop knows
+        # steps that have ended, and steps that are queued or running; both are counted in the event loop
         self._taken = 0
         self._waiting = 0
 
@@ -74,21 +76,21 @@ class HandshakeThreads:
         return f"<HandshakeThreads [{self._taken} taken | {self._waiting} waiting]>"
 
     def run(self, step: _Step, done: _Done, *, is_urgent: bool) -> None:
-        """Take a step in a thread, the urgent ones first, and tell the loop how it ended."""
+        """Run a step in a thread, urgent steps first; `done` is called in the event loop with the exception or None."""
         number = self._taken + self._waiting
         self._waiting += 1
         self._steps.put((not is_urgent, number, step, done, asyncio.get_running_loop()))
         self._executor.submit(self._take_next)
 
     def _take_next(self) -> None:
-        # there is one for each call
+        # The queue is never empty here: `run` puts one step into it for each submitted call.
         _, _, step, done, loop = self._steps.get_nowait()
         outcome = None
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - raised in the loop, if it is none of TLS
+        except Exception as error:  # noqa: BLE001 - raised in the loop unless it is an SSLError
             outcome = error
-        # a server that ends waits for no handshake
+        # The loop raises RuntimeError once it is closed: a server stops without waiting for handshakes.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._step_taken, done, outcome)
 
@@ -99,7 +101,7 @@ class HandshakeThreads:
 
 
 def _give_way() -> None:
-    """Let the loop's thread go first; on Linux each thread has a niceness of its own."""
+    """Lower the priority of this thread below that of the event loop; on Linux each thread has its own niceness."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
@@ -108,23 +110,23 @@ class HandshakeListener(Protocol):
     """Listener of one connection's handshake; called on the loop."""
 
     def handshake_step_began(self) -> None:
-        """It is our turn: until the step has ended, the peer cannot go on."""
+        """The server computes a step of the handshake; the peer cannot continue until the step has ended."""
 
     def handshake_step_ended(self) -> None:
-        """The peer may go on."""
+        """The step of the handshake has ended; the peer may continue."""
 
     def handshake_completed(self, version: str) -> None:
-        """The connection is open; the protocol version."""
+        """The handshake is complete; `version` is the TLS version."""
 
     def tls_failed(self, error: RemoteProtocolError) -> None:
-        """The handshake, or a record later, was not as it must be; to close the connection is the listener's task."""
+        """The handshake failed, or a later record was broken; the listener has to close the connection."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
-    """The server's side of a TLS connection: the transport of the protocol above, the protocol of the one below.
+    """The server's side of a TLS connection: a transport for the protocol above, a protocol for the socket below.
 
-    It stands in for asyncio's own, which keeps 256 KiB for each connection, and cannot begin once something was read.
-    A handshake that fails, or a broken record later, is reported once.
+    This class replaces asyncio's TLS transport, which keeps 256 KiB for each connection, and cannot take over a
+    connection after its first bytes were read. A failed handshake, or a broken record later, is reported once.
     """
 
     __slots__ = (
@@ -160,35 +162,35 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self._protocol = protocol
         self._threads = threads
-        # what this peer's address may have processed in an iteration of the loop; None before there is a connection
+        # the share of the peer's address in each iteration of the loop; None before the connection is made
         self._shares = shares
         self._share: AddressShare | None = None
         # True while received records wait for the next iteration
         self._is_waiting = False
-        # True while a thread computes a step of the handshake, or will: it has the TLS object for itself
+        # True while a step of the handshake is queued or running in a thread, which alone may use the TLS object then
         self._is_busy = False
-        # records that the TLS object has not been fed with
+        # received records that are not yet fed to the TLS object
         self._received = bytearray()
-        # bytes of records since the last data came out of them
+        # bytes of records since the last record that contained data
         self._without_data = 0
-        # whether the peer has had an answer to its hello
+        # True once the server has responded to the peer's ClientHello
         self._is_answered = False
         self._listener = listener
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._below: asyncio.Transport | None = None
-        # whether the handshake is over
+        # True once the handshake is complete
         self._is_open = False
-        # whether the protocol wants nothing now, or nothing more
+        # True while the protocol has paused reading; True once this transport is closed
         self._is_paused = False
         self._is_closed = False
-        # of the peer's certificate, if it has shown one
+        # names and expiry (wall clock) of the peer's certificate, if the peer sent one
         self._names: tuple[str, ...] = ()
         self._expires_at = float("inf")
 
     def over(self, transport: asyncio.Transport) -> None:
-        """Take over a connection whose protocol has met it already."""
+        """Take over a TCP transport on which `connection_made` of the protocol was already called."""
         self._use(transport)
         transport.set_protocol(self)
 
@@ -207,7 +209,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         if not self._is_open and not self._is_closed:
-            # as clients do that do not like what they see
+            # A client that rejects the server's certificate may close the connection without an alert.
             self._report("handshake failed: the peer closed the connection (it may not trust our certificate)")
         self._is_closed = True
         if self._share is not None:
@@ -215,11 +217,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The peer reads slowly."""
+        """The peer reads slowly: pass the call on to the protocol."""
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Everything is sent: pass the call on to the protocol."""
         self._protocol.resume_writing()
 
     def eof_received(self) -> bool | None:
@@ -227,7 +229,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._protocol.eof_received()
 
     def data_received(self, data: bytes) -> None:
-        """Hand up what the records hold."""
+        """Decrypt received records and pass their data to the protocol, or continue the handshake."""
         share = self._share
         if self._is_closed or share is None:
             return
@@ -248,7 +250,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
 
     def _step(self) -> None:
-        # in a thread; not for peers that left, or were sent away, while it waited for its turn
+        # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.
         if not self._is_closed:
             self._tls.do_handshake()
 
@@ -259,7 +261,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._listener.handshake_step_ended()
         self._below.resume_reading()
         if error is None:
-            # The records behind the handshake count one by one, like those that are still to come.
+            # Records that arrived behind the handshake are moved back, so that each is counted like a later record.
             self._received[:0] = self._incoming.read()
             self._opened()
             self._flush()
@@ -275,7 +277,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             raise error
 
     def _read_records(self) -> None:
-        """Hand up the data of whole records, until this address's share of the iteration is used up."""
+        """Pass the data of complete records to the protocol, until this address's share of the iteration is used up."""
         share = self._share
         if share is None:
             return
@@ -294,9 +296,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._throttle()
 
     def _decrypt(self, size: int, share: AddressShare, turn_end: int) -> tuple[bytes, Exception | None]:
-        """The data of the next records, about as much as one can hold, and what ended that.
+        """The data of the next records, about as much as one can hold; and the reason why the input ended, or None.
 
-        A peer may put each byte into a record of its own, and each call of the protocol costs more than a record.
+        A peer may put each byte into a record of its own, and a call of the protocol costs more than a record.
         """
         parts: list[bytes] = []
         total = 0
@@ -322,7 +324,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return b"".join(parts), end
 
     def _next_record(self) -> int:
-        """The size of the next record if all of it is here, else 0. Bytes that begin no record go to the TLS object."""
+        """The size of the next record if it is complete, else 0; other bytes than a record all go to the TLS object."""
         received = self._received
         if len(received) < _RECORD_HEAD_BYTES:
             return 0
@@ -341,7 +343,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._read_records()
 
     def _throttle(self) -> None:
-        """Read from the socket, or do not: first what is here already, or it would pile up."""
+        """Pause or resume the socket: received records are decrypted before more are read, or they would pile up."""
         below = self._below
         if below is None or self.is_closing():
             return
@@ -350,7 +352,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             below.resume_reading() if wants else below.pause_reading()
 
     def _input_ended(self, end: Exception) -> None:
-        """For now, with a goodbye (EOFError), or because it is broken."""
+        """Handle the end of the input: a close_notify of the peer (EOFError), or an error, which is reported."""
         if isinstance(end, EOFError):
             if not self._protocol.eof_received():
                 self.close()
@@ -368,7 +370,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._listener.handshake_completed(self._tls.version() or "")
 
     def _broken(self, error: ssl.SSLError) -> None:
-        # the alert that says why
+        # The pending output is the TLS alert that names the error to the peer.
         self._flush()
         if isinstance(error, ssl.SSLCertVerificationError):
             names = claimed_names(self._tls)
@@ -389,7 +391,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # -- as a transport -----------------------------------------------------------------------------------------------
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
-        """Send; before the handshake is over there is nobody to read it."""
+        """Encrypt and send data; before the handshake is complete, the data is dropped."""
         if not self._is_open or self._is_closed or not data:
             return
         try:
@@ -411,46 +413,46 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._below.write(b"".join(records))
 
     def close(self) -> None:
-        """Say goodbye, and close once everything written is sent."""
+        """Send a close_notify, and close the connection once all written data is sent."""
         if self._below is None or self._is_closed:
             return
         self._is_closed = True
         if self._is_open:
-            # the peer's goodbye is not waited for
+            # The server does not wait for the peer's close_notify.
             with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()
         self._below.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         self._is_closed = True
         if self._below is not None:
             self._below.abort()
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or will be."""
+        """Whether the connection is closed, or is being closed."""
         return self._is_closed or self._below is None or self._below.is_closing()
 
     def is_reading(self) -> bool:
-        """Whether anything is handed up."""
+        """Whether received data is passed to the protocol."""
         return not self._is_paused and not self.is_closing()
 
     def pause_reading(self) -> None:
-        """Hand up nothing for now."""
+        """Pass no data to the protocol until `resume_reading`."""
         self._is_paused = True
         self._throttle()
 
     def resume_reading(self) -> None:
-        """Hand up again."""
+        """Pass data to the protocol again."""
         self._is_paused = False
         if self._is_open and self._next_record():
-            # Not from here: the protocol is in the middle of something.
+            # The data is passed on in the next iteration, since the protocol is inside the call of this method.
             self._wait()
         self._throttle()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What is known of the connection, and `certificate_names` and `certificate_expires_at` of a verified peer."""
+        """A property of the TCP transport, or `certificate_names` or `certificate_expires_at` of a verified peer."""
         if name == "certificate_names":
             return self._names
         if name == "certificate_expires_at":
@@ -460,10 +462,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """From how much unsent data on the protocol is told."""
+        """Set the amount of unsent data at which `pause_writing` of the protocol is called."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """What waits for the peer to read."""
+        """The number of bytes that are written and not sent."""
         return 0 if self._below is None else self._below.get_write_buffer_size()
