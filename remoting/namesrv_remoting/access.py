@@ -1,8 +1,8 @@
-"""Who may do what: the access file with its accounts and their rules.
+"""The access file: accounts, and the rules that grant requests to them.
 
-Nothing here knows a connection: the daemon asks it about each request, and `namesrvctl access` about requests that
-somebody only thinks of. Everything is denied that is not granted, and a request is granted by one rule or not at all:
-rules are never put together, so their order means nothing.
+This module is independent of connections: the daemon checks each request with it, and `namesrvctl access` checks
+hypothetical requests. A request is denied unless a single rule grants it completely: rules are never combined, so their
+order has no meaning.
 """
 
 import re
@@ -26,16 +26,18 @@ from namesrv_runtime.suggestions import did_you_mean
 
 Network = IPv4Network | IPv6Network
 
-# Shorter ones are guessed. RocketMQ's own limit is 6, and the shortest in its documentation have 8.
+# Shorter secrets can be guessed. RocketMQ's own limit is 6, and the shortest secrets in its documentation have 8.
 MIN_SECRET_CHARACTERS: Final = 8
 
 
-# those that a rule may name
+# access classes that a rule may name
 GRANTABLE: Final = tuple(each for each in AccessClass if each is not AccessClass.ANY_ACCOUNT)
-# what a RocketMQ signature is good for: it covers neither the code nor the time, so a copy of one works for ever
+# Access classes that a RocketMQ signature may authorise: the signature covers neither the request code nor the time, so
+# a copy of it is valid for ever.
 ROCKETMQ_CLASSES: Final = frozenset({AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, AccessClass.ANY_ACCOUNT})
 
-# what every broker registers for itself, besides topics of the names of itself and its cluster (TopicValidator.java)
+# Topics that every broker registers for itself (TopicValidator.java), in addition to those named after the broker and
+# its cluster.
 _SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",
@@ -56,23 +58,23 @@ _SYSTEM_PREFIX: Final = "rmq_sys_"
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether it is RocketMQ's own, whatever its brokers and clusters are called."""
+    """Whether a topic is one of RocketMQ's own, independent of the names of brokers and clusters."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX)
 
 
 class Permission(NamedTuple):
-    """What a request needs, or one of several: its code, and what it names of these."""
+    """A permission that a request needs: its code, and the names in it. A request may need several permissions."""
 
     code: int
     cluster: str | None = None
     broker: str | None = None
     topic: str | None = None
-    # of the broker, as clients dial it
+    # the broker address to which clients connect
     address: str | None = None
 
 
 class Closeness(IntEnum):
-    """How closely a rule names a broker or an address."""
+    """How specifically a rule names a broker or an address."""
 
     UNNAMED = 0
     PATTERN = 1
@@ -81,21 +83,21 @@ class Closeness(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Patterns:
-    """Names with `*` for any characters, `?` for one and `[ab]` for one of some; upper and lower case differ."""
+    """Case-sensitive patterns: `*` matches any characters, `?` one character, `[ab]` one of the listed characters."""
 
     texts: tuple[str, ...]
     _matcher: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Make one matcher of them all."""
+        """Compile all patterns into one regular expression."""
         object.__setattr__(self, "_matcher", re.compile("|".join(map(translate, self.texts)) or r"(?!)"))
 
     def match(self, name: str) -> bool:
-        """Whether one of them fits the whole name."""
+        """Whether a pattern matches the whole name."""
         return self._matcher.match(name) is not None
 
     def closeness(self, name: str) -> Closeness:
-        """How closely they name one that they fit; `*` names none."""
+        """How specifically the patterns name a name that they match; `*` is not specific at all."""
         if name in self.texts:
             return Closeness.NAMED
         return Closeness.UNNAMED if "*" in self.texts else Closeness.PATTERN
@@ -103,13 +105,13 @@ class Patterns:
 
 @dataclass(slots=True, frozen=True)
 class BrokerAddresses:
-    """Addresses that a broker may register: networks, for any port, or one address with its port."""
+    """Addresses that a broker may register: networks with any port, or single addresses with a port."""
 
     texts: tuple[str, ...]
     _networks: tuple[Network, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Tell networks apart from addresses with a port; raises ValueError with a text that is neither."""
+        """Separate networks from addresses with a port. Raises ValueError for a text that is neither."""
         networks = (_network_in(text) for text in self.texts)
         object.__setattr__(self, "_networks", tuple(network for network in networks if network is not None))
 
@@ -118,7 +120,7 @@ class BrokerAddresses:
         return broker_addr in self.texts or self._smallest_network(broker_addr) is not None
 
     def closeness(self, broker_addr: str) -> Closeness:
-        """How closely they name an address that they fit: by itself, or by a network."""
+        """How specifically the texts name an address that they match: as a single address, or by a network."""
         network = self._smallest_network(broker_addr)
         if broker_addr in self.texts or (network is not None and network.num_addresses == 1):
             return Closeness.NAMED
@@ -134,7 +136,7 @@ _ADDRESS_WITH_PORT: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/\s]+):\d{1,
 
 
 def _network_in(text: str) -> Network | None:
-    """The network that a text is; None if it is an address with a port. Raises ValueError."""
+    """The network in a text; None if the text is an address with a port. Raises ValueError for other texts."""
     if _ADDRESS_WITH_PORT.fullmatch(text):
         return None
     return ip_network(text)
@@ -142,36 +144,36 @@ def _network_in(text: str) -> Network | None:
 
 @lru_cache(maxsize=4096)
 def _host_of(broker_addr: str) -> Address | None:
-    """The host of a broker's address, if it is an IP address; asked for each topic of each registration."""
+    """The IP address in a broker's address, or None; cached, since every topic of a registration calls this."""
     host, _, _ = broker_addr.rpartition(":")
     return address_of(host)
 
 
-# what rules are narrowed by -> what requests call it
+# field of a rule that narrows it -> field of Permission
 _NAMED: Final = {"clusters": "cluster", "brokers": "broker", "topics": "topic", "broker_addresses": "address"}
 
 
 def named_in(needed: Permission) -> dict[str, str | None]:
-    """What a request names, by what rules are narrowed by."""
+    """The names in a permission, by the rule fields that narrow them: `clusters`, for example."""
     return {name: getattr(needed, field) for name, field in _NAMED.items()}
 
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """One thing that an account may do; None: whichever."""
+    """A rule, which grants an access class to an account; a field that is None does not narrow the rule."""
 
     access_class: AccessClass
     clusters: Patterns | None = None
     brokers: Patterns | None = None
     topics: Patterns | None = None
     broker_addresses: BrokerAddresses | None = None
-    # whether its brokers may be the first of a cluster; None: see `may_create`
+    # whether a granted broker may be the first one of a cluster; None: see `may_create`
     create_clusters: bool | None = None
-    # what it is narrowed by
+    # the fields that narrow this rule, without those that are None
     narrowed: Mapping[str, Patterns | BrokerAddresses] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Note what it is narrowed by: each topic of each registration asks for that."""
+        """Compute `narrowed` once, since every topic of a registration uses it."""
         every = {name: getattr(self, name) for name in _NAMED}
         object.__setattr__(self, "narrowed", {name: value for name, value in every.items() if value is not None})
 
@@ -181,7 +183,7 @@ class Rule:
         return "; ".join([self.access_class, *narrowed, *creates])
 
     def mismatches(self, needed: Permission) -> Iterator[str]:
-        """What it is narrowed by and the request, which is of its class, does not fit: `clusters`, for example."""
+        """The narrowing fields (`clusters`, for example) that a request of this rule's class does not match."""
         about = REQUESTS[needed.code]
         for name, patterns in self.narrowed.items():
             if name in about.exempt:
@@ -192,23 +194,24 @@ class Rule:
                 yield name
 
     def is_about(self, needed: Permission) -> bool:
-        """Whether the request is of its class."""
+        """Whether the request belongs to this rule's access class."""
         about = REQUESTS.get(needed.code)
         return about is not None and about.access_class is self.access_class
 
     def grants(self, needed: Permission) -> bool:
-        """Whether this rule alone allows it."""
+        """Whether this rule alone grants the request."""
         return self.is_about(needed) and next(self.mismatches(needed), None) is None
 
     def grants_some_topic(self, needed: Permission) -> bool:
-        """Whether this rule allows it for any topic; which ones is in the body, and looked at later."""
+        """Whether this rule grants the request for some topic; the topics in the body are checked later."""
         return self.is_about(needed) and all(name == "topics" for name in self.mismatches(needed))
 
     def may_create(self, cluster: str, *, is_elsewhere: bool) -> bool:
-        """Whether a broker that it allows may be the first of a cluster; `is_elsewhere`: its account has others.
+        """Whether a broker that this rule grants may create a cluster, as the first broker in it.
 
-        By default a rule that is not narrowed creates any cluster, one that lists the cluster by its name creates that
-        one, and every other rule a single one: the cluster of all of the account's brokers.
+        `is_elsewhere` means that the account has brokers in another cluster. By default, a rule that is not narrowed
+        may create any cluster, a rule that lists the cluster by its name may create that cluster, and any other rule
+        may create a single cluster, which then holds all brokers of the account.
         """
         if self.create_clusters is not None:
             return self.create_clusters
@@ -216,10 +219,10 @@ class Rule:
         return not self.narrowed or is_listed or not is_elsewhere
 
     def _is_own_topic(self, needed: Permission) -> bool:
-        """Whether a broker registers the topic whatever it is for.
+        """Whether every broker registers the topic for itself, such as a system topic or the topic of its own name.
 
-        Its own name and its cluster's are its own choice, so that they count only where this rule bounds them:
-        otherwise a broker that calls itself like a topic could register it.
+        A broker chooses its own name and cluster. The topics of these names count only if this rule narrows brokers or
+        clusters: otherwise a broker could register any topic by taking the topic's name.
         """
         topic, cluster = needed.topic, needed.cluster
         if needed.code != RequestCode.REGISTER_BROKER or topic is None:
@@ -233,67 +236,68 @@ class Rule:
 
 @dataclass(slots=True, frozen=True)
 class Account:
-    """Somebody who may do something: known by a key, by a certificate, or by the network that a request comes from."""
+    """An account with its rules; requests belong to it by access key, by certificate, or by the peer's network."""
 
     name: str
     access_key: str | None = None
     secrets: tuple[bytes, ...] = field(default=(), repr=False)
     certificates: tuple[str, ...] = ()
-    # from where; with neither key nor certificate, everybody there is this account. Empty: from everywhere.
+    # Networks from which the account may be used; empty for all. Without key and certificates, all peers in these
+    # networks are this account.
     networks: tuple[Network, ...] = ()
     expires: datetime | None = None
-    # whether a RocketMQ signature is good for everything that the rules allow
+    # whether a RocketMQ signature authorises everything that the rules grant
     trusts_rocketmq_signatures: bool = False
     rules: tuple[Rule, ...] = ()
 
     def is_admitted_from(self, address: Address | None) -> bool:
-        """Whether it may be used from there."""
+        """Whether the account may be used from this address."""
         return not self.networks or (address is not None and any(address in network for network in self.networks))
 
     def is_expired(self, now: float) -> bool:
-        """Whether it is over, by the wall clock."""
+        """Whether the account has expired, by the wall clock."""
         return self.expires is not None and now >= self.expires.timestamp()
 
     def may(self, needed: Permission) -> bool:
-        """Whether it is allowed."""
+        """Whether the request is granted."""
         about = REQUESTS.get(needed.code)
         if about is not None and about.access_class is AccessClass.ANY_ACCOUNT:
             return True
         return any(rule.grants(needed) for rule in self.rules)
 
     def may_for_some_topic(self, needed: Permission) -> bool:
-        """Whether it is allowed for any topic."""
+        """Whether the request is granted for some topic."""
         return any(rule.grants_some_topic(needed) for rule in self.rules)
 
     def may_anything_in(self, access_class: AccessClass) -> bool:
-        """Whether everything of the class is allowed, whatever it names; new clusters are judged by themselves."""
+        """Whether a rule grants the class without narrowing; the creation of clusters is checked separately."""
         if access_class is AccessClass.ANY_ACCOUNT:
             return True
         return any(rule.access_class is access_class and not rule.narrowed for rule in self.rules)
 
     def may_create_cluster(self, needed: Permission, *, is_elsewhere: bool) -> bool:
-        """Whether a broker that it may register may be the first of its cluster; see `Rule.may_create`."""
+        """Whether a broker that the account may register may create its cluster; see `Rule.may_create`."""
         rules = (rule for rule in self.rules if rule.grants_some_topic(needed))
         return any(rule.may_create(needed.cluster or "", is_elsewhere=is_elsewhere) for rule in rules)
 
     def closeness(self, name: Literal["brokers", "broker_addresses"], needed: Permission) -> Closeness:
-        """How closely the rules that allow a registration name its broker, or its address."""
+        """How specifically the rules that grant a registration name its broker, or its address."""
         value = getattr(needed, _NAMED[name])
         named = (getattr(rule, name) for rule in self.rules if rule.grants_some_topic(needed))
         return max((each.closeness(value) for each in named if each is not None), default=Closeness.UNNAMED)
 
     @property
     def classes(self) -> list[str]:
-        """What it may do something of."""
+        """The access classes of the account's rules."""
         return [each for each in GRANTABLE if any(rule.access_class is each for rule in self.rules)]
 
 
 @dataclass(frozen=True)
 class AccessFile:
-    """All accounts, by what they are known by."""
+    """All accounts, and the lookups by access key, certificate and network."""
 
     accounts: Mapping[str, Account]
-    # whether a request with a key that is not in the file counts as one without a key, and not as a forged one
+    # True if a request with an unknown access key counts as unsigned; otherwise it counts as forged
     ignores_unknown_keys: bool = False
 
     @cached_property
@@ -317,17 +321,17 @@ class AccessFile:
         return sorted(found, key=lambda item: -item[0].prefixlen)
 
     def secrets_of(self, access_key: str) -> Sequence[bytes]:
-        """The secrets of a key; none for an unknown one."""
+        """The secrets of an access key; empty for an unknown key."""
         account = self.by_key.get(access_key)
         return () if account is None else account.secrets
 
     def of_certificate(self, names: Iterable[str]) -> Account | None:
-        """The account that a certificate with these names stands for; none if they are those of several."""
+        """The account of a certificate with these names; None if unknown, or if they belong to several accounts."""
         found = {each.name: each for name in names if (each := self._by_certificate.get(name)) is not None}
         return next(iter(found.values())) if len(found) == 1 else None
 
     def of_network(self, address: Address | None) -> Account | None:
-        """The account of everybody at this address: that of the smallest network around it."""
+        """The account of all peers at this address, which is that of the smallest network around it; or None."""
         if address is None:
             return None
         return next((account for network, account in self._by_network if address in network), None)
@@ -337,7 +341,7 @@ class AccessFile:
 
 
 class AccessFileError(Exception):
-    """The access file cannot be used; each problem is one line for a person, and none shows a secret."""
+    """The access file cannot be used; each problem is a readable line, and no line contains a secret."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -374,12 +378,12 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def parse_access_file(text: str) -> AccessFile:
-    """The accounts of a file's text. Raises AccessFileError with everything that is wrong."""
+    """Parse the text of an access file. Raises AccessFileError with all problems."""
     try:
         written = msgspec.convert(tomllib.loads(text), _File)
     except msgspec.ValidationError as error:
         raise AccessFileError([_in_words(str(error), _File)]) from None
-    except (ValueError, RecursionError) as error:  # tomllib lets some of int() and of itself through
+    except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
         raise AccessFileError([f"not TOML: {error}"]) from None
     problems: list[str] = []
     accounts = {name: _account(name, fields, problems) for name, fields in written.accounts.items()}
@@ -390,7 +394,7 @@ def parse_access_file(text: str) -> AccessFile:
 
 
 def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
-    """What msgspec says of fields of this struct: lower case, the place first, and lengths in words."""
+    """An error message of msgspec, reworded: place first, lower case, lengths and unknown fields in plain words."""
     what, _, place = complaint.partition(" - at ")
     place = place.strip("`").removeprefix("$").removeprefix(".")
     what = what[:1].lower() + what[1:].replace("`", "")
@@ -424,7 +428,7 @@ def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Accou
         expires = expires.replace(tzinfo=UTC)
     return Account(
         name=name,
-        # one name for both is what most want
+        # The access key defaults to the account's name.
         access_key=written.access_key or (name if written.secrets else None),
         secrets=tuple(secret.encode() for secret in written.secrets or ()),
         certificates=tuple(written.certificates or ()),
@@ -485,7 +489,7 @@ def _broker_addresses(where: str, texts: Sequence[str], problems: list[str]) -> 
 
 
 def _shared(accounts: Iterable[Account]) -> Iterable[str]:
-    """What several accounts have, so that nobody can say which of them it stands for."""
+    """The problems of keys, certificates and networks that several accounts share, and so identify no account."""
     owners: dict[tuple[str, str], str] = {}
     for account in accounts:
         marks = [("access key", account.access_key)] if account.access_key is not None else []

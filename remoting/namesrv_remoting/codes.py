@@ -9,7 +9,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """Request codes."""
 
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
@@ -46,7 +46,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended."""
+    """Response codes."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -59,7 +59,7 @@ class ResponseCode(IntEnum):
 
 
 class SerializeType(IntEnum):
-    """How a header is spelt; the byte before its length in every frame."""
+    """Encoding of a header; the byte before the header length in every frame."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -71,22 +71,22 @@ LanguageCode = IntEnum(
 )
 LanguageCode.__doc__ = "What a peer is written in; each is the place of its name."
 
-# request codes from here on are ours, and exist in the native protocol only
+# Request codes from this one on are extensions of this project, which exist only in the native protocol.
 FIRST_EXTENSION: Final = 20001
 
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
-# V5_3_3, what Apache's current server sends; the Go client reads it as an int16
+# V5_3_3, the version that Apache's current server sends; the Go client reads the version as an int16
 CURRENT_VERSION: Final = 479
-# from V3_0_11 on REGISTER_BROKER carries a RegisterBrokerBody, before that the bare topic wrapper
+# From V3_0_11 on, REGISTER_BROKER has a RegisterBrokerBody; before, the body was the bare topic wrapper.
 VERSION_REGISTER_BODY: Final = 37
-# from V5_0_0 on a compressed registration ends with the static-topic mappings
+# From V5_0_0 on, a compressed registration ends with the mappings of static topics.
 VERSION_MAPPING_TAIL: Final = 413
 
 
 class Permission(IntFlag):
-    """What may be done with a topic on a broker (PermName.java)."""
+    """Permissions of a topic on a broker (PermName.java)."""
 
     INHERIT = 1
     WRITE = 2
@@ -94,7 +94,7 @@ class Permission(IntFlag):
     PRIORITY = 8
 
 
-# plain numbers: where ten thousand topics are gone through, a flag's operators cost ten times as much
+# The permissions as plain numbers, for loops over ten thousand topics: the operators of a flag take ten times as long.
 PERM_READ: Final = Permission.READ.value
 PERM_WRITE: Final = Permission.WRITE.value
 

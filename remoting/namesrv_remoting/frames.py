@@ -20,7 +20,7 @@ MAX_ENCODED_HEADER_BYTES: Final = (1 << 24) - 1
 
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">II")
-# the first two bytes of a TLS record: handshake or alert, and the major version
+# The first two bytes of a TLS record: the type (handshake or alert) and the major version.
 _TLS_RECORDS: Final = (0x1603, 0x1503)
 # the first bytes of an HTTP response, "HTTP", read as a length
 _HTTP_RESPONSE: Final = 0x48545450
@@ -115,26 +115,26 @@ class FrameReader:
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.max_header_bytes = max_header_bytes
-        # what was received, and where the next frame begins in it
+        # received bytes, and the position of the next frame in them
         self._data: bytes | bytearray = b""
         self._at = 0
-        # the size of that frame, 0 while it is unknown
+        # the size of the next frame; 0 while unknown
         self._size = 0
-        # why the stream ended, if it did
+        # the protocol error that ended the stream, or None
         self.error: RemoteProtocolError | None = None
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were received and not taken."""
+        """The number of received bytes that are not taken yet."""
         return len(self._data) - self._at
 
     @property
     def is_inside_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """Whether the beginning of a frame was received, and its end was not."""
         return self.held_bytes > 0
 
     def feed(self, data: bytes) -> None:
-        """Keep what was received."""
+        """Append received data to the buffer."""
         if self._at == len(self._data):
             self._data, self._at = data, 0
             return
@@ -146,10 +146,10 @@ class FrameReader:
         self._at = 0
 
     def receive_data(self, data: bytes) -> list[Frame]:
-        """Keep what was received, and take the frames that are complete now; look at `error` afterwards."""
+        """Append received data, and take all complete frames; check `error` afterwards."""
         self.feed(data)
         frames: list[Frame] = []
-        # through a view: a response of megabytes is copied once
+        # Frames are cut from a memoryview, so that a response of megabytes is copied only once.
         with memoryview(self._data) as view:
             while 0 < (size := self.next_size()) <= self.held_bytes:
                 frames.append(cut_frame(view, self._at, self._at + size))
@@ -157,7 +157,7 @@ class FrameReader:
         return frames
 
     def next_size(self) -> int:
-        """The size of the next frame; 0 before its first eight bytes are here, and after an error."""
+        """The size of the next frame; 0 before its first eight bytes are received, and after an error."""
         if self._size or self.error is not None:
             return self._size
         try:
@@ -170,7 +170,7 @@ class FrameReader:
         return self._size
 
     def next_header(self) -> bytes | None:
-        """The beginning of the next frame up to the end of its header, which stays here; None before that is here."""
+        """The bytes of the next frame up to the end of its header, which stay in the buffer; None if incomplete."""
         if not self.next_size():
             return None
         (word,) = LENGTH.unpack_from(self._data, self._at + 4)
@@ -178,7 +178,7 @@ class FrameReader:
         return bytes(self._data[self._at : end]) if end <= len(self._data) else None
 
     def next_frame(self, most: int) -> bytes | None:
-        """Take the next frame as it came, if it is complete, and no larger than that."""
+        """Take the bytes of the next frame if it is complete and not larger than the limit; otherwise None."""
         data, begin = self._data, self._at
         size = self._size or self.next_size()
         end = begin + size
@@ -188,7 +188,7 @@ class FrameReader:
         return bytes(data[begin:end])
 
     def take(self, most: int) -> bytes:
-        """Take the next frame, or as much of it as is here, as it came."""
+        """Take the bytes of the next frame, or the received part of it."""
         begin = self._at
         self._skip(min(most, self.held_bytes))
         return bytes(self._data[begin : self._at])

@@ -1,4 +1,4 @@
-"""Health of a broker group: does it have a master, and does the master still send heartbeats?
+"""Health of a broker group: whether it has a master, and whether the master still sends heartbeats.
 
 The server counts groups by this state in its metrics, and `namesrvctl` and the console show it.
 """
@@ -27,7 +27,7 @@ def group_health(silences: Mapping[int, float | None]) -> GroupHealth:
     """The state of a group with these brokers.
 
     `silences` has, by broker id, the share of the expiry that has passed since the last heartbeat; None if the server
-    does not say it, as Apache's does not.
+    does not report it, as Apache's server.
     """
     if MASTER_ID not in silences:
         return GroupHealth.WITHOUT_MASTER

@@ -1,7 +1,7 @@
-"""Every kind of request: one row with its code, who sends it, who may, and what it carries.
+"""Table of all kinds of requests: code, sender, access class, header and body of each.
 
-A new kind of request is a number in `codes`, a row here, its handler in the daemon's `processors`, and the call of
-whoever sends it. Dispatch, access rules, quotas, metrics and tests read this table.
+A new kind of request needs a number in `codes`, a row here, a handler in the daemon's `processors`, and a call in the
+program that sends it. Dispatcher, access rules, quotas, metrics and tests read this table.
 """
 
 from collections.abc import Mapping
@@ -39,13 +39,13 @@ Sender = Literal["broker", "client", "admin", "server"]
 
 
 class AccessClass(StrEnum):
-    """What a request does, as far as permission goes."""
+    """The classes of requests that access rules grant."""
 
     ROUTE_READ = "route-read"
     BROKER_CONTROL = "broker-control"
     ADMIN_READ = "admin-read"
     ADMIN_WRITE = "admin-write"
-    # about oneself and the server; every account may, and no rule says so
+    # requests about the peer itself and the server, which every account may send without a rule
     ANY_ACCOUNT = "any-account"
 
 
@@ -54,31 +54,32 @@ class RequestKind:
     """One kind of request."""
 
     code: RequestCode
-    # the role of the connections that it comes over
+    # the role of the peers that send the request
     sender: Sender
     access_class: AccessClass
-    # its ext fields; None: it has none
+    # the typed ext fields; None if the request has none
     header: type[ExtHeader] | None = None
-    # its native body; None: it has none, or its handler decodes the body in steps or in several dialects
+    # the native body; None without a body, or if the handler decodes the body in steps or in several dialects
     body: type[Question] | None = None
-    # what it names: rules can be narrowed by that, and a narrowed rule grants no request that does not name it
+    # The rule fields that can narrow this request, since it contains the names. A rule that is narrowed by another
+    # field does not grant the request.
     names: frozenset[str] = frozenset()
-    # what a rule may be narrowed by all the same
+    # rule fields that are ignored for this request, although it does not contain the names
     exempt: frozenset[str] = frozenset()
     # True: the response may wait for an event, and does not hold up later requests of the connection
     may_wait: bool = False
 
     @property
     def is_extension(self) -> bool:
-        """True for a request that only the native protocol has."""
+        """True for a request that exists only in the native protocol."""
         return self.code >= FIRST_EXTENSION
 
     def values(self, command: RemotingCommand) -> tuple[ExtHeader | Question, ...]:
-        """The typed header and body of a request, those that it has.
+        """The typed header and the typed body of a request, if this kind has them.
 
         Raises:
             BadRequestError: a field or the body cannot be read.
-            RequestCodeNotSupportedError: an extension in another protocol than the native one.
+            RequestCodeNotSupportedError: an extension request in a protocol other than the native one.
         """
         if self.is_extension and not command.is_native:
             raise RequestCodeNotSupportedError(
@@ -95,7 +96,7 @@ def _table() -> Mapping[int, RequestKind]:
     one, all_of_one = group | address, group | address | topic
 
     def control(number: RequestCode, header: type[ExtHeader], sender: Sender = "broker") -> RequestKind:
-        # a broker's topics and its address are those that it registers, whatever else it asks
+        # Topics and address of a broker are checked when it registers them, and not in these requests.
         return kind(number, sender, each.BROKER_CONTROL, header, names=group, exempt=topic | address)
 
     def of_one(number: RequestCode, header: type[ExtHeader]) -> RequestKind:
@@ -110,7 +111,7 @@ def _table() -> Mapping[int, RequestKind]:
         control(code.NOTIFY_MIN_BROKER_ID_CHANGE, NotifyMinBrokerIdChangeRequestHeader, "server"),
         kind(code.GET_ROUTEINFO_BY_TOPIC, "client", each.ROUTE_READ, GetRouteInfoRequestHeader, names=topic),
         kind(code.PULL_ROUTES, "client", each.ROUTE_READ, names=topic, may_wait=True),
-        # a 5.x broker asks it every ten seconds, and cannot sign well enough for administration
+        # A 5.x broker sends this request every ten seconds, with a signature that cannot authorise admin requests.
         kind(code.GET_BROKER_CLUSTER_INFO, "admin", each.ROUTE_READ),
         kind(code.GET_KV_CONFIG, "admin", each.ADMIN_READ, KVConfigKeyRequestHeader),
         kind(code.GET_KVLIST_BY_NAMESPACE, "admin", each.ADMIN_READ, NamespaceRequestHeader),
@@ -128,7 +129,7 @@ def _table() -> Mapping[int, RequestKind]:
         kind(code.DELETE_TOPIC_IN_NAMESRV, "admin", each.ADMIN_WRITE, TopicRequestHeader, names=cluster | topic),
         kind(code.REGISTER_TOPIC_IN_NAMESRV, "admin", each.ADMIN_WRITE, TopicRequestHeader, names=topic),
         kind(code.UPDATE_NAMESRV_CONFIG, "admin", each.ADMIN_WRITE),
-        # native clients begin with it
+        # SERVER_INFO is the first request of a native client.
         kind(code.SERVER_INFO, "admin", each.ANY_ACCOUNT),
         kind(code.RECENT_EVENTS, "admin", each.ADMIN_READ, body=RecentEventsRequest),
         kind(code.LIST_CONNECTIONS, "admin", each.ADMIN_READ, body=ListConnectionsRequest),
@@ -139,5 +140,5 @@ def _table() -> Mapping[int, RequestKind]:
     return {int(row.code): row for row in rows}
 
 
-# request code -> its kind; a code that is not here is denied to everybody
+# request code -> kind of the request; requests with a code that is missing here are denied to every account
 REQUESTS: Final[Mapping[int, RequestKind]] = _table()

@@ -144,7 +144,7 @@ class Verifier:
         self._wall = wall
         self._window_seconds = window_seconds
         self._max_remembered = max_remembered
-        # a secret that is compared for missing ones, so that every check takes the same time
+        # a random secret that stands in for missing secrets, so that every check takes the same time
         self._decoy = secrets.token_bytes(32)
         # access key -> its recent native signatures; only keys with a valid signature have an entry
         self._seen: defaultdict[str, _Seen] = defaultdict(_Seen)

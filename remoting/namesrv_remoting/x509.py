@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
-# Elements of one level that are read: an unverified certificate may hold very many.
+# The most elements that are read at one level, since an unverified certificate may contain very many.
 _MAX_ELEMENTS: Final = 200
 _MAX_SIZE_BYTES: Final = 4
 _INTEGER, _UTC_TIME, _GENERALIZED_TIME, _BMP_STRING = 0x02, 0x17, 0x18, 0x1E
 _VERSION, _EXTENSIONS = 0xA0, 0xA3
 _COMMON_NAME, _ALTERNATIVE_NAMES = b"\x55\x04\x03", b"\x55\x1d\x11"
-# mail address, DNS name, URI
+# tags of textual alternative names: mail address, DNS name, URI
 _TEXT_NAMES: Final = (0x81, 0x82, 0x86)
-# of a certificate, behind its version: serial number, algorithm, issuer, validity, subject, key
+# positions of fields in a certificate behind its version: serial number, algorithm, issuer, validity, subject, key
 _VALIDITY, _SUBJECT, _CERTIFICATE_FIELDS = 3, 4, 6
-# of a revocation list, behind its version: algorithm, issuer, time of this one, time of the next one
+# positions of fields in a revocation list behind its version: algorithm, issuer, this update, next update
 _NEXT_UPDATE: Final = 3
 _LIST_FIELDS: Final = 3
 
@@ -27,13 +27,13 @@ class _Element(NamedTuple):
 
 
 def not_after(der: bytes) -> float:
-    """When a certificate expires (wall clock). Raises ValueError for other bytes."""
+    """The time at which a certificate expires (wall clock). Raises ValueError for other bytes."""
     _, end = _members(der, _fields(der, _VERSION, _CERTIFICATE_FIELDS)[_VALIDITY])
     return _time(der, end)
 
 
 def next_update(der: bytes) -> float:
-    """When a revocation list expires (wall clock), infinite if it never does. Raises ValueError for other bytes."""
+    """The time at which a revocation list expires (wall clock), or infinity. Raises ValueError for other bytes."""
     following = _fields(der, _INTEGER, _LIST_FIELDS)[_NEXT_UPDATE:][:1]
     times = [each for each in following if each.tag in (_UTC_TIME, _GENERALIZED_TIME)]
     return _time(der, times[0]) if times else float("inf")

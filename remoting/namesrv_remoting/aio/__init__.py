@@ -1,1 +1,1 @@
-"""The asyncio shells around the wire: server, client, clocks and loops."""
+"""The asyncio client, TLS contexts and credentials, on top of the protocol."""

@@ -25,7 +25,7 @@ _VERIFY_MODES: Final = {
     "optional": ssl.CERT_OPTIONAL,
     "require": ssl.CERT_REQUIRED,
 }
-# what OpenSSL calls it -> what it means to a client
+# OpenSSL's name of an error -> its meaning for a client
 _CLIENT_FAILURES: Final = {
     "WRONG_VERSION_NUMBER": "the server does not speak TLS: it answered in plain text, "
     "as a port without TLS or an HTTP port does",
@@ -36,30 +36,30 @@ _CLIENT_FAILURES: Final = {
 }
 _PEM_END: Final = "-----END CERTIFICATE-----"
 _CRL_BEGIN, _CRL_END = "-----BEGIN X509 CRL-----", "-----END X509 CRL-----"
-# of a file: time, size, inode
+# modification time, size and inode of a file
 _Stamp = tuple[int, int, int] | None
 
 
 class TlsError(Exception):
-    """The files cannot be used; the message says which, and what is wrong with it."""
+    """A TLS file cannot be used; the message names the file and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where a peer's certificate and key are, and whose certificates it believes; all of them PEM."""
+    """Paths of the PEM files of one side: its certificate and key, the CAs that it trusts, and revocation lists."""
 
-    # the certificate, followed by any intermediate ones
+    # the certificate, followed by intermediate certificates, if any
     cert_file: Path | None = None
-    # its key; None: in the same file
+    # the private key; None if it is in `cert_file`
     key_file: Path | None = None
     key_password: SecretStr | None = None
-    # the CAs of the other side; None: those that the system trusts
+    # the CAs of the other side's certificates; None for the CAs that the system trusts
     ca_file: Path | None = None
-    # the revocation lists of those CAs, one of each; None: no certificate is revoked
+    # the revocation lists of these CAs, one for each CA; None if no certificate is revoked
     crl_file: Path | None = None
 
     def stamps(self) -> tuple[_Stamp, ...]:
-        """What changes when a file does."""
+        """A value that changes when one of the files changes."""
         return tuple(map(_stamp, (self.cert_file, self.key_file, self.ca_file, self.crl_file)))
 
 
@@ -72,15 +72,16 @@ def _stamp(path: Path | None) -> _Stamp:
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
-    """The context of a server; clients present a certificate issued by `ca_file` or not. Raises TlsError."""
+    """The TLS context of a server; `client_auth` says if clients need a certificate of `ca_file`. Raises TlsError."""
     if files.cert_file is None:
         raise TlsError("no certificate: set tls-cert-file")
     if client_auth != "none" and files.ca_file is None:
-        # whoever has a certificate from anybody would be let in
+        # Without a CA file, a client with a certificate of any CA would be admitted.
         raise TlsError("client certificates need a CA file: set tls-ca-file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # TLS 1.3's would be unread data in the socket of a client that says goodbye and never reads: its close would be a
-    # reset, which can overtake the goodbye. TLS 1.2's would let it in with a certificate that has expired since.
+    # Session tickets are off. A TLS 1.3 ticket stays unread in the socket of a client that never reads: when the client
+    # closes, its kernel sends a reset, which can overtake the client's close_notify. A TLS 1.2 ticket would admit a
+    # client whose certificate has expired since.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -93,7 +94,7 @@ def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
-    """The context of a client, which verifies that a CA issued the server's certificate. Raises TlsError."""
+    """The TLS context of a client, which verifies that a CA issued the server's certificate. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = verify_host
     _load(context, files)
@@ -104,10 +105,10 @@ def client_context(files: TlsFiles, *, verify_host: bool) -> ssl.SSLContext:
 
 
 def expires_at(cert_file: Path) -> float:
-    """When the first of the certificates in a file expires, as wall clock time. Raises TlsError if there is none."""
+    """The earliest expiry of the certificates in a file, by the wall clock. Raises TlsError without a certificate."""
     text = _text(cert_file)
     try:
-        # there may be a key, or comments, in front of each
+        # A key or comments may precede each certificate.
         pems = [pem[pem.rindex("-----BEGIN") :] + _PEM_END for pem in text.split(_PEM_END)[:-1]]
         return min(not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in pems)
     except ValueError as error:
@@ -115,7 +116,7 @@ def expires_at(cert_file: Path) -> float:
 
 
 def crls_expire_at(crl_file: Path) -> float:
-    """When the first of the revocation lists in a file expires (wall clock). Raises TlsError if there is none."""
+    """The earliest expiry of the revocation lists in a file, by the wall clock. Raises TlsError without a list."""
     lists = [each.partition(_CRL_END) for each in _text(crl_file).split(_CRL_BEGIN)[1:]]
     if not lists:
         raise TlsError(f"{crl_file}: no revocation list")
@@ -129,7 +130,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if files.ca_file is not None:
         try:
-            # read here: the library does not say which file it is about
+            # The file is read here, since errors of the ssl module do not name the file.
             context.load_verify_locations(cadata=_text(files.ca_file))
         except ssl.SSLError as error:
             raise TlsError(f"{files.ca_file}: no usable certificates ({_words(error)})") from error
@@ -141,7 +142,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
         _text(key_file)
         password = "" if files.key_password is None else files.key_password.get_secret_value()
         try:
-            # never None: OpenSSL would ask on the terminal
+            # The password is never None, because OpenSSL would prompt for it on the terminal.
             context.load_cert_chain(files.cert_file, key_file, password=lambda: password)
         except (OSError, ValueError) as error:
             raise TlsError(
@@ -152,7 +153,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _load_crls(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Have certificates refused that a revocation list names, or whose CA has no list there."""
+    """Refuse certificates that a revocation list names, and certificates of a CA without a list in the file."""
     path = files.crl_file
     if path is None:
         return
@@ -164,7 +165,7 @@ def _load_crls(context: ssl.SSLContext, files: TlsFiles) -> None:
         context.load_verify_locations(cafile=path)
     except (OSError, ValueError) as error:
         raise TlsError(f"{path}: no usable revocation list ({_words(error)})") from error
-    # of every certificate up to the root, as nginx does: an intermediate one can be revoked, too
+    # Every certificate up to the root is checked, as in nginx, because an intermediate one can be revoked, too.
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
 
 
@@ -190,13 +191,13 @@ def _why_not_loaded(cert_file: Path, key_file: Path, *, has_password: bool, erro
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Whom a verified certificate is of: the common name of its subject, then its alternative names."""
+    """The names in a verified certificate: the common name of its subject, then its alternative names."""
     subject = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     return tuple(dict.fromkeys([*subject, *(str(value) for _, value in certificate.get("subjectAltName", ()))]))
 
 
 class ClientTls:
-    """The context of a process's clients, made anew once a file of it has changed."""
+    """The TLS context of all clients of a process; it is created again after one of its files has changed."""
 
     def __init__(self, files: TlsFiles, *, verify_host: bool) -> None:
         self._files = files
@@ -205,7 +206,7 @@ class ClientTls:
         self._stamps: tuple[_Stamp, ...] = ()
 
     def context(self) -> ssl.SSLContext:
-        """The context for the next connection; reads files, so not on a loop. Raises TlsError."""
+        """The context for the next connection; it reads files, so call it outside the event loop. Raises TlsError."""
         stamps = self._files.stamps()
         if self._context is None or stamps != self._stamps:
             self._context = client_context(self._files, verify_host=self._verify_host)
@@ -214,26 +215,26 @@ class ClientTls:
 
 
 class TlsClientSettings(CheckedSettings):
-    """How clients connect to NameServers; what is not given comes from the environment: NAMESRV_TLS_CA_FILE, …."""
+    """TLS settings of clients of NameServers; missing settings come from the environment: NAMESRV_TLS_CA_FILE, …."""
 
-    # connect over TLS
+    # True to connect over TLS
     tls: bool = False
-    # the CAs of the servers' certificates, PEM; None: those that the system trusts
+    # the CAs of the servers' certificates, PEM; None for the CAs that the system trusts
     tls_ca_file: PathArgument | None = None
-    # the revocation lists of those CAs, PEM; None: no certificate is revoked
+    # the revocation lists of these CAs, PEM; None if no certificate is revoked
     tls_crl_file: PathArgument | None = None
-    # a certificate and its key, PEM, for servers that want to know who we are
+    # the client's certificate and key, PEM, for servers that request one
     tls_cert_file: PathArgument | None = None
     tls_key_file: PathArgument | None = None
     tls_key_password: SecretStr | None = None
-    # whether the certificate has to name the host or address that was connected to
+    # whether the server's certificate has to name the host or address of the connection
     tls_verify_host: bool = True
 
     @model_validator(mode="before")
     @classmethod
     def _with_tls_environment(cls, given: dict[str, Any]) -> dict[str, Any]:
         if given.get("tls") is False:
-            # then those in the environment are not for this one
+            # With TLS explicitly off, the TLS settings in the environment do not apply.
             return given
         names = {name: f"NAMESRV_{name.upper()}" for name in TlsClientSettings.model_fields}
         found = {name: os.environ[variable] for name, variable in names.items() if os.environ.get(variable)}
@@ -243,7 +244,7 @@ class TlsClientSettings(CheckedSettings):
     def _complete(self) -> Self:
         files = {name: getattr(self, name) for name in _FILES}
         if not self.tls and (useless := [name for name, path in files.items() if path is not None]):
-            # whoever gives it believes to be protected
+            # A user who sets a TLS file expects an encrypted connection, so plain text is refused.
             raise ValueError(f"{useless[0]} is set, but tls is not")
         if self.tls_key_file is not None and self.tls_cert_file is None:
             raise ValueError("tls_key_file is set, but tls_cert_file is not")
@@ -251,7 +252,7 @@ class TlsClientSettings(CheckedSettings):
 
     @cached_property
     def client_tls(self) -> ClientTls | None:
-        """What connections are made with; None: plain text."""
+        """The TLS context for connections; None for plain text."""
         if not self.tls:
             return None
         given = (self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_crl_file)
@@ -261,7 +262,7 @@ class TlsClientSettings(CheckedSettings):
 
 
 def why_not_connected(error: Exception) -> str:
-    """Why a TLS connection to a server was not made."""
+    """The reason why a TLS connection to a server failed, for an error message."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError):
@@ -270,16 +271,17 @@ def why_not_connected(error: Exception) -> str:
 
 
 def why_lost(error: Exception) -> str:
-    """Why a connection to a server broke."""
+    """The reason why a connection to a server was lost, for an error message."""
     if isinstance(error, ssl.SSLError):
         return _CLIENT_FAILURES.get(error.reason or "") or f"TLS: {_words(error)}"
     if isinstance(error, OSError) and error.errno:
-        # asyncio's own loop says "Connect call failed", and where to; the resolver's numbers are negative
+        # The system's message replaces that of asyncio ("Connect call failed" with the address). Error numbers of the
+        # resolver are negative, and have no message of the system.
         return (os.strerror(error.errno) if error.errno > 0 else str(error.strerror)).lower()
     return str(error)
 
 
 def _words(error: Exception) -> str:
-    """An SSLError's reason in words, without the library's file and line."""
+    """The reason of an SSLError in lower case, without file and line of the OpenSSL source."""
     reason = getattr(error, "reason", None)
     return str(error) if not reason else str(reason).replace("_", " ").lower()

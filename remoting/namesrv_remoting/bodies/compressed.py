@@ -32,7 +32,7 @@ _MAX_NAME: Final = 255
 MAX_TOPIC_LINE_BYTES: Final = 4 * 1024
 MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
 MAX_MAPPING_BYTES: Final = 64 * 1024
-# different line endings kept, see `_topics`; a broker has a few dozen
+# The most different line endings that are cached, see `_topics`; a broker has a few dozen.
 _MAX_RESTS: Final = 1024
 _WHAT: Final = "REGISTER_BROKER"
 _version_decoder: Final = msgspec.json.Decoder(java(DataVersion))

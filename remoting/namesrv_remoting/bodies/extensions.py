@@ -1,7 +1,6 @@
-"""Questions and answers of the extension codes (20001 to 20007).
+"""Request and response bodies of the extension codes (20001 to 20007).
 
-In an answer only what every version of a server has said is required; a reader takes what it knows and leaves the rest
-alone.
+In a response, only members that every version of a server has sent are required; a reader ignores unknown members.
 """
 
 import functools
@@ -21,52 +20,52 @@ from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 
 Scalar = str | int | float | bool | None
 
-# A poll of everything that a large producer uses; more is a mistake or an attack.
+# A large producer uses fewer topics than this; a request for more is a mistake or an attack.
 MAX_PULLED_TOPICS: Final = 100_000
-# Longer than this and a NAT or a proxy in between forgets the connection.
+# A NAT or a proxy on the way may drop a connection that is idle for longer than this.
 MAX_WAIT_MS: Final = 300_000
-# A broker's own state is a handful of figures; it is kept for every live broker and shown to operators.
+# The reported state of a broker is a handful of numbers, which is kept for every live broker and shown to operators.
 MAX_STATE_BYTES: Final = 16 * 1024
 
-# in the remark of a server whose answer to PULL_ROUTES would be too large for a frame
+# the remark of a server whose response to PULL_ROUTES would be too large for a frame
 FEWER_TOPICS: Final = "ask for fewer topics at a time"
 
-# a route of a topic that positively does not exist
+# the route of a topic that the server knows not to exist
 ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
 
 
 class Question(msgspec.Struct, gc=False):
-    """What a client asks."""
+    """The native body of a request with an extension code."""
 
     code: ClassVar[RequestCode]
-    # a number, a name or two
+    # Most requests have only a number, or one or two names.
     max_bytes: ClassVar[int] = 4 * 1024
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """The question in a body; where nothing has to be named, none asks for all. Raises BadRequestError."""
+        """The request in a body; an empty body has all defaults, except in PULL_ROUTES. Raises BadRequestError."""
         if not body and cls is not PullRoutesRequest:
             return cls()
         return NATIVE.read(cls, body, what=cls.code.name, max_bytes=cls.max_bytes)
 
 
 class PullRoutesRequest(Question, gc=False):
-    """20001: the topics in use, and what is known of them: nothing, or all changes of `boot_id` up to `since`."""
+    """20001: the client's topics; the client has all route changes of the boot `boot_id` up to revision `since`."""
 
     code = RequestCode.PULL_ROUTES
-    # that many topics of 60 bytes; what is not declared is skipped, at 10 ms for each MiB of the costliest
+    # MAX_PULLED_TOPICS topics of 60 bytes fit. Unknown members are skipped, which takes up to 10 ms for each MiB.
     max_bytes = 6 * 1024 * 1024
 
     topics: Annotated[list[TopicName], msgspec.Meta(max_length=MAX_PULLED_TOPICS)]
     boot_id: str | None = None
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 0
-    # true: for people to look at; nobody sends or receives by this answer, so that the heartbeat log does not have it
+    # True if the routes are only displayed: no client sends or receives by the response, so the heartbeat log omits it.
     observes: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Pull(NamedTuple):
-    """20001, as a server looks at it: each topic once."""
+    """20001, as decoded by a server, without repeated topics."""
 
     topics: KeysView[str]
     boot_id: str | None
@@ -85,7 +84,7 @@ class RecentEventsRequest(Question, gc=False):
 
 
 class ListConnectionsRequest(Question, gc=False):
-    """20004: all connections, or those of one role (broker, client, admin)."""
+    """20004: list all connections, or only the connections of one role (broker, client, admin)."""
 
     code = RequestCode.LIST_CONNECTIONS
 
@@ -93,7 +92,7 @@ class ListConnectionsRequest(Question, gc=False):
 
 
 class ListBrokersRequest(Question, gc=False):
-    """20005: all live brokers, or those of one cluster or one name."""
+    """20005: list all live brokers, or only the brokers of one cluster or one name."""
 
     code = RequestCode.LIST_BROKERS
 
@@ -106,16 +105,16 @@ _anything: Final = msgspec.msgpack.Decoder(msgspec.Raw)
 
 
 def pull_in_steps(body: bytes) -> Steps[Pull]:
-    """The question in a PULL_ROUTES body, a large one read slice by slice. Raises BadRequestError."""
+    """Decode the body of a PULL_ROUTES request, a large body slice by slice. Raises BadRequestError."""
     topics: dict[str, None] = {}
     if len(body) <= CHUNK_BYTES:
         asked = PullRoutesRequest.read(body)
         topics.update(dict.fromkeys(asked.topics))
     else:
-        from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # clients do without msgpack
+        from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # clients do not need this module
 
         check_size(body, PullRoutesRequest.code.name, PullRoutesRequest.max_bytes)
-        # what is small is read as in a small question
+        # Small members are collected, and decoded in the end like those of a small request.
         others: dict[str, Any] = {}
 
         def begin() -> None:
@@ -147,7 +146,7 @@ _heartbeat_decoder: Final = msgspec.msgpack.Decoder(_Heartbeat)
 
 
 def heartbeat_state(body: bytes) -> dict[str, Any] | None:
-    """The broker's own state in a native 904, None when it sends none. Raises BadRequestError unless small and flat."""
+    """The reported state in a native 904; None without a state. Raises BadRequestError unless small and flat."""
     if not body:
         return None
     if len(body) > MAX_STATE_BYTES:
@@ -156,7 +155,7 @@ def heartbeat_state(body: bytes) -> dict[str, Any] | None:
 
 
 class RoutesAnswer(msgspec.Struct):
-    """20001, as it is on the wire: each route in its bytes, `ABSENT_ROUTE` for a topic that does not exist."""
+    """20001 on the wire: each route as encoded bytes, `ABSENT_ROUTE` for a topic that does not exist."""
 
     boot_id: str
     revision: int
@@ -167,7 +166,7 @@ class RoutesAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PulledRoutes:
-    """20001, as it is read; a route is None where the topic positively does not exist."""
+    """20001, decoded; the route of a topic that the server knows not to exist is None."""
 
     boot_id: str
     revision: int
@@ -176,7 +175,7 @@ class PulledRoutes:
 
 
 class ServerInfo(msgspec.Struct):
-    """20002: which run of which server it is, and how much it knows."""
+    """20002: the boot of a server, its state, and the sizes of its tables."""
 
     boot_id: str
     nameserver: str | None = None
@@ -202,7 +201,7 @@ class ServerInfo(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry of 20003: the members that all have, and the others."""
+    """One event in 20003: the members of every event, and in `fields` the members of this event type."""
 
     seq: int
     event: str
@@ -210,12 +209,12 @@ class Event:
     fields: dict[str, Scalar | list[Scalar]]
 
     def members(self) -> dict[str, Any]:
-        """All of them, as the server named them."""
+        """All members of the event, under the names that the server sent."""
         return {"seq": self.seq, "event": self.event, "ts_ms": self.ts_ms, **self.fields}
 
 
 class EventsAnswer(msgspec.Struct):
-    """20003, as it is on the wire: of each event all members, flat."""
+    """20003 on the wire: each event is a flat map of its members."""
 
     boot_id: str
     events: Sequence[Mapping[str, Scalar | list[Scalar]]]
@@ -223,14 +222,14 @@ class EventsAnswer(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """20003, as it is read."""
+    """20003, decoded."""
 
     boot_id: str
     events: list[Event]
 
 
 class Connection(msgspec.Struct):
-    """One entry of 20004."""
+    """One connection in 20004."""
 
     id: int
     peer: str
@@ -242,7 +241,7 @@ class Connection(msgspec.Struct):
     requests: int | None = None
     in_flight: int | None = None
     unsent_bytes: int | None = None
-    # whose the last request was, where there are accounts
+    # the account of the last request, if the server has accounts
     account: str | None = None
 
 
@@ -253,7 +252,7 @@ class ConnectionsAnswer(msgspec.Struct):
 
 
 class LiveBroker(msgspec.Struct):
-    """One entry of 20005. The members without a default are those that RocketMQ's 106 has, too."""
+    """One live broker in 20005. The members without a default also occur in RocketMQ's 106."""
 
     cluster: str
     broker_name: str
@@ -279,7 +278,7 @@ class ReservedPlace(msgspec.Struct):
     # name or address
     kind: str
     value: str
-    # in which the broker was registered
+    # the cluster in which the broker was registered
     cluster: str
     account: str
     expires_in_seconds: float
@@ -290,35 +289,35 @@ class BrokersAnswer(msgspec.Struct):
 
     brokers: list[LiveBroker]
     boot_id: str = ""
-    # of brokers that have left; always empty without an access file
+    # names and addresses of brokers that have left; always empty without an access file
     reserved: list[ReservedPlace] = []
 
 
 class WhoAmI(msgspec.Struct):
-    """20006: whom the server takes the asker for, and what that one may do."""
+    """20006: the account as which the server recognises the requesting peer, and the rules of the account."""
 
     peer: str
-    # open: there is no access file; observe: what it does not grant is allowed all the same; or enforce
+    # "open" without an access file; "observe" if denied requests are allowed all the same; or "enforce"
     access: str = "open"
-    # None: nobody in particular
+    # None if the peer matches no account
     account: str | None = None
-    # by what it was recognised: native (signature), rocketmq (signature), certificate or network
+    # how the account was recognised: native (signature), rocketmq (signature), certificate or network
     by: str | None = None
     certificate_names: list[str] = []
-    # the account's rules, in words
+    # the account's rules as text
     may: list[str] = []
 
 
 class Setting(msgspec.Struct):
-    """One entry of 20007: a setting as it is now."""
+    """One setting in 20007, with its current value."""
 
-    # as the configuration that 319 answers has it, and as we call it
+    # the name of the setting in the response to 319, and its name in this project
     key: str
     name: str
     value: str
-    # where it is from: default, file, environment, flag, request; with details for those who may administer
+    # the source of the value: default, file, environment, flag, request; with details if the peer may administer
     origin: str | None = None
-    # how it can be changed in a server that runs: `request` (318) or `reload` (SIGHUP); otherwise `restart`
+    # how the setting can be changed: by `request` (318), `reload` (SIGHUP), or only by `restart`
     changed_by: str | None = None
 
 
@@ -335,9 +334,9 @@ class _KnownMembers(msgspec.Struct):
 
 
 def read_routes(body: bytes) -> PulledRoutes:
-    """20001; raises RemoteProtocolError. Routes that are spelt the same, as most of a cluster's are, are one object."""
+    """Decode 20001; routes with equal bytes, as most in a cluster, share one object. Raises RemoteProtocolError."""
     raw = NATIVE.read_answer(RoutesAnswer, body)
-    # by their bytes: a route does not say of which topic it is
+    # encoded route -> decoded route; the key is sufficient, since a route does not contain its topic
     seen: dict[bytes, TopicRouteData | None] = {bytes(ABSENT_ROUTE): None}
     routes = {}
     for topic, spelt in raw.routes.items():
@@ -349,7 +348,7 @@ def read_routes(body: bytes) -> PulledRoutes:
 
 
 def read_events(body: bytes) -> Events:
-    """20003; raises RemoteProtocolError."""
+    """Decode 20003. Raises RemoteProtocolError."""
     raw = NATIVE.read_answer(EventsAnswer, body)
     try:
         return Events(raw.boot_id, list(map(_event, raw.events)))

@@ -10,7 +10,7 @@ from namesrv_remoting.errors import BadRequestError
 # Logical queues of static topics on one broker, per allowed topic; real brokers have a few static topics.
 _QUEUES_PER_TOPIC: Final = 2
 
-# Memory of the decoders besides: a slice of the body and the objects decoded from it.
+# Additional memory of the decoders: a slice of the body and the objects decoded from it.
 _SLICES_BYTES: Final = 2 * 1024 * 1024
 # A mapping of 3 bytes becomes 170 bytes of objects. A topic brings at most itself, a mapping, two queues, and its
 # texts: a character takes at most four bytes in memory, and at least one in a body.
@@ -24,7 +24,7 @@ class RegistrationLimits:
 
     max_topics: int = 100_000
     max_inflated_bytes: int = 64 * 1024 * 1024
-    # real registrations grow about 40-fold; zlib can make 1032 of one
+    # Real registrations inflate about 40-fold; zlib can inflate one byte to 1,032 bytes.
     max_inflate_ratio: int = 200
 
     def most_bytes(self, body_bytes: int, *, compressed: bool) -> int:

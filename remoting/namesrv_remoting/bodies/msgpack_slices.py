@@ -62,12 +62,12 @@ class MsgpackSlices:
         return read_msgpack(decoder, self._taken(self._unpacker.tell()), self._what, max_bytes=max_bytes)
 
     def _elements(self, member: Member) -> Steps[None]:
-        # a member of a map is two values
+        # Each member of a map counts as two values, its key and its value.
         kind, parts = (_MAP32, 2) if get_origin(member.decoder.type) is dict else (_ARRAY32, 1)
         left = parts * (yield from self._opened(kind, member.what, member.most))
         skip, tell = self._unpacker.skip, self._unpacker.tell
         while left:
-            # complete elements that are there, and where the last of them ends
+            # number of complete elements in the received data, and the end of the last one
             complete, end = 0, self._base
             try:
                 while left:
@@ -118,7 +118,7 @@ class MsgpackSlices:
         self._window += chunk
 
     def _taken(self, end: int) -> bytes:
-        """What came up to there; it is not held any longer."""
+        """Take the received data up to this position out of the buffer."""
         size = end - self._base
         taken, self._window = self._window[:size], self._window[size:]
         self._base = end

@@ -47,8 +47,8 @@ _TOPICS_PER_BYTE: Final = 4
 class RegisterBrokerBody:
     """The content of a registration: topics, data version, static-topic mappings and filter servers.
 
-    `filter_servers` None leaves the known ones untouched, an empty tuple removes them. A `data_version` of None (the
-    sender has sent no version) equals no other version. `deleted_topics` is used by native deltas only.
+    `filter_servers` None keeps the registered filter servers, an empty tuple removes them. A `data_version` of None (no
+    version was sent) equals no other version. `deleted_topics` is used by native deltas only.
     """
 
     topic_configs: Sequence[TopicConfig] = ()
@@ -124,7 +124,7 @@ def decode_native_body(
     """Decode the body of a native broker. Raises BadRequestError for a malformed body, or one beyond the limits."""
     if not body:
         return RegisterBrokerBody(data_version=DataVersion(), filter_servers=None)
-    from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # agents do without msgpack
+    from namesrv_remoting.bodies.msgpack_slices import MsgpackSlices  # noqa: PLC0415  # agents do not need this module
 
     if compressed:
         chunks = inflate(body, max_bytes=limits.max_inflated_bytes, max_ratio=limits.max_inflate_ratio)

@@ -82,7 +82,7 @@ class JsonSlices:
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
         self._what = what
-        # True while all likely cuts have been right
+        # True until the parser has rejected a likely cut
         self._guesses = True
 
     def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:
