@@ -42,7 +42,7 @@ class ServerLimits:
     max_frame_bytes: int
     # Real headers are smaller than 2 KiB; the limit bounds how much the server decodes at once.
     max_header_bytes: int = MAX_HEADER_BYTES
-    # Frames up to this size are received whatever their request; for larger ones the header is checked first.
+    # Frames up to this size are received for every request; the header of a larger frame is checked first.
     small_frame_bytes: int = 64 * 1024
     large_frames: Mapping[int, int] = field(default_factory=lambda: LARGE_FRAMES)
     max_connections: int

@@ -72,7 +72,7 @@ def _stamp(path: Path | None) -> _Stamp:
 
 
 def server_context(files: TlsFiles, client_auth: ClientAuth) -> ssl.SSLContext:
-    """The TLS context of a server; `client_auth` says if clients need a certificate of `ca_file`. Raises TlsError."""
+    """The TLS context of a server; by `client_auth`, clients need a certificate of `ca_file`. Raises TlsError."""
     if files.cert_file is None:
         raise TlsError("no certificate: set tls-cert-file")
     if client_auth != "none" and files.ca_file is None:

@@ -3,7 +3,7 @@
 * before version 37: a bare TopicConfigSerializeWrapper in JSON;
 * from 37 on: a RegisterBrokerBody in JSON, or zlib-compressed lines, which from version 413 on end with the
   static-topic mappings;
-* native: a msgpack map, zlib-compressed when the header says so.
+* native: a msgpack map, zlib-compressed if the header marks it as compressed.
 """
 
 from collections.abc import Mapping, Sequence

@@ -82,7 +82,7 @@ class JsonSlices:
     def __init__(self, data: bytes, what: str) -> None:
         self._data = data
         self._what = what
-        # True until the parser has rejected a likely cut
+        # True until a likely cut was missing or rejected by the parser; the last slice of a table does not count
         self._guesses = True
 
     def read(self, members: Mapping[str, Member | Group]) -> Steps[None]:
@@ -132,7 +132,7 @@ class JsonSlices:
                 start = at
                 end, at, is_last = yield from self._members(start, start + member.max_bytes)
                 values = read_strictly(member.decoder, b"{" + self._data[start:end] + b"}", self._what)
-                # The last slice of a table rarely ends at a likely cut. For any other slice the guess was wrong.
+                # The last slice of a table rarely ends at a likely cut. In other slices the cut was missing or wrong.
                 self._guesses = is_last
             member.take(values)
             held += len(values)
