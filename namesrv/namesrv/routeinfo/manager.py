@@ -25,6 +25,7 @@ from namesrv.routeinfo.admission import (
     TableQuotas,
     TakeoverPolicy,
     check_registration,
+    check_routes,
     check_shares,
     check_topics,
     displaced_by,
@@ -603,6 +604,9 @@ class RouteInfoManager:
         async with self._changing(AccessClass.ADMIN_WRITE) as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
+            known = self.tables.topics_of_broker
+            brokers = [queues.broker_name for queues in queues_of(row)]
+            check_routes(self.tables, self.limits, sum(topic not in known.get(name, {}) for name in brokers))
             for queues in queues_of(row):
                 await run_in_steps(check_topics(self.tables, self.limits, queues.broker_name, [topic], 1))
             await self._change_topic(changes, row, effects)

@@ -353,6 +353,20 @@ async def test_operators_topic_counts_too() -> None:
     assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
 
 
+async def test_operators_topic_counts_for_all_its_brokers() -> None:
+    """217 adds a route for each broker that it names."""
+    scene = RouteScene(limits=replace(ROOMY, max_routes=5))
+    await scene.register(MASTER, OTHER)
+
+    with pytest.raises(BadRequestError, match=r"^6 routes, limit 5$"):
+        await scene.manager.register_topic("t3", [queue_data("b1"), queue_data("b2")])
+
+    assert "t3" not in scene.tables.topic_queue_table
+    await scene.manager.register_topic("t3", [queue_data("b1")])
+    await scene.manager.register_topic("t3", [queue_data("b1", perm=4)])
+    assert scene.tables.route_count == 5
+
+
 async def test_effects_are_performed_after_the_lock_is_released() -> None:
     """A sink may close connections and write logs; nobody waits for it under the lock."""
     locks: list[str] = []
