@@ -216,6 +216,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._shares.leave(self._share)
         self._protocol.connection_lost(exc)
 
+    def closed_without_tls(self, exc: Exception | None) -> None:
+        """Release a connection that closed without a TLS record; no handshake has failed."""
+        self._is_closed = True
+        self.connection_lost(exc)
+
     def pause_writing(self) -> None:
         """The peer reads slowly: pass the call on to the protocol."""
         self._protocol.pause_writing()

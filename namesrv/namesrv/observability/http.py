@@ -117,7 +117,7 @@ class _HttpsDetector(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release a connection that closed before its first byte, as port checks do."""
-        self._connection.connection_lost(exc)
+        self._tls.closed_without_tls(exc)
 
     def data_received(self, data: bytes) -> None:
         """Continue with TLS, or refuse the connection."""

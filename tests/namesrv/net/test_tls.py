@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 import threading
+from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,15 @@ from typing import Any
 
 import pytest
 from OpenSSL import SSL
+from starlette.applications import Starlette
 
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.read_shares import ReadShares
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import HandshakeThreads
+from namesrv.observability.http import HttpListener
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
@@ -422,6 +426,25 @@ async def test_host_is_verified_unless_told_otherwise(ca: Authority, host: str, 
         else:
             with pytest.raises(ConnectError, match=message):
                 await said(client_of(served, ca))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_https_port_releases_the_share_of_a_peer_without_tls(ca: Authority, sent: bytes) -> None:
+    """Port checks and plain HTTP leave nothing behind, and are no failed handshakes."""
+    shares, counts = ReadShares(), Counter[tuple[str, int | str]]()
+    listener = HttpListener(Starlette(), counts, tls=tls(ca), read_shares=shares)
+    async with asyncio.timeout(GUARD_SECONDS):
+        (address,) = await listener.listen("127.0.0.1", 0)
+        peer = await RawPeer.connect(address)
+        await until(lambda: "1 addresses" in repr(shares))
+        peer.send(sent)
+        peer.writer.write_eof()
+        await peer.reader.read()
+        peer.writer.transport.abort()
+        await until(lambda: "0 addresses" in repr(shares))
+        await listener.close()
+
+    assert ("other", "tls") not in counts
 
 
 async def test_unknown_authority_is_told_on_both_sides(ca: Authority, tmp_path: Path) -> None:
