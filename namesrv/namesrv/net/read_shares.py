@@ -60,6 +60,9 @@ class ReadShares:
         """Remove a connection from the share of its address."""
         share.connections -= 1
         if not share.connections:
+            if share.uncounted:
+                # The next connection of the address begins with a new share, and a quota must not forget these.
+                share.count_requests()
             del self._shares[share.address]
 
     def activate(self, share: "AddressShare") -> int:

@@ -140,6 +140,20 @@ async def test_shares_are_divided_among_the_active_addresses() -> None:
     assert repr(shares) == "<ReadShares [0 addresses | 0 waiting]>"
 
 
+async def test_requests_of_closed_connections_are_counted() -> None:
+    """A peer that closes its connection before its requests are due for counting does not escape the quotas."""
+    counted: list[int] = []
+    shares = ReadShares(lambda share: counted.append(share.uncounted))
+
+    for _ in range(2):
+        share = shares.enter("192.0.2.1")
+        share.uncounted = 63
+        shares.leave(share)
+    shares.leave(shares.enter("192.0.2.1"))
+
+    assert counted == [63, 63]
+
+
 async def test_connections_wait_in_order_until_something_is_left() -> None:
     """Each continues once in an iteration; a share that is used up at once leaves the others to the next one."""
     shares, continued = ReadShares(), list[str]()
