@@ -101,7 +101,7 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
             for file, said in FILES.items():
                 found = daemon.wait_for("write_stuck", file=file) if fault == "slow" else daemon.wait_for(said)
                 assert found["level"] == "error"
-            assert all(f"{file}: {FAULTS[fault]}" in said_of_disk(daemon) for file in FILES)
+            until(lambda: all(f"{file}: {FAULTS[fault]}" in said_of_disk(daemon) for file in FILES))
             until(lambda: dict.fromkeys(FILES, 1.0) == failing(daemon))
             assert other.ask(ROUTE, {"topic": "orders"}).code == 0
             assert values(other)["k"] == "before"
