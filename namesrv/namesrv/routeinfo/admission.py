@@ -294,25 +294,22 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
             new += name not in table
         if number % CHUNK_TOPICS == 0:
             yield
-    added, dying = more, 0
+    dying = 0
     for number, name in enumerate((yield from dropped) if dropped else (), start=1):
         if name not in names:
             more -= 1
             dying += len(table[name].queues) == 1
         if number % CHUNK_TOPICS == 0:
             yield
-    # A registration that adds nothing exceeds nothing, even when a reload has lowered the limits below the tables.
-    if added:
-        _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")
-        _check(tables.route_count + more, limits.max_routes, "routes")
+    _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")
+    check_routes(tables, limits, more)
     if new:
         _check(len(table) + new - dying, limits.max_topics, "topics")
 
 
 def check_routes(tables: RouteTables, limits: TableLimits, more: int) -> None:
     """Refuse too many routes: pairs of topic and broker name. Raises LimitExceededError."""
-    if more > 0:
-        _check(tables.route_count + more, limits.max_routes, "routes")
+    _check(tables.route_count + more, limits.max_routes, "routes")
 
 
 def _check(count: int, limit: int, what: str) -> None:

@@ -605,8 +605,9 @@ class RouteInfoManager:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
             known = self.tables.topics_of_broker
-            brokers = [queues.broker_name for queues in queues_of(row)]
-            check_routes(self.tables, self.limits, sum(topic not in known.get(name, {}) for name in brokers))
+            added = sum(topic not in known.get(queues.broker_name, {}) for queues in queues_of(row))
+            if added:
+                check_routes(self.tables, self.limits, added)
             for queues in queues_of(row):
                 await run_in_steps(check_topics(self.tables, self.limits, queues.broker_name, [topic], 1))
             await self._change_topic(changes, row, effects)
