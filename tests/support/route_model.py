@@ -79,7 +79,7 @@ class RouteModel:
 
     # -- registration -------------------------------------------------------------------------------------------------
 
-    def refusal(self, asked: Registration) -> type[ResponseError] | None:
+    def refusal(self, asked: Registration, is_open: Callable[[int], bool]) -> type[ResponseError] | None:
         life = self.lives.get(asked.key)
         addrs = self.groups[asked.broker_name].addrs if asked.broker_name in self.groups else {}
         holder = addrs.get(asked.broker_id)
@@ -93,12 +93,21 @@ class RouteModel:
             # an unchanged registration, which does not wait for the lock, has overtaken it
             return BadRequestError
         if holder is not None and holder != asked.broker_addr:
-            held_by = self.lives.get(BrokerAddrInfo(asked.cluster_name, holder))
-            if held_by is not None and _state_version(held_by.data_version) > _state_version(asked.body.data_version):
+            held = self._held_state_version(BrokerAddrInfo(asked.cluster_name, holder), is_open)
+            if held > _state_version(asked.body.data_version):
                 return BadRequestError
         if holder is None and not asked.is_native and len({item.topic_name for item in asked.body.topic_configs}) == 1:
             return SystemError_
         return None
+
+    def _held_state_version(self, key: BrokerAddrInfo, is_open: Callable[[int], bool]) -> int:
+        """The state version that protects a broker: its own, while only its own connection has registered it."""
+        life = self.lives.get(key)
+        carriers = self.carriers.get(key, {}).items()
+        is_contested = any(registered and is_open(number) for number, (registered, _) in carriers)
+        if life is None or is_contested or not is_open(life.connection_id):
+            return 0
+        return _state_version(life.data_version)
 
     def register(
         self, asked: Registration, options: RouteOptions, heard_at: float, is_open: Callable[[int], bool]

@@ -125,7 +125,7 @@ class Register(Operation):
 
     def decide(self, observer: "RouteMachine") -> None:
         """Refused now or never; another broker at this address goes first."""
-        self.refusal = observer.model.refusal(self.asked)
+        self.refusal = observer.model.refusal(self.asked, observer.is_open)
         life = observer.model.lives.get(self.asked.key)
         is_renamed = life is not None and life.broker_name != self.asked.broker_name
         if life is not None and is_renamed and self.refusal is None and observer.is_open(self.asked.connection_id):
@@ -409,7 +409,7 @@ class RouteMachine(RuleBasedStateMachine):
         assert revision == self.manager.revisions.revision
         assert self.is_open(asked.connection_id)
         applied = copy.deepcopy(self.model)
-        assert applied.refusal(asked) is None
+        assert applied.refusal(asked, self.is_open) is None
         assert applied.register(asked, self.scene.options, self.now, self.is_open) == result
         fields = {"generation": self.model.next_generation(), "registration_seq": asked.registration_seq}
         self.model.hear(asked.key, self.now, asked.connection_id, **fields)
