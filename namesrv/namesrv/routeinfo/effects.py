@@ -128,10 +128,9 @@ class Effect:
         return None
 
 
+@dataclass(frozen=True, slots=True)
 class BrokerEffect(Effect):
     """An effect about one broker."""
-
-    __slots__ = ()
 
     key: BrokerAddrInfo
     live: BrokerLiveInfo
@@ -155,8 +154,6 @@ class Registered(BrokerEffect):
     line_name = "register"
     registration = "begins"
 
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
     kind: Literal["full", "delta", "unchanged"]
     topics: int
     # True if the broker was not in the live table before.
@@ -225,9 +222,6 @@ class Unregistered(BrokerEffect):
     event_name = "unregister"
     line_name = "unregister"
 
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
-
     @property
     def level(self) -> Level:
         """Debug: the eviction that follows is logged at level info."""
@@ -247,8 +241,6 @@ class Evicted(BrokerEffect):
     line_name = "evict"
     registration = "ends"
 
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
     reason: Reason
     silent_seconds: float
     # The number of the scan that found the silent broker.
@@ -295,8 +287,6 @@ class Fenced(BrokerEffect):
     event_name = "fenced"
     line_name = "fenced"
 
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
     reason: Reason
     scan: int | None = None
 
@@ -326,8 +316,6 @@ class TakeoverAttempted(BrokerEffect):
     event_name = "takeover_attempted"
 
     # The live broker that has the place.
-    key: BrokerAddrInfo
-    live: BrokerLiveInfo
     # The broker that requests the place; the live broker itself if the request would only remove it.
     broker_name: str
     broker_addr: str
