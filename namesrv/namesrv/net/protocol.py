@@ -444,14 +444,14 @@ class ServerConnection(asyncio.Protocol):
         if not share.is_active:
             share.activate()
         self._deadlines.last_read = owner.clock.monotonic()
-        was_idle = self._receiver.is_idle
-        if was_idle and share.may_use_fast_path and share.left > 0 and 8 < len(data) <= LONGEST_FAST_REQUEST:
+        was_idle, size = self._receiver.is_idle, len(data)
+        if was_idle and share.may_use_fast_path and share.left > 0 and 8 < size <= LONGEST_FAST_REQUEST:
             # Nearly every read is exactly one request that the fast path recognises.
             response = owner.fast_path.answer(self, data)
             if response is not None:
-                owner.bytes_received += len(data)
+                owner.bytes_received += size
                 # The next lines repeat `_count_fast`, because a call would slow down every route request.
-                share.left -= FAST_FRAME_COST
+                share.left -= size if size > FAST_FRAME_COST else FAST_FRAME_COST  # noqa: FURB136 - max() is a call
                 share.uncounted += 1
                 if share.uncounted >= share.count_at:
                     share.count_requests()
