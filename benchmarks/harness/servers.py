@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -358,15 +358,21 @@ def module_output(module: str, *arguments: str, patience_seconds: float, core: i
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
+    return json.loads(output_of(process, module, patience_seconds, set() if core is None else {core}))
+
+
+def output_of(process: subprocess.Popen[str], name: str, patience_seconds: float, cores: Collection[int] = ()) -> str:
+    """The standard output of a process, once it has ended; it may be put on other cores. Raises BenchError."""
     with process:
         try:
-            if core is not None:
-                os.sched_setaffinity(process.pid, {core})
+            if cores:
+                os.sched_setaffinity(process.pid, cores)
             printed, complaint = process.communicate(timeout=patience_seconds)
         except subprocess.TimeoutExpired as error:
-            raise BenchError(f"{module}: not done after {patience_seconds:g} s") from error
+            raise BenchError(f"{name}: not done after {patience_seconds:g} s") from error
         finally:
             process.kill()
     if process.returncode:
-        raise BenchError(f"{module}: {complaint.strip()[-1000:]}")
-    return json.loads(printed)
+        # A process whose standard error is its standard output complains there.
+        raise BenchError(f"{name}: {(complaint or printed).strip()[-1000:]}")
+    return printed
