@@ -5,8 +5,8 @@
 `poll` and `watch` use the client library; `java` asks as Apache's Java client does: in JSON, over one connection to one
 server of the list, and the next one of the list once that connection is dead. The servers are those of NAMESRV_ADDR, to
 the library those of NAME_SERVERS, which may also be a file.
-It says `ready` when it has seen a complete route (one with that many brokers), and at SIGTERM, as its last line, a JSON
-object with all that it counted.
+It prints `asks SERVER` whenever it takes another server, `ready` when it has seen a complete route (one with that many
+brokers), and at SIGTERM, as its last line, a JSON object with all that it counted.
 """
 
 import asyncio
@@ -34,6 +34,12 @@ _LONGEST_SECONDS: Final = 600.0
 _TIMEOUT_SECONDS: Final = 30.0
 
 
+def say(line: str) -> None:
+    """Print a line for the test."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 @dataclass
 class Seen:
     """What came of all pulls."""
@@ -52,6 +58,7 @@ class Seen:
         """Another server is asked."""
         if address is not None and (not self.servers or self.servers[-1] != address):
             self.servers.append(address)
+            say(f"asks {address}")
 
 
 class LostError(Exception):
@@ -134,12 +141,6 @@ async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
 
 
 Run = Callable[[Callable[[], Awaitable[list[str]]]], Awaitable[None]]
-
-
-def say(line: str) -> None:
-    """Tell the test."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 async def main(kind: str, brokers: int) -> None:

@@ -49,6 +49,10 @@ _COMMAND_SECONDS: Final = 900
 class Application(TalkingProcess):
     """tests/netns/application.py on a host."""
 
+    def wait_until_it_leaves(self, server: str) -> None:
+        """Return once the server that it asks is another one."""
+        self.wait_until(lambda: server not in [line for line in self.lines if line.startswith("asks ")][-1])
+
     def end(self) -> dict[str, Any]:
         """Stop it; what it has seen."""
         assert self.stop() == 0, self.lines
