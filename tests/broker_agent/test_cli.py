@@ -12,7 +12,7 @@ from namesrv_broker_agent.cli import main
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.peer import Peer
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 MODULE = (sys.executable, "-m", "namesrv_broker_agent")
 SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
@@ -65,9 +65,9 @@ def file(tmp_path: Path, namesrv: Daemon) -> ConfigFile:
     return found
 
 
-def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> TalkingProcess:
+def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> PrintingProcess:
     """The command with this file; it logs text, unless the flags say otherwise."""
-    return TalkingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
+    return PrintingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
 
 
 def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,8 +114,8 @@ def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str,
         process.send_signal(number)
 
         assert process.wait() == 0
-        assert len(process.said("INFO stopped$")) == 1
-        assert process.said("Traceback|ERROR|CRITICAL") == []
+        assert len(process.lines_matching("INFO stopped$")) == 1
+        assert process.lines_matching("Traceback|ERROR|CRITICAL") == []
     file.wait_until_left()
 
 
@@ -138,7 +138,7 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
         file.wait_until_known(orders=None, bills=6)
         process.wait_for("INFO reloaded topics_changed=0 topics_deleted=1$")
         process.wait_for('WARNING restart_needed reason="settings other than topics changed"$')
-        assert len(process.said("reload_refused")) == 2
+        assert len(process.lines_matching("reload_refused")) == 2
         assert process.stop() == 0
 
 
@@ -178,7 +178,7 @@ def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) 
         (tmp_path / "away").rename(state)
 
         file.wait_until_known(orders=4)
-        assert len(process.said("reload_refused")) == 1
+        assert len(process.lines_matching("reload_refused")) == 1
         assert process.stop() == 0
 
 
@@ -206,7 +206,7 @@ def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
         process.send_signal(signal.SIGUSR1)
         process.wait_for("INFO draining seconds=3600.0$")
         file.wait_until_known(orders=4, bills=4)
-        assert process.said("stopped") == []
+        assert process.lines_matching("stopped") == []
 
         assert process.stop() == 0
     file.wait_until_left()
@@ -220,7 +220,7 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
         process.send_signal(signal.SIGUSR1)
 
         assert process.wait() == 0
-        assert process.said('Traceback|"level":"(error|critical)"') == []
+        assert process.lines_matching('Traceback|"level":"(error|critical)"') == []
         # no terminal: as the daemon logs there
         events = [json.loads(line)["event"] for line in process.lines]
         assert [name for name in events if name != "name_server_changed"] == ["started", "draining", "stopped"]
@@ -246,5 +246,5 @@ def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) ->
         )
         process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
 
-        assert len(process.said("name_servers_unknown")) == 1
+        assert len(process.lines_matching("name_servers_unknown")) == 1
         assert process.stop() == 0

@@ -11,14 +11,14 @@ from typing import Any, Self
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 EXAMPLE = Path(__file__).parents[2] / "demo" / "memory_broker.py"
 
 
-def example(namesrv: Daemon, command: str, *flags: str) -> TalkingProcess:
+def example(namesrv: Daemon, command: str, *flags: str) -> PrintingProcess:
     """The script with one of its commands."""
-    return TalkingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", namesrv.where, *flags)
+    return PrintingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", namesrv.where, *flags)
 
 
 def said_by(namesrv: Daemon, command: str, *flags: str) -> tuple[int, list[Any]]:

@@ -14,7 +14,7 @@ from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
 from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_answer, played, real
 from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import until
-from tests.support.told import Told
+from tests.support.recording_callbacks import RecordingCallbacks
 
 MANUAL = Path(__file__).parents[2] / "broker_agent" / "README.md"
 START = 1_700_000_000.0
@@ -113,21 +113,21 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
 
 async def test_a_broker_is_told_what_becomes_of_its_servers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """In order, though its functions fail; ready means registered with all, and comes again; nothing once it stops."""
-    told = Told()
-    async with real(tmp_path, options=told.callbacks) as it:
+    callbacks = RecordingCallbacks()
+    async with real(tmp_path, options=callbacks.options) as it:
         server = it.proxy.address
-        assert [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)] == told.taken()
+        assert [("servers_changed", f"('{server}',)"), ("connected", server), ("ready",)] == callbacks.take()
         await it.agent.create_topic(TopicConfig("refunds", 1, 1))
         await it.agent.registered()
-        assert told.taken() == []
+        assert callbacks.take() == []
 
         it.proxy.cut()
-        await until(lambda: told.what)
-        assert [("disconnected", server)] == told.taken()
+        await until(lambda: callbacks.calls)
+        assert [("disconnected", server)] == callbacks.take()
         await it.proxy.heal()
-        await it.passing(lambda: len(told.what) == 2)
-        assert [("connected", server), ("ready",)] == told.taken()
-    assert told.taken() == []
+        await it.passing(lambda: len(callbacks.calls) == 2)
+        assert [("connected", server), ("ready",)] == callbacks.take()
+    assert callbacks.take() == []
     failures = [record for record in caplog.records if record.name == "namesrv_agent.callback"]
     assert len(failures) == 6
 

@@ -15,11 +15,11 @@ from namesrv_remoting.serializers import encode_command
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.peer import Peer
-from tests.support.talking_process import TELLS, line_of, run_script
+from tests.support.printing_process import PRELUDE, read_report, run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
-BEGIN = f"""{TELLS}
+BEGIN = f"""{PRELUDE}
 name, server, when = sys.argv[2:]
 from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig
 
@@ -48,7 +48,7 @@ if child == 0:
     mine = [socket.socket() for _ in range(20)]
     gc.collect()
     assert all(os.fstat(each.fileno()) for each in mine)
-    tell(
+    report(
         who="child",
         agent=repr(agent),
         servers=len(agent.servers),
@@ -56,7 +56,7 @@ if child == 0:
         can_stop=agent.stop() is None,
     )
     signal.pause()
-tell(who="parent", child=child, registered=agent.registered())
+report(who="parent", child=child, registered=agent.registered())
 signal.pause()
 """
 )
@@ -71,15 +71,15 @@ if child == 0:
     settings = settings.model_copy(update={"broker_addr": "child:1"})
     other = SyncBrokerAgent(settings.model_copy(update={"broker_name": name + "-child"}), agent._topics)
     with agent, other:
-        tell(
+        report(
             topics=list(agent.topics),
             registered=[agent.registered(), other.registered()],
             connections=connections(),
         )
     sys.exit(0)
-tell(child_exit=os.waitpid(child, 0)[1])
+report(child_exit=os.waitpid(child, 0)[1])
 agent.create_topic(TopicConfig("late"))
-tell(registered=agent.registered(), connections=connections())
+report(registered=agent.registered(), connections=connections())
 agent.stop()
 """
 )
@@ -87,7 +87,7 @@ agent.stop()
 ENDS_WITHOUT_STOP = (
     BEGIN
     + """
-tell(registered=agent.registered())
+report(registered=agent.registered())
 """
 )
 
@@ -119,7 +119,7 @@ def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemo
     """The child holds none of its connections, and has an agent that is not started."""
     name = f"forks-{loop}-{when[:2]}"
     with running(FORKS, namesrv.address, loop, name, when) as process:
-        said = {news.pop("who"): news for news in (line_of(process), line_of(process))}
+        said = {news.pop("who"): news for news in (read_report(process), read_report(process))}
         with ending(said["parent"].pop("child")):
             connections = said["child"].pop("connections")
             # at once may be while it is being made; see below
@@ -141,11 +141,11 @@ def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
         socket.create_connection(listening.getsockname()),
         running(FORKS, listening.getsockname(), loop, "early", "at once") as process,
     ):
-        assert line_of(process)["who"] == "child"
+        assert read_report(process)["who"] == "child"
         listening.settimeout(GUARD_SECONDS)
         listening.accept()[0].close()
         with registered_over(listening) as shared, registered_over(listening) as own:
-            parent = line_of(process)
+            parent = read_report(process)
             with ending(parent["child"]):
                 assert parent["registered"] == 1
                 # although the child holds it: else the broker would live there as long as the child does
@@ -170,9 +170,9 @@ def test_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
     """With the topics of the fork, over connections of its own, without a word of the parent's; both end in order."""
     name = f"starts-{loop}"
     with running(CHILD_STARTS, namesrv.address, loop, name) as process:
-        assert line_of(process) == {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2}
-        assert line_of(process) == {"child_exit": 0}
-        assert line_of(process) == {"registered": 1, "connections": 1}
+        assert read_report(process) == {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2}
+        assert read_report(process) == {"child_exit": 0}
+        assert read_report(process) == {"registered": 1, "connections": 1}
         assert process.wait() == 0
 
     for broker in (name, f"{name}-child"):
@@ -184,7 +184,7 @@ def test_process_that_ends_without_stop_ends_as_by_a_crash(namesrv: Daemon, loop
     """Its connection closes, its exit code is its own, and its thread neither holds it up nor complains."""
     name = f"ends-{loop}"
     with running(ENDS_WITHOUT_STOP, namesrv.address, loop, name) as process:
-        assert line_of(process) == {"registered": 1}
+        assert read_report(process) == {"registered": 1}
         assert process.wait() == 0
 
     namesrv.wait_for("broker_evicted", broker_name=name, reason="disconnected")

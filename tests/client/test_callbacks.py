@@ -7,43 +7,43 @@ import pytest
 
 from namesrv_client import RouteClient
 from tests.support.fake_clock import until
+from tests.support.recording_callbacks import RecordingCallbacks
 from tests.support.route_clients import BROKER_A, route_scene
-from tests.support.told import Told
 
 
 async def test_what_becomes_of_servers_is_told_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """List, connection, ready; loss and the next server; ready again after none was. Failing changes nothing."""
-    told = Told()
+    callbacks = RecordingCallbacks()
     listed = tmp_path / "servers"
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], poll_seconds=80_000.0) as scene:
         first, second = scene.proxy.address, scene.servers[1].where
         listed.write_text(first)
         options = {"poll_seconds": 80_000.0, "refresh_seconds": 10.0, "warm_up_seconds": 0.0}
         settings = scene.client.settings.model_copy(update={"name_servers": f"file:{listed}", **options})
-        client = RouteClient(settings, clock=scene.clock, **told.callbacks)  # type: ignore[arg-type]
+        client = RouteClient(settings, clock=scene.clock, **callbacks.options)  # type: ignore[arg-type]
         async with client:
-            assert [("servers_changed", f"('{first}',)")] == told.taken()
+            assert [("servers_changed", f"('{first}',)")] == callbacks.take()
             await client.route("orders")
-            assert [("connected", first), ("ready",)] == told.taken()
+            assert [("connected", first), ("ready",)] == callbacks.take()
             assert await client.refresh()
-            assert told.taken() == []
+            assert callbacks.take() == []
 
             scene.proxy.cut()
-            await until(lambda: told.what)
-            assert [("disconnected", first)] == told.taken()
+            await until(lambda: callbacks.calls)
+            assert [("disconnected", first)] == callbacks.take()
             assert not await client.refresh()
             await scene.proxy.heal()
             await scene.clock.advance(1.0)
             assert await client.refresh()
-            assert [("connected", first), ("ready",)] == told.taken()
+            assert [("connected", first), ("ready",)] == callbacks.take()
 
             listed.write_text(second)
             await scene.clock.advance(10.0)
-            await until(lambda: len(told.what) == 2)
-            assert [("servers_changed", f"('{second}',)"), ("disconnected", first)] == told.taken()
+            await until(lambda: len(callbacks.calls) == 2)
+            assert [("servers_changed", f"('{second}',)"), ("disconnected", first)] == callbacks.take()
             assert await client.refresh()
-            assert [("connected", second)] == told.taken()
-        assert told.taken() == []
+            assert [("connected", second)] == callbacks.take()
+        assert callbacks.take() == []
     failures = [record for record in caplog.records if record.name == "namesrv_client.callback"]
     assert [record.levelno for record in failures] == [logging.ERROR] * 9
 

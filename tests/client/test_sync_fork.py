@@ -10,11 +10,11 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer, until
-from tests.support.talking_process import TELLS, line_of, run_script
+from tests.support.printing_process import PRELUDE, read_report, run_script
 
 LOOPS = ["uvloop", pytest.param("asyncio", marks=pytest.mark.slow)]
 
-BEGIN = f"""{TELLS}
+BEGIN = f"""{PRELUDE}
 [server] = sys.argv[2:]
 from namesrv_client import ClientSettings, SyncRouteClient
 
@@ -31,14 +31,14 @@ if child == 0:
     # should the test not get as far as to end it
     signal.alarm(60)
     gc.collect()
-    tell(client=repr(client), connections=connections(), threads=threading.active_count(), stop=client.stop())
+    report(client=repr(client), connections=connections(), threads=threading.active_count(), stop=client.stop())
     with client:
         first = list(client.route("orders").brokers)
         gc.collect()
-        tell(brokers=first, again=client.refresh(), connections=connections())
-    tell(connections=connections())
+        report(brokers=first, again=client.refresh(), connections=connections())
+    report(connections=connections())
     signal.pause()
-tell(child=child, brokers=list(client.route("orders", max_stale=0.0).brokers), connections=connections())
+report(child=child, brokers=list(client.route("orders", max_stale=0.0).brokers), connections=connections())
 signal.pause()
 """
 )
@@ -72,7 +72,7 @@ def clients(namesrv: Daemon) -> int:
 def test_the_death_of_the_parent_is_seen_although_its_child_lives(namesrv: Daemon, loop: str) -> None:
     """The child holds none of its connections, has a client that is not started, and may start its own."""
     with running(FORKS, namesrv, loop) as process:
-        lines = [line_of(process) for _ in range(4)]
+        lines = [read_report(process) for _ in range(4)]
         [parent] = [line for line in lines if "child" in line]
         lines.remove(parent)
         child = parent.pop("child")

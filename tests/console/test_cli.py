@@ -8,7 +8,7 @@ import pytest
 
 from namesrv_console.cli import main
 from tests.support.ctl import nobody
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 

@@ -15,7 +15,7 @@ from tests.console.test_cli import COMMAND
 from tests.support.browser import browser, console
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 pytestmark = pytest.mark.slow
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.peer import until
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 ROOT = Path(__file__).parents[2]
 # It takes 15 s, and longer on a busy machine.
 _DEMO_SECONDS = 150
 
 
-class Demo(TalkingProcess):
+class Demo(PrintingProcess):
     """The demo, three times faster than it is for people."""
 
     def __init__(self, directory: Path, *flags: str, **environ: str) -> None:
@@ -90,21 +90,21 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     text = "\n".join(demo.lines)
     assert "Time runs 60 times faster than by default" in text
     assert "\x1b" not in text
-    assert demo.said(r"console    shows all of it: http://127\.0\.0\.1:\d+/$")
-    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
-    assert demo.said(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
-    assert demo.said(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it unregistered$")
+    assert demo.lines_matching(r"console    shows all of it: http://127\.0\.0\.1:\d+/$")
+    assert demo.lines_matching(r"^ +\d+\.\d\d s  ns1        drops broker-b, after .*: its connection was closed$")
+    assert demo.lines_matching(r"^ +\d+\.\d\d s  ns2        drops broker-c, after .*: silent for \d+\.\d\d s$")
+    assert demo.lines_matching(r"^ +\d+\.\d\d s  ns1        drops broker-a, after .*: it unregistered$")
     for name in ("a", "b", "c"):
         for client in ("producer", "consumer"):
-            assert demo.said(rf"{client}   no longer sees broker-{name}, after"), (client, name)
+            assert demo.lines_matching(rf"{client}   no longer sees broker-{name}, after"), (client, name)
     # it paused for less than its expiry
-    assert demo.said("thaw broker-b: it is still known")
-    assert demo.said("drops broker-b.*silent") == []
-    rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.said(r"^  (kill|freeze|drain) broker-. ")]
+    assert demo.lines_matching("thaw broker-b: it is still known")
+    assert demo.lines_matching("drops broker-b.*silent") == []
+    rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.lines_matching(r"^  (kill|freeze|drain) broker-. ")]
     assert [len(row) for row in rows] == [4, 4, 4]
     # at most expiry, scan and poll: 160 s / 60; the rest is for a machine that is busy
     assert all(float(seconds) < 160 / 60 + 10 for row in rows[:2] for seconds in row)
-    assert demo.said(r"[1-9]\d+ messages sent, .* 0 could not be sent")
+    assert demo.lines_matching(r"[1-9]\d+ messages sent, .* 0 could not be sent")
     logs = [*tmp_path.glob("ns[12]/heartbeats/dt=*/hour=*/*.jsonl*")]
     assert {log.relative_to(tmp_path).parts[0] for log in logs} == {"ns1", "ns2"}
 
@@ -120,7 +120,7 @@ def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> 
 
     assert demo.finished() == 130, demo.lines
     assert demo.lines[-1] == "interrupted; everything is stopped"
-    assert demo.said("Traceback") == []
+    assert demo.lines_matching("Traceback") == []
 
 
 def test_demo_ends_with_the_report(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from tests.support.certificates import Authority
 from tests.support.ports import free_port
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 from tools import chart_check
 from tools.chart_check import VARIANTS, ChartError, check, rendered, tool
 
@@ -111,7 +111,7 @@ def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
     probe = pod["readinessProbe"]["httpGet"]
     headers = {header["name"]: header["value"] for header in probe["httpHeaders"]}
 
-    with TalkingProcess(sys.executable, "-m", "namesrv_console", *words, "--server=127.0.0.1:1") as console:
+    with PrintingProcess(sys.executable, "-m", "namesrv_console", *words, "--server=127.0.0.1:1") as console:
         console.wait_for("https://console.example")
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", probe["path"], headers=headers)

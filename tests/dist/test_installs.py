@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.support.daemon import Daemon
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 from tools import dist
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("installs")]
@@ -98,7 +98,7 @@ def agent(installed: Install, daemon: Daemon, tmp_path_factory: pytest.TempPathF
     """A broker with a topic, kept registered by the wheel `namesrv-agent`."""
     config = tmp_path_factory.mktemp("agent") / "agent.toml"
     config.write_text((ROOT / "broker_agent/examples/agent.toml").read_text().replace("127.0.0.1:9876", daemon.where))
-    with TalkingProcess(str(installed("namesrv-agent").bin / "namesrv-broker-agent"), "--config", str(config)):
+    with PrintingProcess(str(installed("namesrv-agent").bin / "namesrv-broker-agent"), "--config", str(config)):
         daemon.wait_for("broker_registered", broker_name="broker-a")
         yield
 
@@ -144,7 +144,7 @@ def test_namesrvctl_shows_the_servers(installed: Install, daemon: Daemon) -> Non
 def test_the_console_serves_its_page(installed: Install, daemon: Daemon) -> None:
     """The broker is on it."""
     program = installed("namesrv-console").bin / "namesrv-console"
-    with TalkingProcess(str(program), "--listen=127.0.0.1:0", "--server", daemon.where) as console:
+    with PrintingProcess(str(program), "--listen=127.0.0.1:0", "--server", daemon.where) as console:
         url = console.wait_for(r"^namesrv-console: http://\S+/$").removeprefix("namesrv-console: ")
         assert daemon.where in httpx2.get(url).text
 

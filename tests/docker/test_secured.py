@@ -12,7 +12,7 @@ import yaml
 from namesrv.settings.model import Settings
 from tests.docker.commands import run
 from tests.support.daemon import Daemon
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 DOCKER = Path(__file__).parents[2] / "docker"
 SECURED: dict[str, Any] = yaml.safe_load((DOCKER / "compose.secured.yml").read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ def test_everybody_may_do_what_they_are_there_for(tmp_path: Path) -> None:
 
         example = (sys.executable, str(DOCKER.parent / "demo/memory_broker.py"), "serve", "--cluster", "demo")
         known = environ("broker-a") | {"NAMESRV_ADDR": server.where}
-        with TalkingProcess(*example, "--name", "broker-a", "--port", "0", "--topic", "orders", **known):
+        with PrintingProcess(*example, "--name", "broker-a", "--port", "0", "--topic", "orders", **known):
             server.wait_for("broker_registered")
 
             assert ctl("consumer", "route", "orders") == 0

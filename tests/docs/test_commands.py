@@ -18,7 +18,7 @@ from benchmarks import __main__ as benchmarks
 from namesrv_spark_jobs.command import cli as staleness
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, blocks, pages, prose
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 PROGRAMS = (
     *(
@@ -181,7 +181,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         (directory / "namesrv.toml").write_text("broker_expiry_seconds = 60\n")
         (directory / "namesrv.properties").write_text("orderMessageEnable=true\nserverWorkerThreads=8\n")
         broker = ("namesrv-broker-agent", "--config", str(directory / "broker.toml"))
-        stack.enter_context(TalkingProcess(*(str(BIN / broker[0]), *broker[1:])))
+        stack.enter_context(PrintingProcess(*(str(BIN / broker[0]), *broker[1:])))
         for server in servers:
             server.wait_for("broker_registered", broker_name="broker-a")
         found = Scene(directory, dict(zip(("ns1", "ns2", "ns3"), addresses, strict=True)) | {"http": http}, environ)
@@ -202,7 +202,7 @@ def test_command(text: str, scene: Scene) -> None:
     """It ends with 0, and says what it should; one that lasts ends so at Ctrl-C."""
     says, words = RUNS.get(text, ""), scene.words(text)
     if text in LASTING:
-        with TalkingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
+        with PrintingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
             process.wait_for(says)
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0, process.lines

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.daemon import Daemon
 from tests.support.ports import free_port
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 from tests.support.tutorial import BIN, Reader
 
 DEAD_BROKER: Final = "docs/tutorials/dead-broker.md"
@@ -54,7 +54,7 @@ def test_dead_broker(tmp_path: Path) -> None:
     with PatternProcess([BIN / program, *words], home=tmp_path) as incident:
         incident.wait_for("broker-a hangs")
         reader.sees("explain")
-        incident.tell("")
+        incident.write_line("")
         assert incident.wait() == 0, incident.printed()
 
     history = reader.sees("history")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, Block, blocks
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 BIN = Path(sys.executable).parent
 
@@ -31,7 +31,7 @@ def test_what_the_readme_promises_is_seen(tmp_path: Path) -> None:
         program, option, config = start_agent.split()
         example = (ROOT / config).read_text().replace("127.0.0.1:9876", address)
         (tmp_path / "agent.toml").write_text(example)
-        with TalkingProcess(str(BIN / Path(program).name), option, str(tmp_path / "agent.toml")) as agent:
+        with PrintingProcess(str(BIN / Path(program).name), option, str(tmp_path / "agent.toml")) as agent:
             daemon.wait_for("broker_registered", broker_name="broker-a")
 
             brokers, route, watch = block_with("sh", "namesrvctl").text.splitlines()
@@ -49,7 +49,7 @@ def test_what_the_readme_promises_is_seen(tmp_path: Path) -> None:
             assert "broker-a" in found.stdout
 
             program, *words = watch.split()
-            with TalkingProcess(str(BIN / Path(program).name), *words, **environ) as watching:
+            with PrintingProcess(str(BIN / Path(program).name), *words, **environ) as watching:
                 watching.wait_for("broker-a")
                 agent.send_signal(signal.SIGINT)
                 watching.wait_for("orders +vanished")

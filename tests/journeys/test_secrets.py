@@ -28,7 +28,7 @@ from tests.support.certificates import Authority
 from tests.support.ctl import run
 from tests.support.daemon import Daemon, Start
 from tests.support.fake_clock import GUARD_SECONDS
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 # each is one of a kind, so that it says where it came from
 SECRETS: Final = {
@@ -101,7 +101,7 @@ class Searched:
 
     def run(self, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
         """What a program prints until its end, which has to be this."""
-        with TalkingProcess(sys.executable, *words, **(env or {})) as process:
+        with PrintingProcess(sys.executable, *words, **(env or {})) as process:
             ended = process.wait()
         text = "\n".join(process.lines)
         assert code == ended, text
@@ -168,10 +168,10 @@ def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) ->
     searched = Searched(f"{host}:{port}")
     side_car(agent_file, searched.server)
 
-    agent = TalkingProcess(
+    agent = PrintingProcess(
         sys.executable, "-m", "namesrv_broker_agent", "--config", str(agent_file), "--log-level=debug"
     )
-    broker = TalkingProcess(
+    broker = PrintingProcess(
         sys.executable, str(EXAMPLE), "serve", "--name=broker-b", "--topic=bills", "--name-servers", searched.server,
         **signing("broker"),
     )  # fmt: skip

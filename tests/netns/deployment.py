@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from tests.netns.network import Host, Network
 from tests.support.pages import ROOT, example
 from tests.support.peer import until
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 PAGE: Final = "docs/deploying.md"
 SERVERS: Final = ("ns1", "ns2", "ns3")
@@ -46,7 +46,7 @@ chmod +x "$3/bin/pip"
 _COMMAND_SECONDS: Final = 900
 
 
-class Application(TalkingProcess):
+class Application(PrintingProcess):
     """tests/netns/application.py on a host."""
 
     def wait_until_it_leaves(self, server: str) -> None:
@@ -109,14 +109,14 @@ class Deployment:
         for name in SERVERS:
             self.run(f"ssh {name} sudo systemctl start namesrv")
 
-    def start_broker(self, name: str, *settings: str) -> TalkingProcess:
+    def start_broker(self, name: str, *settings: str) -> PrintingProcess:
         """Start the side-car of a broker, with more lines for its agent.toml."""
         text = example(PAGE, "agent.toml").replace("broker-a", name).replace(HOSTS["broker-a"], HOSTS[name])
         text = text.replace(self.name_servers, self._told["brokers"])
         config = self._directory / f"{name}.toml"
         config.write_text("\n".join((*settings, text)))
         command = self.host(name).command(sys.executable, "-m", "namesrv_broker_agent", "--config", str(config))
-        return self._stack.enter_context(TalkingProcess(*command))
+        return self._stack.enter_context(PrintingProcess(*command))
 
     def start_application(self, name: str, kind: str) -> Application:
         """Start an application that pulls all the time; it has seen a complete route when this returns."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
-from tests.support.talking_process import run_script
+from tests.support.printing_process import run_script
 
 
 def names_in(directory: Path) -> list[str]:

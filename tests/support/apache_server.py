@@ -67,14 +67,14 @@ class ApacheServer(ScriptedServer):
 
     async def _answer(self, question: Question, topic: str) -> bytes:
         if question.code != 105:
-            return said(question, 3, f" request type {question.code} not supported")
+            return response_to(question, 3, f" request type {question.code} not supported")
         found = self.routes.get(topic, 17)
         if found is None:
             return b""
         if isinstance(found, bytes):
-            return said(question, body=found)
+            return response_to(question, body=found)
         none = f"No topic route info in name server for the topic: {topic}\n{FAQ}"
-        return said(question, found, none if found == 17 else "a bug")
+        return response_to(question, found, none if found == 17 else "a bug")
 
 
 class ApacheFront(ApacheServer):
@@ -95,9 +95,9 @@ class ApacheFront(ApacheServer):
 
     async def _answer(self, question: Question, topic: str) -> bytes:
         if question.code in self.bodies:
-            return said(question, body=self.bodies[question.code])
+            return response_to(question, body=self.bodies[question.code])
         if question.code in self.remarks:
-            return said(question, 1, self.remarks[question.code])
+            return response_to(question, 1, self.remarks[question.code])
         ours = await RawPeer.connect(self._target)
         try:
             answer = await ours.ask(frame(question.header, question.body))
@@ -106,7 +106,7 @@ class ApacheFront(ApacheServer):
         return frame(answer.header, answer.body)
 
 
-def said(question: Question, code: int = 0, remark: str | None = None, body: bytes = b"") -> bytes:
+def response_to(question: Question, code: int = 0, remark: str | None = None, body: bytes = b"") -> bytes:
     """The frame of an answer, as Java spells it."""
     members: dict[str, Any] = {"flag": 1, "opaque": question.opaque, "language": "JAVA", "version": 479, "code": code}
     return frame(members if remark is None else {**members, "remark": remark}, body)

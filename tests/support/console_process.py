@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from namesrv_console.app import PAGES
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.pages import ROOT
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 # what each of the pages for people is asked for; those about the past tell of the night that `night` writes
 _DETAILS: Final = {

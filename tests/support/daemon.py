@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
-from tests.support.talking_process import Process
+from tests.support.printing_process import Process
 
 LoopName = Literal["auto", "asyncio"]
 

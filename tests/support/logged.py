@@ -10,7 +10,7 @@ def logged(caplog: pytest.LogCaptureFixture, *names: str) -> list[dict[str, Any]
     return [vars(record)["fields"] for record in caplog.records if record.msg in names]
 
 
-def told(caplog: pytest.LogCaptureFixture, logger: str) -> list[tuple[str, str, dict[str, Any]]]:
+def logged_by(caplog: pytest.LogCaptureFixture, logger: str) -> list[tuple[str, str, dict[str, Any]]]:
     """What one logger has said since the last look at any: level, event, fields."""
     records = [record for record in caplog.records if record.name == logger]
     caplog.clear()

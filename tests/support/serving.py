@@ -33,7 +33,7 @@ LIMITS: Final = replace(
 LARGE: Final = {ECHO: 16 * 1024 * 1024}
 
 
-class Heard:
+class RecordingListener:
     """A listener that notes what it is told, in order."""
 
     def __init__(self) -> None:
@@ -60,10 +60,10 @@ class Heard:
 class Serving:
     """A server that listens, its clock, and those who are connected to it."""
 
-    def __init__(self, server: RemotingServer, clock: FakeClock, heard: Heard) -> None:
+    def __init__(self, server: RemotingServer, clock: FakeClock, listener: RecordingListener) -> None:
         self.server = server
         self.clock = clock
-        self.heard = heard
+        self.listener = listener
         self.addresses: list[tuple[str, int]] = []
         self.peers: list[RawPeer] = []
 
@@ -76,7 +76,7 @@ class Serving:
         return peer
 
     def _met(self) -> int:
-        return len(self.heard.opened) + sum(
+        return len(self.listener.opened) + sum(
             self.server.refusals[key] for key in ("connections", "connections_per_ip", "memory")
         )
 
@@ -150,15 +150,15 @@ async def serving(
 
     The options are those of `server_of`, limits among them.
     """
-    clock, heard = FakeClock(), Heard()
+    clock, listener = FakeClock(), RecordingListener()
     table: dict[int, Handler] = {ECHO: echo, FAIL: fail, **(handlers or {})}
     failed: BaseException | None = None
     async with asyncio.timeout(GUARD_SECONDS):
         try:
             async with asyncio.TaskGroup() as tasks:
                 dispatcher = Dispatcher(table, concurrent=concurrent, native_ext={"boot_id": "b00t"})
-                server = server_of(dispatcher, heard, clock, tasks, **options)
-                served = Serving(server, clock, heard)
+                server = server_of(dispatcher, listener, clock, tasks, **options)
+                served = Serving(server, clock, listener)
                 try:
                     served.addresses = await server.listen(hosts, 0)
                     yield served

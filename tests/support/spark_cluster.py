@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import pyspark
 
-from tests.support.talking_process import TalkingProcess
+from tests.support.printing_process import PrintingProcess
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
@@ -45,10 +45,10 @@ class SparkCluster:
     def __exit__(self, *raised: object) -> None:
         self._running.close()
 
-    def _start(self, name: str, java_class: str, *arguments: str) -> TalkingProcess:
+    def _start(self, name: str, java_class: str, *arguments: str) -> PrintingProcess:
         (core,) = (SPARK_HOME / "jars").glob("spark-core_*.jar")
         logging = f"-Dlog4j2.configurationFile={self._work / 'log4j2.properties'}"
-        process = TalkingProcess(
+        process = PrintingProcess(
             *(shutil.which("java") or "java", "-Xmx384m", "-XX:+UseSerialGC", logging, *_OPENS),
             *("-cp", f"{SPARK_HOME}/jars/*", java_class, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             *arguments,

@@ -19,7 +19,7 @@ from namesrv_client import ClientSettings, RouteClient
 from namesrv_client.routes.route import RouteChange
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import NamesrvPeer
-from tests.support.talking_process import run_script
+from tests.support.printing_process import run_script
 from tests.support.tcp_proxy import TcpProxy
 
 HEARTBEAT: Final = 1.0

@@ -12,7 +12,7 @@ from namesrv_client.ctl.audit_trail import Trail
 from tests.support.ctl import COMMAND, run
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 # 2026-03-01 08:00 UTC
 EIGHT = 1_772_352_000_000

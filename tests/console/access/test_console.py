@@ -17,7 +17,7 @@ from tests.support.console import console
 from tests.support.console_access import HTML, PASSWORD, fields, write_users
 from tests.support.fake_clock import passing
 from tests.support.in_process import namesrv_in_process
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 
 async def test_console_asks_who_it_is(tmp_path: Path) -> None:

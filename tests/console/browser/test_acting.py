@@ -17,7 +17,7 @@ from tests.support.browser import console, show, take_picture
 from tests.support.console_access import PASSWORD, write_users
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 

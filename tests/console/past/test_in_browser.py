@@ -14,8 +14,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.test_cli import COMMAND
 from tests.support.browser import browser, console
+from tests.support.printing_process import PatternProcess
 from tests.support.spark_logs import write_log
-from tests.support.talking_process import PatternProcess
 
 pytestmark = pytest.mark.slow
 

@@ -83,7 +83,7 @@ class MqAdmin(JavaProcess):
     def __call__(self, *words: str) -> Output:
         """Run a command; what it printed, be it right or wrong."""
         self._asked += 1
-        self.tell(" ".join([*words, "-n", self._name_servers]))
+        self.write_line(" ".join([*words, "-n", self._name_servers]))
         self.wait_until(lambda: len(self.lines) >= self._asked, within=GUARD_SECONDS)
         return Output(**json.loads(self.lines[self._asked - 1]))
 

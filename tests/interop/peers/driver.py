@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self
 from tests.interop.peers.java import JavaProcess
 from tests.interop.peers.place import INTEROP
 from tests.interop.peers.waiting import GUARD_SECONDS, until_equal
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Driver(JavaProcess):
         self._start("consumer", name, ";".join(name_servers), group or f"group-{name}", topic, settings=settings)
 
     def _start(self, kind: str, name: str, *words: str, settings: dict[str, int | str]) -> None:
-        self.tell(" ".join([kind, name, *words, *(f"{key}={value}" for key, value in settings.items())]))
+        self.write_line(" ".join([kind, name, *words, *(f"{key}={value}" for key, value in settings.items())]))
         self.wait_until(lambda: self.events("started", name=name) or self.errors(), within=GUARD_SECONDS)
         assert not self.errors(), self.errors()
 
@@ -84,7 +84,7 @@ class Driver(JavaProcess):
 
     def start_stream(self, name: str, topic: str, prefix: str, *, interval_ms: int = 20) -> None:
         """Send `prefix-0` and so on until it is halted."""
-        self.tell(f"stream {name} {topic} {prefix} {interval_ms}")
+        self.write_line(f"stream {name} {topic} {prefix} {interval_ms}")
 
     def halt_stream(self, name: str) -> None:
         """End the stream of a producer; return once its last message is acknowledged or has failed."""
@@ -95,7 +95,7 @@ class Driver(JavaProcess):
 
     def _finish(self, name: str, order: str, event: str) -> None:
         before = len(self.events(event, name=name))
-        self.tell(order)
+        self.write_line(order)
         self.wait_until(lambda: len(self.events(event, name=name)) > before, within=GUARD_SECONDS)
 
     def pass_on(self, name: str, name_servers: Sequence[str], topic: str, count: int = 20) -> list[Said]:
@@ -188,7 +188,7 @@ class GoProducer(GoProcess):
         """Send a message; whether it was acknowledged."""
         self._sent += 1
         acked = len(self.events("acked"))
-        self.tell(json.dumps({"topic": topic, "body": body}))
+        self.write_line(json.dumps({"topic": topic, "body": body}))
         self.wait_until(
             lambda: len(self.events("acked")) + len(self.events("failed")) >= self._sent, within=GUARD_SECONDS
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.peers.place import INTEROP, class_path
-from tests.support.talking_process import PatternProcess
+from tests.support.printing_process import PatternProcess
 
 # What Apache's start scripts open to RocketMQ on Java 9 and newer, and what makes a JVM start quickly.
 _FLAGS: Final = (

@@ -87,7 +87,7 @@ async def test_large_frame_is_refused_for_its_header(spell: Spell) -> None:
         peer.send(frame[:300])
         assert await peer.at_end()
         message = f"frame of {len(frame)} bytes for request 206, limit 65536"
-        assert [(1, "frame_too_large", message)] == served.heard.refused
+        assert [(1, "frame_too_large", message)] == served.listener.refused
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
         assert (await other.ask(fits)).opaque == 7
@@ -104,7 +104,7 @@ async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> N
 
         other.send(registration(7, 4 * MEBIBYTE)[:100])
         assert await other.at_end()
-        assert served.heard.reasons == ["frame_too_large"]
+        assert served.listener.reasons == ["frame_too_large"]
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -174,11 +174,11 @@ async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
         await served.clock.advance(1)
         if gets_it:
             assert (await second.receive()).opaque == 2
-            assert served.heard.refused == []
+            assert served.listener.refused == []
         else:
             message = f"no memory for a frame of {len(registration(2))} bytes"
             assert (2, 2, f"{message}; try again later") == ((busy := await second.receive()).opaque, *busy.outcome)
-            assert [(2, "memory", message)] == served.heard.refused
+            assert [(2, "memory", message)] == served.listener.refused
             assert (await second.ask(registration(3))).code == 0
     assert budget.used_bytes == 0
 
@@ -247,7 +247,7 @@ async def test_no_connection_is_let_in_without_memory() -> None:
         peer = await served.connect()
         assert await (await served.connect()).at_end()
 
-        assert served.heard.refused == [(2, "memory", "no memory for another connection")]
+        assert served.listener.refused == [(2, "memory", "no memory for another connection")]
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -262,7 +262,7 @@ async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> Non
         peer = await served.connect()
 
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
-        assert served.heard.refused == []
+        assert served.listener.refused == []
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
@@ -281,7 +281,7 @@ async def test_last_connections_are_for_brokers(spell: Spell) -> None:
         assert (await client.receive()).opaque == 1
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert served.heard.refused == [(5, "connections", "too many connections that are not brokers', limit 2")]
+        assert served.listener.refused == [(5, "connections", "too many connections that are not brokers', limit 2")]
         await served.clock.advance(11)
         assert await silent.at_end()
         assert list(served.server.connections) == [1, 2, 3, 4]
@@ -304,7 +304,7 @@ async def test_connections_without_a_registration_keep_no_broker_out(begins: boo
 
         refused = await served.connect()
         assert await refused.at_end()
-        assert served.heard.refused[-1][2] == "too many connections, limit 6"
-        assert [message for *_, message in served.heard.refused[:-1]] == ["connection slot needed for a broker"] * 3
+        assert served.listener.refused[-1][2] == "too many connections, limit 6"
+        assert [message for *_, message in served.listener.refused[:-1]] == ["connection slot needed for a broker"] * 3
         for peer in (*clients, broker):
             assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7

@@ -19,7 +19,7 @@ from namesrv_remoting.errors import (
 )
 from tests.support import spelling
 from tests.support.fake_clock import FakeClock
-from tests.support.serving import Heard, server_of
+from tests.support.serving import RecordingListener, server_of
 from tests.support.spelling import JSON, NATIVE
 
 KNOWN = 105
@@ -40,7 +40,7 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
 
 async def answer_to(dispatcher: Dispatcher, *, unread: str = "", **question: Any) -> Answer:
     """What is sent to a peer that asks."""
-    connection = ServerConnection(server_of(dispatcher, Heard(), FakeClock(), asyncio.TaskGroup()), 1)
+    connection = ServerConnection(server_of(dispatcher, RecordingListener(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **question})
     return await dispatcher.answer(Request(command, connection, unread=unread))
 

@@ -14,7 +14,7 @@ from namesrv_remoting.aio.socket_options import set_tcp_options
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.ipv6 import can_use_ipv6
 from tests.support.raw_peer import RawPeer
-from tests.support.serving import ECHO, Gate, Heard, Serving, server_of, serving
+from tests.support.serving import ECHO, Gate, RecordingListener, Serving, server_of, serving
 from tests.support.spelling import json_frame
 
 QUESTION = json_frame(ECHO, 7)
@@ -47,7 +47,7 @@ async def test_address_in_use_is_an_error() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = server_of(Dispatcher({}), Heard(), FakeClock(), asyncio.TaskGroup())
+        server = server_of(Dispatcher({}), RecordingListener(), FakeClock(), asyncio.TaskGroup())
         with pytest.raises(OSError, match="in use"):
             await server.listen(["127.0.0.2", "127.0.0.1"], port)
         # uvloop closes in its next turn
@@ -103,8 +103,8 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         for number in (3, 4):
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
-            assert (number, reason, message) == served.heard.refused[-1]
-        assert ({reason: 2}, []) == (served.server.refusals, served.heard.closed)
+            assert (number, reason, message) == served.listener.refused[-1]
+        assert ({reason: 2}, []) == (served.server.refusals, served.listener.closed)
         assert await is_served(second)
         if what:
             reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
@@ -112,9 +112,9 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
             writer.close()
 
         first.close()
-        await until(lambda: 1 in dict(served.heard.closed))
+        await until(lambda: 1 in dict(served.listener.closed))
         assert await is_served(await served.connect())
-        assert [1, 2, *([5] if what else []), 6 if what else 5] == served.heard.opened
+        assert [1, 2, *([5] if what else []), 6 if what else 5] == served.listener.opened
 
 
 async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,8 +134,8 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
         # other tests' servers may leave theirs to a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
         assert sum(connection._owner is served.server for connection in ours) == 1
-        assert list(range(1, 1002)) == served.heard.opened
-        assert list(range(2, 1002)) == sorted(number for number, _ in served.heard.closed)
+        assert list(range(1, 1002)) == served.listener.opened
+        assert list(range(2, 1002)) == sorted(number for number, _ in served.listener.closed)
         assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -166,7 +166,7 @@ async def test_nobody_is_let_in_any_more() -> None:
         served.server.abort_all()
         assert [await peer.at_end() for peer in peers] == [True] * 3
         await until(lambda: not served.server.connections)
-        assert sorted(number for number, _ in served.heard.closed) == [1, 2, 3]
+        assert sorted(number for number, _ in served.listener.closed) == [1, 2, 3]
 
 
 async def left_of(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
@@ -193,7 +193,7 @@ async def test_connections_are_closed_spread_over_the_time() -> None:
     """
     async with serving() as served:
         assert await left_of(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-        assert list(range(1, 12)) == [number for number, _ in served.heard.closed]
+        assert list(range(1, 12)) == [number for number, _ in served.listener.closed]
         assert len(await left_of(served, 3, 0.0, 0.0)) == 1
         _, half, *_ = await left_of(served, 61, 0.3, 0.15)
         assert 26 <= half <= 34

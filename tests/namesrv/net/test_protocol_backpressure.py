@@ -124,7 +124,7 @@ async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
         peer.send(asked)
 
         assert list(range(1, 2001)) == [(await peer.receive()).opaque for _ in range(2000)]
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         # what had to wait was not counted again
         assert len(asked) == served.server.bytes_received
 
@@ -144,14 +144,14 @@ async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast
         made = connection.peer.requests
         peer.send(questions(1))
         await served.clock.advance(30)
-        assert "slow_reader" not in served.heard.reasons
+        assert "slow_reader" not in served.listener.reasons
         if not fast:
             assert await is_served(served)
         assert made == connection.peer.requests
 
         await served.clock.advance(1)
-        assert (connection.id, "slow_reader", "peer does not read") == served.heard.refused[-1]
-        await until(lambda: served.heard.closed)
+        assert (connection.id, "slow_reader", "peer does not read") == served.listener.refused[-1]
+        await until(lambda: served.listener.closed)
 
 
 async def test_peer_that_reads_again_gets_everything() -> None:
@@ -164,7 +164,7 @@ async def test_peer_that_reads_again_gets_everything() -> None:
         peer.widen()
         assert [*range(1, 1 + QUESTIONS), 1] == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
         await served.clock.advance(100)
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
@@ -181,9 +181,9 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
         peer.send(questions(QUESTIONS))
         await until(lambda: len(gate.came) == QUESTIONS)
         gate.open()
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert served.heard.refused == [(1, "slow_reader", "peer does not read")]
+        assert served.listener.refused == [(1, "slow_reader", "peer does not read")]
         assert await is_served(served)
 
 
@@ -219,8 +219,8 @@ async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read() ->
         _, connection = await stuck(served, questions(QUESTIONS))
         connection.close()
         await served.clock.advance(30)
-        assert served.heard.closed == []
+        assert served.listener.closed == []
 
         await served.clock.advance(1)
-        await until(lambda: served.heard.closed)
-        assert served.heard.reasons == ["slow_reader"]
+        await until(lambda: served.listener.closed)
+        assert served.listener.reasons == ["slow_reader"]

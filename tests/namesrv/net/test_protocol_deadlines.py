@@ -48,17 +48,17 @@ async def test_peer_that_is_late_is_closed(limits: dict[str, Any], steps: Steps,
         await other.ask(FRAME)
         served.connection_of(other).peer.note_role("broker")
         for number, step in enumerate(steps):
-            assert served.heard.refused == [], steps[:number]
+            assert served.listener.refused == [], steps[:number]
             if isinstance(step, bytes):
                 await peer.send_slowly(step)
             else:
                 await served.clock.advance(step)
 
         if late is None:
-            assert served.heard.refused == []
+            assert served.listener.refused == []
         else:
-            await until(lambda: served.heard.closed)
-            assert [(1, *late)] == served.heard.refused
+            await until(lambda: served.listener.closed)
+            assert [(1, *late)] == served.listener.refused
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
 
 
@@ -71,7 +71,7 @@ async def test_server_that_was_late_itself_closes_nobody_for_it() -> None:
         served.clock.stall(60)
         await served.clock.advance(0)
 
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         peer.send(FRAME[9:])
         assert (await peer.receive()).opaque == 7
 
@@ -86,7 +86,7 @@ async def test_frame_that_arrived_is_read_before_its_deadline_is_judged() -> Non
         # no turn of the loop in between
         connection.check_deadlines(served.clock.monotonic() + 100)
 
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         assert (await peer.receive()).opaque == 7
 
 
@@ -98,7 +98,7 @@ async def test_peer_that_waits_for_an_answer_is_not_idle() -> None:
         peer.send(json_frame(10, 1))
         await until(lambda: gate.came)
         await served.clock.advance(1000)
-        assert served.heard.refused == []
+        assert served.listener.refused == []
 
         gate.open()
         assert (await peer.receive()).opaque == 1
@@ -117,8 +117,8 @@ async def test_peer_that_asks_the_same_all_the_time_is_not_idle() -> None:
             await served.clock.advance(119)
         connection = served.connection_of(peer)
         assert served.clock.monotonic() - connection.last_read <= 119
-        assert served.heard.refused == []
+        assert served.listener.refused == []
 
         await served.clock.advance(121)
         assert await peer.at_end()
-        assert served.heard.reasons == ["idle"]
+        assert served.listener.reasons == ["idle"]

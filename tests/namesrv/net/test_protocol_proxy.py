@@ -46,11 +46,11 @@ async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, rea
         peer.send(HEADERS["v1"][0][:size])
         await settle()
         await served.clock.advance(seconds - 1)
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         await served.clock.advance(1)
 
         assert await peer.at_end()
-        assert [reason] == served.heard.reasons
+        assert [reason] == served.listener.reasons
 
 
 @pytest.mark.parametrize("feed", [whole, byte_by_byte])
@@ -61,7 +61,7 @@ async def test_broken_header_closes_the_connection(feed: Feed) -> None:
         await feed(peer, b"PROXY TCP4 not.an.address x 1 2\r\n")
 
         assert await peer.at_end()
-        assert served.heard.refused == [(1, "proxy_header", "PROXY header: version 1 address")]
+        assert served.listener.refused == [(1, "proxy_header", "PROXY header: version 1 address")]
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
@@ -75,4 +75,4 @@ async def test_header_is_garbage_anywhere_else(name: str, is_on: bool) -> None:
 
         assert (await peer.receive()).opaque == 7
         assert await peer.at_end()
-        assert served.heard.reasons == ["frame_too_large"]
+        assert served.listener.reasons == ["frame_too_large"]

@@ -62,12 +62,12 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
         await feed(peer, garbage)
 
         assert await peer.at_end()
-        await until(lambda: served.heard.closed)
-        [(refused, why, said)] = served.heard.refused
+        await until(lambda: served.listener.closed)
+        [(refused, why, said)] = served.listener.refused
         assert (1, reason) == (refused, why)
         assert message in (None, said)
         assert {reason: 1} == served.server.refusals
-        assert served.heard.closed == [(1, "closed")]
+        assert served.listener.closed == [(1, "closed")]
         assert (await other.ask(json_frame(ECHO))).opaque == 1
 
 
@@ -99,7 +99,7 @@ async def test_good_frames_before_garbage_are_answered(
 
         assert [0] * len(good) == [(await peer.receive()).opaque for _ in good]
         assert await peer.at_end()
-        assert [reason] == served.heard.reasons
+        assert [reason] == served.listener.reasons
 
 
 async def test_refused_frames_are_freed_at_once() -> None:
@@ -130,15 +130,15 @@ async def test_questions_after_garbage_are_dropped() -> None:
     async with serving({10: gate}, fast_path=pulls) as served:
         peer = await served.connect()
         peer.send(json_frame(10, 1) + bytes(8) + json_frame(10, 2))
-        await until(lambda: served.heard.refused)
+        await until(lambda: served.listener.refused)
         peer.send(json_frame(10, 3) * 100 + json_frame(PULL, 4))
         await settle()
         gate.open()
 
         assert (await peer.receive()).opaque == 1
         assert await peer.reader.read() == b""
-        await until(lambda: served.heard.closed)
-        assert (gate.came, served.heard.closed, len(served.heard.refused)) == ([1], [(1, "closed")], 1)
+        await until(lambda: served.listener.closed)
+        assert (gate.came, served.listener.closed, len(served.listener.refused)) == ([1], [(1, "closed")], 1)
 
 
 @pytest.mark.parametrize("is_broker", [False, True])
@@ -159,7 +159,7 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
             assert (await peer.ask(json_frame(ECHO, 8))).code == 0
         else:
             assert await peer.at_end()
-        assert served.heard.refused == []
+        assert served.listener.refused == []
 
 
 async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
@@ -170,7 +170,7 @@ async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
         peer.send(json_frame(10, 1) + json_frame(10, 2, flag=ONEWAY))
         await until(lambda: gate.came)
         peer.close()
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
         gate.open()
         await until(lambda: len(gate.done) == 2)
@@ -198,7 +198,7 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
         connection = served.connection_of(peer)
         end(peer, connection)
         await until(lambda: len(gate.cancelled) == 2)
-        await until(lambda: served.heard.closed and not connection.in_flight)
+        await until(lambda: served.listener.closed and not connection.in_flight)
         connection.close()
         connection.abort()
         connection.write(b"too late")
@@ -206,7 +206,7 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
 
         assert sorted(gate.cancelled, key=str) == [1, 2]
         assert served.connection_of(other).in_flight == 1
-        assert ([1, 2], [(1, reason)]) == (served.heard.opened, served.heard.closed)
+        assert ([1, 2], [(1, reason)]) == (served.listener.opened, served.listener.closed)
         assert list(served.server.connections) == [2]
 
 

@@ -110,9 +110,9 @@ async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> No
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(SystemError_, match="requires TLS"):
             await said(client_of(served, None))
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert [(reason, message) for _, reason, message in served.heard.refused] == [("tls", PLAIN_REFUSED)]
+        assert [(reason, message) for _, reason, message in served.listener.refused] == [("tls", PLAIN_REFUSED)]
         assert served.server.dispatcher.answered == {}
 
 
@@ -141,7 +141,7 @@ async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: 
             assert (opaque, 1, PLAIN_REFUSED) == (answer.opaque, answer.code, answer.remark)
 
         assert await peer.at_end()
-        assert served.heard.reasons == ["tls"]
+        assert served.listener.reasons == ["tls"]
 
 
 async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
@@ -149,9 +149,9 @@ async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
     async with serving() as served:
         with pytest.raises(ConnectError, match="the server does not speak TLS: it answered in plain text"):
             await said(client_of(served, ca))
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert served.heard.reasons == ["tls"]
+        assert served.listener.reasons == ["tls"]
 
 
 class Side:
@@ -270,10 +270,10 @@ async def test_client_certificates(
             else:
                 with pytest.raises((ConnectError, ConnectionClosedError), match=r"certificate|authority"):
                     await client.invoke(ASK, timeout_seconds=10.0)
-                await until(lambda: served.heard.refused)
+                await until(lambda: served.listener.refused)
 
         assert ([] if names is None else [names]) == heard
-        assert ([] if refused is None else [refused]) == [message for _, _, message in served.heard.refused]
+        assert ([] if refused is None else [refused]) == [message for _, _, message in served.listener.refused]
 
 
 async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
@@ -300,9 +300,9 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
         served.clock.step_wall(36_525 * 86_400.0)
         third, peer = await resumed(session)
         assert third.tls.session_reused
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert [message for _, _, message in served.heard.refused] == [
+        assert [message for _, _, message in served.listener.refused] == [
             "TLS handshake failed: the peer's certificate has expired"
         ]
         assert served.server.dispatcher.answered == {(ECHO, 0): 2}
@@ -319,9 +319,9 @@ async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
     async with serving(tls=tls(ca, "permissive")) as served:
         peer = await served.connect()
         peer.send(Side(context).hello())
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        [message] = [message for _, _, message in served.heard.refused]
+        [message] = [message for _, _, message in served.listener.refused]
         assert message == "TLS handshake failed: the peer offers neither TLS 1.2 nor TLS 1.3"
 
 
@@ -372,11 +372,11 @@ async def test_half_a_handshake_is_ended(
         steps = 0 if cut == 0 else 1
         await until(lambda: f"{steps} taken | 0 waiting" in repr(threads))
         await served.clock.advance(seconds - 1)
-        assert (len(served.server.connections), served.heard.refused) == (1, [])
+        assert (len(served.server.connections), served.listener.refused) == (1, [])
         await served.clock.advance(2)
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert [reason] == served.heard.reasons
+        assert [reason] == served.listener.reasons
 
 
 async def test_handshakes_count_as_connections(ca: Authority) -> None:
@@ -388,7 +388,7 @@ async def test_handshakes_count_as_connections(ca: Authority) -> None:
         last = await served.connect()
 
         assert await last.at_end()
-        assert served.heard.reasons == ["connections"]
+        assert served.listener.reasons == ["connections"]
 
 
 async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None:
@@ -398,12 +398,12 @@ async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None
 
         def taken() -> bool:
             # 48 KiB each, and 8 as for every connection
-            return bool(served.heard.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
+            return bool(served.listener.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
 
-        while not served.heard.refused:
+        while not served.listener.refused:
             (await served.connect()).send(Side(trusting(ca)).hello())
             await until(taken)
-        assert served.heard.reasons == ["memory"]
+        assert served.listener.reasons == ["memory"]
         for peer in served.peers:
             peer.close()
         await until(lambda: not served.server.connections)
@@ -452,9 +452,9 @@ async def test_unknown_authority_is_told_on_both_sides(ca: Authority, tmp_path: 
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(ConnectError, match="the server's certificate is refused: self-signed certificate in"):
             await said(client_of(served, Authority(tmp_path, "others")))
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        [message] = [message for _, _, message in served.heard.refused]
+        [message] = [message for _, _, message in served.listener.refused]
         assert message.startswith("TLS handshake failed: the peer ")
 
 
@@ -467,9 +467,9 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        [message] = [message for _, _, message in served.heard.refused]
+        [message] = [message for _, _, message in served.listener.refused]
         # OpenSSL's words, the second since 3.5
         broken = ("decryption failed or bad record mac", "record layer failure")
         assert message.removeprefix("TLS connection broken: ") in broken
@@ -484,8 +484,8 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         peer.send(await side.finish(peer))
         for number in range(100):
             peer.send(side.sealed(json_frame(ECHO, number, body=body)))
-        await until(lambda: served.heard.closed or served.connection_of(peer).is_write_paused)
-        assert not served.heard.closed, (served.heard.refused, served.heard.closed)
+        await until(lambda: served.listener.closed or served.connection_of(peer).is_write_paused)
+        assert not served.listener.closed, (served.listener.refused, served.listener.closed)
         assert served.connection_of(peer).peer.requests < 100
         peer.widen()
 
@@ -539,10 +539,10 @@ async def test_goodbye_ends_the_connection(ca: Authority) -> None:
         with contextlib.suppress(ssl.SSLError):
             side.tls.unwrap()
         peer.send(last + side._outgoing.read())
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
         assert served.server.dispatcher.answered == {(ECHO, 0): 1}
 
-        assert (served.heard.closed, served.heard.refused) == ([(1, "closed")], [])
+        assert (served.listener.closed, served.listener.refused) == ([(1, "closed")], [])
 
 
 async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
@@ -607,7 +607,7 @@ async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> N
             each.send(side.hello() if each is peer else Side(trusting(ca)).hello())
         await until(lambda: "3 waiting" in repr(tls_side.threads))
         await served.clock.advance(600)
-        assert served.heard.refused == []
+        assert served.listener.refused == []
         go_on.set()
         last = await side.finish(peer)
         assert await stalled.reader.read(1)
@@ -615,9 +615,9 @@ async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> N
         peer.send(last + side.sealed(json_frame(ECHO, 7)))
         assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
         await served.clock.advance(2)
-        await until(lambda: served.heard.closed)
+        await until(lambda: served.listener.closed)
 
-        assert [it[1:] for it in served.heard.refused] == [("tls", "timed out waiting for the TLS handshake")]
+        assert [it[1:] for it in served.listener.refused] == [("tls", "timed out waiting for the TLS handshake")]
 
 
 def _wait(event: threading.Event) -> None:
@@ -667,7 +667,7 @@ async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: s
         await served.clock.advance(6)
         assert await slow.at_end()
 
-        assert served.heard.reasons == ["proxy_header", "tls"]
+        assert served.listener.reasons == ["proxy_header", "tls"]
 
 
 async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:
@@ -687,6 +687,6 @@ async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) ->
             peer.sendall(records.key_updates(MEBIBYTE // 16 // KEY_UPDATE_BYTES))
             await until(lambda: not served.server.connections)
 
-        [(_, reason, message)] = served.heard.refused
+        [(_, reason, message)] = served.listener.refused
         assert reason == "tls"
         assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)

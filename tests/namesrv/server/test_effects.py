@@ -15,7 +15,7 @@ from tests.support.dead_ends import full_queue, refusing_port
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess
-from tests.support.logged import logged, told
+from tests.support.logged import logged, logged_by
 from tests.support.namesrv_peer import SLAVE, Broker, NamesrvPeer, native_registration
 
 BROKER = Broker()
@@ -38,14 +38,14 @@ async def test_broker_that_is_new_is_information(
     assert [
         ("DEBUG", "route_changed", {"revision": 1, "topics": 1}),
         ("INFO", "broker_registered", {**fields, "new": True}),
-    ] == told(caplog, SINK)
+    ] == logged_by(caplog, SINK)
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
-    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == told(caplog, SINK)
+    assert [("DEBUG", "broker_registered", {**fields, "new": False})] == logged_by(caplog, SINK)
 
     await peer.register(BROKER, native_registration("T", counter=2), spelling="native")
     await peer.call(904, BROKER.ext, spelling="native")
-    assert told(caplog, SINK) == []
+    assert logged_by(caplog, SINK) == []
     assert remembered(server) == ["route", "register", "register"]
 
 
@@ -56,22 +56,24 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
     caplog.set_level(logging.INFO)
     await peer.register(BROKER)
     await server.clock.advance(2)
-    told(caplog, SINK)
+    logged_by(caplog, SINK)
 
     await peer.call(104, BROKER.ext)
-    assert told(caplog, SINK) == [("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})]
+    assert logged_by(caplog, SINK) == [
+        ("INFO", "broker_evicted", {**IDENTITY, "reason": "unregistered", "silent_ms": 2000})
+    ]
 
     await peer.register(BROKER)
     await server.clock.advance(1)
     await peer.register(BROKER._replace(addr="10.0.0.9:10911"))
     superseded = {**IDENTITY, "reason": "superseded", "silent_ms": 1000}
-    assert ("WARNING", "broker_evicted", superseded) in told(caplog, SINK)
+    assert ("WARNING", "broker_evicted", superseded) in logged_by(caplog, SINK)
 
     number = server.namesrv.events.last_seq
     await server.hang_up(peer)
     await server.clock.advance(0)
     disconnected = {**IDENTITY, "broker_addr": "10.0.0.9:10911", "reason": "disconnected", "silent_ms": 0}
-    assert [("WARNING", "broker_evicted", disconnected)] == told(caplog, SINK)
+    assert [("WARNING", "broker_evicted", disconnected)] == logged_by(caplog, SINK)
     assert remembered(server, number) == ["route", "evict"]
 
 
@@ -85,16 +87,16 @@ async def test_stale_removal_and_another_lowest_id_are_information(
     for peer in (older, newer):
         await peer.register(BROKER, enableActingMaster="true", spelling="native")
     await slave.register(SLAVE, enableActingMaster="true", spelling="native")
-    told(caplog, SINK)
+    logged_by(caplog, SINK)
     number = server.namesrv.events.last_seq
 
     await older.call(104, BROKER.ext)
-    assert told(caplog, SINK) == [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})]
+    assert logged_by(caplog, SINK) == [("INFO", "stale_removal_fenced", {**IDENTITY, "reason": "unregistered"})]
     assert remembered(server, number) == ["fenced"]
 
     await newer.call(104, BROKER.ext)
     fields = {"broker_name": "broker-a", "min_broker_id": 1, "recipients": ("10.0.0.2:10911",)}
-    assert ("INFO", "min_broker_id_changed", fields) in told(caplog, SINK)
+    assert ("INFO", "min_broker_id_changed", fields) in logged_by(caplog, SINK)
 
 
 @pytest.mark.settings(admin_enabled=True)
@@ -170,12 +172,12 @@ async def test_new_effect_is_shown_everywhere(
         observers=[namesrv.counters, namesrv.heartbeat_log, namesrv.audit],
     )
     ((key, live),) = namesrv.manager.tables.broker_live_table.items()
-    told(caplog, SINK)
+    logged_by(caplog, SINK)
 
     sink(Renamed(key, live, "broker-z"))
     await server.stop()
 
-    assert told(caplog, SINK)[:1] == [("WARNING", "broker_renamed", {**IDENTITY, "name": "broker-z"})]
+    assert logged_by(caplog, SINK)[:1] == [("WARNING", "broker_renamed", {**IDENTITY, "name": "broker-z"})]
     event = next(each for each in namesrv.events.since(0, 100) if each["event"] == "rename")
     assert (event["broker_addr"], event["name"]) == (BROKER.addr, "broker-z")
     (line,) = of(read_log(server.data_dir / "heartbeats"), "renamed")

@@ -16,7 +16,7 @@ from namesrv.settings.model import Settings
 from namesrv.settings.sources import load
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.logged import logged, told
+from tests.support.logged import logged, logged_by
 from tests.support.namesrv_peer import Broker, NamesrvPeer
 
 RELOADER = "namesrv.server.reload"
@@ -114,7 +114,7 @@ async def test_reload_takes_back_what_was_changed_over_the_wire(
 
     await file.reload("")
 
-    assert names == {fields["setting"] for _, name, fields in told(caplog, RELOADER) if name == "setting_changed"}
+    assert names == {fields["setting"] for _, name, fields in logged_by(caplog, RELOADER) if name == "setting_changed"}
     assert LiveSettings.of(Settings()) == server.namesrv.live
 
 
@@ -159,4 +159,4 @@ async def test_asked_often_it_reloads_once_more(
     reloading.cancel()
     await asyncio.wait([reloading])
 
-    assert [name for _, name, _ in told(caplog, RELOADER)].count("reloaded") == 2
+    assert [name for _, name, _ in logged_by(caplog, RELOADER)].count("reloaded") == 2

@@ -79,7 +79,7 @@ class Process:
         """What it wrote to its standard error, if it has a home."""
         return "" if self._home is None else (self._home / "printed.log").read_text(encoding="utf-8", errors="replace")
 
-    def tell(self, line: str) -> None:
+    def write_line(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
@@ -133,7 +133,7 @@ class PatternProcess(Process):
     def lines(self) -> list[str]:
         return self._lines
 
-    def said(self, pattern: str) -> list[str]:
+    def lines_matching(self, pattern: str) -> list[str]:
         """The lines so far that match somewhere."""
         return [line for line in self.lines if re.search(pattern, line)]
 
@@ -143,11 +143,11 @@ class PatternProcess(Process):
         Raises:
             AssertionError: it is not said in time, or the process ended without.
         """
-        self.wait_until(lambda: len(self.said(pattern)) >= count, within=within)
-        return self.said(pattern)[count - 1]
+        self.wait_until(lambda: len(self.lines_matching(pattern)) >= count, within=within)
+        return self.lines_matching(pattern)[count - 1]
 
 
-class TalkingProcess(PatternProcess):
+class PrintingProcess(PatternProcess):
     """One that needs nothing but its words and what is set in its environment."""
 
     def __init__(self, *command: str, **environ: str) -> None:
@@ -155,7 +155,7 @@ class TalkingProcess(PatternProcess):
 
 
 # A script begins with it that tells in lines of JSON what it finds; `server` is the one that it talks to.
-TELLS = """
+PRELUDE = """
 import gc, json, os, signal, socket, sys, threading
 
 loop = sys.argv[1]
@@ -163,7 +163,7 @@ if loop == "asyncio":
     sys.modules["uvloop"] = None
 
 
-def tell(**news):
+def report(**news):
     print(json.dumps(news), flush=True)
 
 
@@ -191,7 +191,7 @@ def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+def read_report(process: subprocess.Popen[str]) -> dict[str, Any]:
     """The next line that such a script tells."""
     assert process.stdout is not None
     line = process.stdout.readline()
