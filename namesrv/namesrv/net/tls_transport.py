@@ -15,6 +15,7 @@ from namesrv.net.read_shares import (
     COPIED_READ_COST,
     LONGEST_READ_BYTES,
     TLS_RECORD_COST,
+    TLS_RECORD_WITHOUT_DATA_COST,
     AddressShare,
     ReadShares,
 )
@@ -311,11 +312,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         while size and share.left > turn_end and total < _RECORD_BYTES and end is None:
             self._incoming.write(self._received[:size])
             del self._received[:size]
-            share.spend(TLS_RECORD_COST + size)
             self._without_data += size
+            cost = TLS_RECORD_COST + size
             try:
                 data = self._tls.read(_RECORD_BYTES)
             except ssl.SSLWantReadError:
+                cost = TLS_RECORD_WITHOUT_DATA_COST
                 if self._without_data > _MAX_BYTES_WITHOUT_DATA:
                     end = RemoteProtocolError(f"TLS records of {self._without_data} bytes without data", reason="tls")
             except ssl.SSLError as error:
@@ -325,6 +327,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 total += len(data)
                 self._without_data = 0
                 end = None if data else EOFError()
+            share.spend(cost)
             size = self._next_record()
         return b"".join(parts), end
 
