@@ -43,9 +43,9 @@ class KVLimits:
     max_keys_per_namespace: int = 10_000
     max_namespaces: int = 256
     max_name_characters: int = 255
-    # Every change rewrites the file, and a namespace is sent whole in one frame of at most 16 MiB: in response to a
-    # list request, and ORDER_TOPIC_CONFIG to every broker that registers.
-    max_file_bytes: int = 8 * 1024 * 1024
+    # Enough for the order configuration of 20,000 topics. Every change writes the whole file, which takes about 1 ms of
+    # processor time for each MiB, and ORDER_TOPIC_CONFIG is sent whole to every broker that registers.
+    max_file_bytes: int = 2 * 1024 * 1024
 
 
 class KVLimitError(ValueError):
