@@ -87,8 +87,8 @@ async def ask_both(server: InProcess, connection: ServerConnection, data: bytes)
     before = server.heartbeats
     fast = server.namesrv.fast_path.answer(connection, data)
     fast_touched = server.heartbeats - before
-    answer = await server.controller.server.dispatcher.answer(Request(command, connection))
-    return Both(fast, answer.data, fast_touched, server.heartbeats - before - fast_touched)
+    response = await server.controller.server.dispatcher.answer(Request(command, connection))
+    return Both(fast, response.data, fast_touched, server.heartbeats - before - fast_touched)
 
 
 async def check_same(server: InProcess, connection: ServerConnection, data: bytes) -> bool:

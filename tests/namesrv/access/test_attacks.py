@@ -94,8 +94,8 @@ async def test_open_server_allows(tmp_path: Path, name: str) -> None:
         await populate(server, None)
         stranger, before = await server.connect(), state(server)
         code, ext, body, spelling = ATTACKS[name]
-        answer = await stranger.call(code, ext, body, spelling=spelling)
-        assert answer.code == 0, answer.remark
+        response = await stranger.call(code, ext, body, spelling=spelling)
+        assert response.code == 0, response.remark
         assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
 
 
@@ -108,14 +108,14 @@ async def test_access_file_refuses(tmp_path: Path, name: str, mode: str) -> None
         await populate(server, OWNER)
         stranger, before = await server.connect(), state(server)
         code, ext, body, spelling = ATTACKS[name]
-        answer = await stranger.call(code, ext, body, spelling=spelling)
+        response = await stranger.call(code, ext, body, spelling=spelling)
         guard = server.namesrv.guard
         assert guard is not None
         outcomes = [outcome for _, _, outcome in guard.refusals]
         if mode == "enforce":
-            assert (NO_PERMISSION, ["refused"], before) == (answer.code, outcomes, state(server))
+            assert (NO_PERMISSION, ["refused"], before) == (response.code, outcomes, state(server))
         else:
-            assert (answer.code, outcomes) == (0, ["observed"])
+            assert (response.code, outcomes) == (0, ["observed"])
             assert (name in LISTINGS) == (_tables(before) == _tables(state(server)))
 
 
@@ -175,11 +175,11 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
         before = state(server)
         (code, ext, body, spelling), is_allowed = NARROW[name]
         peer.send(TEAM.question(code, ext, body, spelling=spelling))
-        answer = await peer.receive()
+        response = await peer.receive()
         if is_allowed:
-            assert answer.code == 0, answer.remark
+            assert response.code == 0, response.remark
         else:
-            assert (NO_PERMISSION, before) == (answer.code, state(server)), answer.remark
+            assert (NO_PERMISSION, before) == (response.code, state(server)), response.remark
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ async def test_broker_that_calls_itself_like_a_topic(
         own = broker.name if "brokers" in narrowed else broker.cluster
         topics = ("team-x", own) if is_allowed else ("team-x", "T")
         peer.send(TEAM.question(103, broker.ext, registration(*topics)))
-        answer = await peer.receive()
+        response = await peer.receive()
         if is_allowed:
-            assert answer.code == 0, answer.remark
+            assert response.code == 0, response.remark
         else:
-            assert (NO_PERMISSION, _tables(before)) == (answer.code, _tables(state(server)))
+            assert (NO_PERMISSION, _tables(before)) == (response.code, _tables(state(server)))
 
 
 async def test_name_that_another_cluster_has(tmp_path: Path) -> None:

@@ -62,12 +62,12 @@ async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -
 
 async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", *, key: Key | None = None) -> Any:
     """Code and remark of the answer."""
-    answer = await peer.answer_to(peer.tell(code, ext, body)) if key is None else None
+    response = await peer.answer_to(peer.tell(code, ext, body)) if key is None else None
     if key is not None:
         peer.send(key.question(code, ext, body))
-        answer = await peer.receive()
-    assert answer is not None
-    return answer.code, answer.remark
+        response = await peer.receive()
+    assert response is not None
+    return response.code, response.remark
 
 
 async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess) -> None:
@@ -220,7 +220,7 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
 
     behind = question(105, {"topic": "T"}, opaque=8)
     peer.send(frame[1000:] + behind)
-    assert ((answer := await peer.receive()).opaque, answer.code) == (8, 17)
+    assert ((response := await peer.receive()).opaque, response.code) == (8, 17)
     # in one piece, too
     peer.send(frame + behind)
     assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
@@ -260,7 +260,10 @@ async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> No
     broker = await server.connect()
     assert await stranger.at_end()
     broker.send(KEY.question(103, BROKER.ext, registration("T", "U")) + question(105, {"topic": "T"}, opaque=2))
-    assert [(answer.opaque, answer.code) for answer in [await broker.receive() for _ in range(2)]] == [(1, 0), (2, 0)]
+    assert [(response.opaque, response.code) for response in [await broker.receive() for _ in range(2)]] == [
+        (1, 0),
+        (2, 0),
+    ]
 
     late = await NamesrvPeer.connect(server.address)
     assert await late.at_end()
@@ -474,8 +477,8 @@ async def test_watch_learns_nothing_after_its_right_was_withdrawn(
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
     assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
 
-    answer = await peer.answer_to(opaque)
-    assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
+    response = await peer.answer_to(opaque)
+    assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     assert code == (await peer.call(20001, None, native(members), spelling="native")).code
 
 
@@ -493,8 +496,8 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
 
     await server.clock.advance(61)
 
-    answer = await peer.answer_to(opaque)
-    assert (0, {}, revision) == (answer.code, answer.value["routes"], answer.value["revision"])
+    response = await peer.answer_to(opaque)
+    assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     assert (await peer.call(20001, None, native(members), spelling="native")).code == NO_PERMISSION
 
 
@@ -544,9 +547,9 @@ async def test_order_configuration_of_known_topics_only(
     peer = await server.connect()
 
     peer.send(KEY.question(103, BROKER.ext, registration("T", "V")))
-    answer = await peer.receive()
+    response = await peer.receive()
 
-    assert (answer.outcome, answer.value) == ((0, None), {"table": expected})
+    assert (response.outcome, response.value) == ((0, None), {"table": expected})
 
 
 @pytest.mark.settings(listen_host="0.0.0.0")
@@ -633,11 +636,11 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     await open_server.forget()
     before = dict(open_server.namesrv.manager.tables.broker_live_table)
 
-    answer = await other.register(usurper)
+    response = await other.register(usurper)
 
     holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard {silent} s ago"
     told = f"{holder}; this connection may not take its place"
-    assert (NO_PERMISSION, told) == (answer.code, answer.remark)
+    assert (NO_PERMISSION, told) == (response.code, response.remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
     assert open_server.namesrv.counters.takeovers == {"refused": 1, "warned": 0}
@@ -727,9 +730,9 @@ async def test_agents_goodbye_is_its_own(open_server: InProcess) -> None:
     assert (await peer.call(103, agent, native_registration("T"), spelling="native")).code == 0
     goodbye = {**agent, "registrationSeq": "2"}
 
-    answer = await other.call(104, goodbye, spelling="native")
+    response = await other.call(104, goodbye, spelling="native")
     told = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
-    assert (NO_PERMISSION, told) == (answer.code, answer.remark)
+    assert (NO_PERMISSION, told) == (response.code, response.remark)
     assert (await peer.call(104, goodbye, spelling="native")).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
 
@@ -790,8 +793,8 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
     assert [told] == logged(caplog, "takeover_attempted")
     assert [it.levelno for it in caplog.records if it.msg == "takeover_attempted"] == [logging.WARNING]
     assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
-    answer = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
-    assert sum(it["event"] == "takeover_attempted" for it in answer.java_value["events"]) == 1
+    response = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
+    assert sum(it["event"] == "takeover_attempted" for it in response.java_value["events"]) == 1
 
 
 @pytest.mark.settings(takeover="allow")

@@ -240,14 +240,14 @@ async def test_every_code(server: InProcess, ca: Authority, who: str) -> None:
     for opaque, code in enumerate(QUESTIONS, start=100):
         about, before = REQUESTS.get(code), state(server)
         peer.send(frame(key, code, opaque))
-        answer = await peer.receive()
-        assert opaque == answer.opaque
+        response = await peer.receive()
+        assert opaque == response.opaque
         if about is not None and about.access_class in allowed:
-            assert answer.code != NO_PERMISSION, (code, answer.remark)
+            assert response.code != NO_PERMISSION, (code, response.remark)
         else:
-            assert (NO_PERMISSION, before) == (answer.code, state(server)), code
-            assert answer.remark
-            assert SECRET not in answer.remark
+            assert (NO_PERMISSION, before) == (response.code, state(server)), code
+            assert response.remark
+            assert SECRET not in response.remark
     peer.close()
 
 
@@ -263,8 +263,8 @@ async def test_what_is_allowed_is_done(server: InProcess) -> None:
         before = state(server)
         await server.clock.advance(1)
         peer.send(frame(MATRIX["operator"].key, code, opaque))
-        answer = await peer.receive()
-        assert (answer.code, before == state(server)) == (0, False), (code, answer.remark)
+        response = await peer.receive()
+        assert (response.code, before == state(server)) == (0, False), (code, response.remark)
 
 
 async def test_replayed(server: InProcess) -> None:
@@ -277,8 +277,8 @@ async def test_replayed(server: InProcess) -> None:
         before = state(server)
         for who in (peer, thief):
             who.send(once)
-            answer = await who.receive()
-            assert (NO_PERMISSION, before) == (answer.code, state(server)), code
+            response = await who.receive()
+            assert (NO_PERMISSION, before) == (response.code, state(server)), code
 
 
 async def test_oneway_requests_are_refused_without_an_answer(server: InProcess) -> None:

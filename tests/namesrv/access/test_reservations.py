@@ -137,9 +137,9 @@ async def test_rule_that_fits_best_displaces_a_squatter(
         assert (await other.receive()).code == 0
 
         moved = BILLING_1 if squatter is not BILLING_1 else BILLING_1._replace(addr="10.0.0.9:10911")
-        answer = await register(owner, BILLING, moved)
+        response = await register(owner, BILLING, moved)
 
-        assert (answer.code, answer.remark) == (0, None)
+        assert (response.code, response.remark) == (0, None)
         assert holders(server) == {moved.addr: "billing"}
         assert (await register(other, ORDERS, at)).code == NO_PERMISSION
 
@@ -156,9 +156,9 @@ async def test_reserved_places_are_listed(tmp_path: Path) -> None:
         reader = await server.connect()
         key = Key("billing", SECRET, now_ms=1_700_000_600_000)
         reader.send(key.question(20005, None, native({}), spelling="native"))
-        answer = await reader.receive()
+        response = await reader.receive()
 
-        assert msgpack.unpackb(answer.body)["reserved"] == [
+        assert msgpack.unpackb(response.body)["reserved"] == [
             {"kind": kind, "value": value, "cluster": "prod", "account": "billing", "expires_in_seconds": 3000.0}
             for kind, value in (("name", "billing-1"), ("address", "10.0.0.1:10911"))
         ]
@@ -182,13 +182,13 @@ async def test_new_cluster_is_a_permission(tmp_path: Path, narrowed: str, create
         other, peer = await server.connect(), await server.connect()
         await register(other, BILLING, BILLING_1._replace(cluster="d"))
 
-        answers = [
+        responses = [
             await register(peer, ORDERS, Broker(f"orders-{name}", 0, f"10.0.0.{number}:1", name))
             for number, name in enumerate("abcd", start=2)
         ]
 
         existing = [] if 'clusters = ["a"' in narrowed else ["d"]
-        found = [name for name, answer in zip("abcd", answers, strict=True) if answer.code == 0]
+        found = [name for name, response in zip("abcd", responses, strict=True) if response.code == 0]
         assert found == [*created, *existing]
         assert server.namesrv.manager.tables.cluster_addr_table.keys() == {*created, "d"}
 

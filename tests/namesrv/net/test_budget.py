@@ -214,10 +214,10 @@ async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
     budget = MemoryBudget(3 * MEBIBYTE)
     async with serving({LIST: large}, budget=budget) as served:
         peer = await served.connect()
-        answer = await peer.ask(json_frame(LIST, 7))
+        response = await peer.ask(json_frame(LIST, 7))
 
-        assert (answer.code, answer.opaque, answer.body) == (2, 7, b"")
-        assert str(answer.remark).startswith("no memory for an answer of 1048")
+        assert (response.code, response.opaque, response.body) == (2, 7, b"")
+        assert str(response.remark).startswith("no memory for an answer of 1048")
         assert (await peer.ask(json_frame(ECHO, 8))).opaque == 8
         assert budget.used_bytes == CONNECTION
 

@@ -45,9 +45,9 @@ async def answer_to(dispatcher: Dispatcher, *, unread: str = "", **question: Any
     return await dispatcher.answer(Request(command, connection, unread=unread))
 
 
-def only(answer: Answer) -> spelling.Answer:
+def only(response: Answer) -> spelling.Answer:
     """The one frame of an answer."""
-    [found], rest = spelling.read_answers(answer.data)
+    [found], rest = spelling.read_answers(response.data)
     assert rest == b""
     return found
 
@@ -112,16 +112,21 @@ async def test_question_without_an_opaque_gets_the_servers_own_number() -> None:
 
 async def test_answer_larger_than_the_limit_says_so() -> None:
     """A peer would close its connection on such a frame; it gets code 1 with both sizes instead."""
-    answer = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
+    response = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
 
-    assert (answer.code, answer.opaque, answer.body, answer.remark) == (1, 7, b"", "frame of 4201 bytes, limit 4096")
+    assert (response.code, response.opaque, response.body, response.remark) == (
+        1,
+        7,
+        b"",
+        "frame of 4201 bytes, limit 4096",
+    )
 
 
 async def test_request_without_its_body_is_not_carried_out() -> None:
     """There was no memory for it, or it was to be refused when its header came: it has to be asked again."""
-    answer = only(await answer_to(dispatcher_of(Reply(b"route")), unread="no memory"))
+    response = only(await answer_to(dispatcher_of(Reply(b"route")), unread="no memory"))
 
-    assert (answer.code, answer.remark, answer.body) == (2, "no memory; try again later", b"")
+    assert (response.code, response.remark, response.body) == (2, "no memory; try again later", b"")
 
 
 async def test_cancelled_handler_is_not_answered() -> None:

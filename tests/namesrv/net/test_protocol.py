@@ -35,11 +35,11 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
         await feed(peer, b"".join(questions) + bytes(shifted))
 
         for opaque, kind in enumerate(kinds):
-            answer = await peer.receive()
-            assert (NATIVE if kind == NATIVE else JSON) == answer.serialize_type
-            assert (0, opaque, b"%d" % opaque) == (answer.code, answer.opaque, answer.body)
-            assert answer.ext_fields is not None
-            assert answer.ext_fields["a"] == "b"
+            response = await peer.receive()
+            assert (NATIVE if kind == NATIVE else JSON) == response.serialize_type
+            assert (0, opaque, b"%d" % opaque) == (response.code, response.opaque, response.body)
+            assert response.ext_fields is not None
+            assert response.ext_fields["a"] == "b"
         assert (await peer.receive()).body == b"012345"
         assert (connection.peer.requests, connection.peer.serialize_type) == (31, BINARY)
         assert (connection.in_flight, connection.unsent_bytes, connection.is_open) == (0, 0, True)
@@ -189,7 +189,7 @@ async def test_fast_path_answers_first(feed: Feed) -> None:
 async def test_reads_of_one_frame_each_are_answered() -> None:
     """On the fast path or by the dispatcher, short or long, in one piece or in two; every byte is counted."""
 
-    def answer(_: ServerConnection, frame: bytes) -> bytes | None:
+    def response(_: ServerConnection, frame: bytes) -> bytes | None:
         return (
             cut(JSON, b'{"code":0,"opaque":0}', b"fast") if b"known" in frame else b"" if b"silent" in frame else None
         )
@@ -197,7 +197,7 @@ async def test_reads_of_one_frame_each_are_answered() -> None:
     known, silent, new, long = (
         SPELLINGS[JSON](ECHO, 1, None, body) for body in (b"known", b"silent", b"new", b"known" * 200)
     )
-    async with serving(fast_path=answer) as served:
+    async with serving(fast_path=response) as served:
         peer = await served.connect()
 
         async def ask(*pieces: bytes) -> bytes:

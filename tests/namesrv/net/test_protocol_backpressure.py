@@ -110,9 +110,9 @@ async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
         loop.call_soon(note_pass)
         for opaque, peer in enumerate(peers):
             served.connection_of(peer).data_received(json_frame(LARGE, opaque))
-        answers = [(await peer.receive()).opaque for peer in peers]
+        responses = [(await peer.receive()).opaque for peer in peers]
 
-    assert list(range(100)) == [opaque for _, opaque in begun] == answers
+    assert list(range(100)) == [opaque for _, opaque in begun] == responses
     assert max(Counter(number for number, _ in begun).values()) <= 32
 
 
@@ -189,28 +189,28 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
 
 async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
     """What the socket does not take is unsent; no further request is read before the peer has read it."""
-    answers: list[bytes] = []
+    responses: list[bytes] = []
 
-    def answer(_: ServerConnection, frame: bytes) -> bytes | None:
-        answers.append(cut(JSON, b'{"code":0,"opaque":%d}' % len(answers), b"%d" % len(answers) * MEBIBYTE))
-        return answers[-1]
+    def response(_: ServerConnection, frame: bytes) -> bytes | None:
+        responses.append(cut(JSON, b'{"code":0,"opaque":%d}' % len(responses), b"%d" % len(responses) * MEBIBYTE))
+        return responses[-1]
 
     async def ask(peer: RawPeer) -> None:
-        before = len(answers)
+        before = len(responses)
         peer.send(json_frame(ECHO, 1))
-        await until(lambda: len(answers) > before)
+        await until(lambda: len(responses) > before)
 
-    async with serving(fast_path=answer) as served:
+    async with serving(fast_path=response) as served:
         peer = await served.connect(receive_buffer=4096)
         connection = served.connection_of(peer)
         while not connection.is_write_paused:
             await ask(peer)
         peer.widen()
-        assert list(range(len(answers))) == [(await peer.receive()).opaque for _ in answers]
+        assert list(range(len(responses))) == [(await peer.receive()).opaque for _ in responses]
         assert not connection.unsent_bytes
         await ask(peer)
-        assert b"%d" % (len(answers) - 1) * MEBIBYTE == (await peer.receive()).body
-        assert len(b"".join(answers)) == served.server.bytes_sent
+        assert b"%d" % (len(responses) - 1) * MEBIBYTE == (await peer.receive()).body
+        assert len(b"".join(responses)) == served.server.bytes_sent
 
 
 async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read() -> None:

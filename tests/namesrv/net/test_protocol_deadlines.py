@@ -109,8 +109,8 @@ async def test_peer_that_waits_for_an_answer_is_not_idle() -> None:
 
 async def test_peer_that_asks_the_same_all_the_time_is_not_idle() -> None:
     """A request of the fast path counts as something received."""
-    answer = cut(JSON, b'{"code":0,"opaque":7}')
-    async with serving(fast_path=lambda *_: answer, idle_seconds=120) as served:
+    response = cut(JSON, b'{"code":0,"opaque":7}')
+    async with serving(fast_path=lambda *_: response, idle_seconds=120) as served:
         peer = await served.connect()
         for _ in range(3):
             assert (await peer.ask(FRAME)).opaque == 7

@@ -152,9 +152,9 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
         peer = await served.connect()
         if is_broker:
             served.connection_of(peer).peer.note_role("broker")
-        answer = await peer.ask(json_frame(PULL, 7))
+        response = await peer.ask(json_frame(PULL, 7))
 
-        assert (answer.code, answer.remark) == (1, "name server not ready")
+        assert (response.code, response.remark) == (1, "name server not ready")
         if is_broker:
             assert (await peer.ask(json_frame(ECHO, 8))).code == 0
         else:

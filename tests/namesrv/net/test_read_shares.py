@@ -71,9 +71,9 @@ async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between(
         hostile, other = await served.connect(), await served.connect()
         flooded = served.connection_of(hostile)
         flooded.data_received(json_frame(99, 1, flag=ONEWAY) * FLOOD)
-        answer = await other.ask(json_frame(ECHO, 7))
+        response = await other.ask(json_frame(ECHO, 7))
 
-        assert answer.opaque == 7
+        assert response.opaque == 7
         assert flooded.peer.requests < FLOOD
         await until(lambda: flooded.peer.requests == FLOOD)
 

@@ -137,8 +137,8 @@ async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: 
         peer = await served.connect()
         peer.send(sent)
         if opaque is not None:
-            answer = await peer.receive()
-            assert (opaque, 1, PLAIN_REFUSED) == (answer.opaque, answer.code, answer.remark)
+            response = await peer.receive()
+            assert (opaque, 1, PLAIN_REFUSED) == (response.opaque, response.code, response.remark)
 
         assert await peer.at_end()
         assert served.listener.reasons == ["tls"]
@@ -219,7 +219,7 @@ async def test_bytes_may_come_one_by_one(
         await feed(peer, await side.finish(peer))
         await feed(peer, side.sealed(json_frame(ECHO, 7)) + side.sealed(native_frame(ECHO, 8)))
 
-        assert [answer.opaque for answer in await side.frames(peer, 2)] == [7, 8]
+        assert [response.opaque for response in await side.frames(peer, 2)] == [7, 8]
         assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).peer.proxied
 
 
@@ -289,12 +289,12 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
             return side, peer
 
         first, peer = await resumed(None)
-        assert [answer.opaque for answer in await first.frames(peer, 1)] == [7]
+        assert [response.opaque for response in await first.frames(peer, 1)] == [7]
         session = first.tls.session
         assert session is not None
         assert not session.has_ticket
         second, peer = await resumed(session)
-        assert [answer.opaque for answer in await second.frames(peer, 1)] == [7]
+        assert [response.opaque for response in await second.frames(peer, 1)] == [7]
         assert second.tls.session_reused
         # a century
         served.clock.step_wall(36_525 * 86_400.0)
@@ -464,7 +464,7 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
         peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
-        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
+        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
         record = side.sealed(json_frame(ECHO, 8))
         peer.send(record[:-1] + bytes([record[-1] ^ 1]))
         await until(lambda: served.listener.closed)
@@ -489,7 +489,7 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         assert served.connection_of(peer).peer.requests < 100
         peer.widen()
 
-        assert list(range(100)) == [answer.opaque for answer in await side.frames(peer, 100)]
+        assert list(range(100)) == [response.opaque for response in await side.frames(peer, 100)]
 
 
 async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
@@ -513,7 +513,7 @@ async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
             gone = len(sealed) - peer.writer.transport.get_write_buffer_size()
             most = max(most, gone - served.server.bytes_received)
 
-        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
+        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
     # what a transport takes from its socket at a time, and the buffers of both sockets
     assert most <= 256 * 1024 + 2 * 256 * 1024
 
@@ -527,7 +527,7 @@ async def test_a_record_for_each_byte(ca: Authority) -> None:
         data = b"".join(json_frame(ECHO, number) for number in range(20))
         peer.send(b"".join(side.sealed(data[at : at + 1]) for at in range(len(data))))
 
-        assert list(range(20)) == [answer.opaque for answer in await side.frames(peer, 20)]
+        assert list(range(20)) == [response.opaque for response in await side.frames(peer, 20)]
 
 
 async def test_goodbye_ends_the_connection(ca: Authority) -> None:
@@ -559,7 +559,7 @@ async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
         go_on.set()
         peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 8)))
 
-        assert [answer.opaque for answer in await side.frames(peer, 1)] == [8]
+        assert [response.opaque for response in await side.frames(peer, 1)] == [8]
 
 
 async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
@@ -613,7 +613,7 @@ async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> N
         assert await stalled.reader.read(1)
         await served.clock.advance(4)
         peer.send(last + side.sealed(json_frame(ECHO, 7)))
-        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
+        assert [response.opaque for response in await side.frames(peer, 1)] == [7]
         await served.clock.advance(2)
         await until(lambda: served.listener.closed)
 

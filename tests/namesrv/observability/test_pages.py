@@ -23,9 +23,9 @@ from tests.support.raw_peer import RawPeer
 async def test_verbose_is_a_word_of_the_query(server: InProcess, query: str, lines: int) -> None:
     """With or without a value, among others or alone; nothing is to be cached."""
     (address,) = server.controller.http_addresses
-    answer = await asyncio.to_thread(ask, address, f"/readyz{query}")
+    response = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
-    assert (200, lines) == (answer.status, answer.text.count("\n"))
+    assert (200, lines) == (response.status, response.text.count("\n"))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ from tests.support.namesrv_peer import (
 async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
     """What the route says who may do: broker name -> permission; asked in JSON and natively."""
     found, natively = [
-        {queues["brokerName"]: queues["perm"] for queues in answer.java_value["queueDatas"]}
-        for answer in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
+        {queues["brokerName"]: queues["perm"] for queues in response.java_value["queueDatas"]}
+        for response in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
     ]
     assert found == natively
     return found
@@ -38,9 +38,9 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Java writes the ids without quotes; quoted they are read by everybody."""
-    answer = await peer.call(106, spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (0, None, {})
-    assert answer.java_value == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+    response = await peer.call(106, spelling=spelling)
+    assert (*response.outcome, response.fields) == (0, None, {})
+    assert response.java_value == {"brokerAddrTable": {}, "clusterAddrTable": {}}
     for broker in (MASTER, SLAVE):
         await peer.register(broker, __ZONE_NAME="zone-1", enableActingMaster="true")
     await peer.register(ELSEWHERE)
@@ -71,8 +71,8 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     await peer.register(OTHER)
     assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
 
-    answer = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (0, None, {"wipeTopicCount": "3"})
+    response = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
+    assert (*response.outcome, response.fields) == (0, None, {"wipeTopicCount": "3"})
     assert await perms(peer) == {"broker-a": 4, "broker-b": 6}
     # no other bit is taken
     assert await perms(peer, "V") == {"broker-a": 13}
@@ -81,8 +81,8 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     assert await perms(peer) == {"broker-a": 4, "broker-b": 6}
     assert await perms(peer, "W") == {"broker-a": 4}
 
-    answer = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (0, None, {"addTopicCount": "4"})
+    response = await peer.call(327, {"brokerName": "broker-a"}, spelling=spelling)
+    assert (*response.outcome, response.fields) == (0, None, {"addTopicCount": "4"})
     assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
     # 6, as in Java: inherit (1) and priority (8) are dropped
     assert await perms(peer, "V") == {"broker-a": 6}
@@ -94,8 +94,8 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
-        answer = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
-        assert (0, None, {count: "0"}) == (*answer.outcome, answer.fields)
+        response = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
+        assert (0, None, {count: "0"}) == (*response.outcome, response.fields)
         assert (await peer.call(code, None, spelling=spelling)).outcome == (1, "field brokerName is missing")
 
 
@@ -109,8 +109,8 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
         ({"topic": "T", "clusterName": "nowhere"}, both),
         ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
     ):
-        answer = await peer.call(216, ext, spelling=spelling)
-        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
+        response = await peer.call(216, ext, spelling=spelling)
+        assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
         assert left == await perms(peer)
 
     await peer.call(216, {"topic": "U"}, spelling=spelling)
@@ -134,8 +134,8 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
     await peer.register(MASTER)
     await peer.register(OTHER)
     for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
-        answer = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
-        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
+        response = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
+        assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
     ignored = route_body(spelling, "nobody")
     assert (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code == 0
 
@@ -169,10 +169,10 @@ async def test_topic_without_queues_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str | None
 ) -> None:
     """No body, no member, none is a success; what cannot be read is refused with what is wrong."""
-    answer = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
+    response = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
-    assert ((0, None) if reason is None else refused) == answer.outcome
+    assert ((0, None) if reason is None else refused) == response.outcome
     assert server.events() == []
 
 
@@ -195,10 +195,10 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
         (312, None, ["sub", "both"]),
         (313, None, ["sub"]),
     ):
-        answer = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
-        assert (*answer.outcome, answer.fields) == (0, None, {})
+        response = await peer.call(code, {"cluster": cluster} if cluster else None, spelling=spelling)
+        assert (*response.outcome, response.fields) == (0, None, {})
         addr = {"brokerAddr": "10.0.0.1:10911"} if code == 304 else {}
-        assert {"topicList": names, **addr} == answer.java_value, (code, cluster)
+        assert {"topicList": names, **addr} == response.java_value, (code, cluster)
     assert (await peer.call(224, spelling=spelling)).outcome == (1, "field cluster is missing")
 
 
@@ -247,16 +247,16 @@ def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> No
 async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's word; the system's list has no switch."""
     for code in (206, 224, 311, 312, 313):
-        answer = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
-        assert answer.outcome == (1, "disable"), code
+        response = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
+        assert response.outcome == (1, "disable"), code
     assert (await peer.call(304, spelling=spelling)).code == 0
 
 
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
     for code in (0, 9999, 905, -1):
-        answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported") == answer.outcome
+        response = await peer.call(code, spelling=spelling)
+        assert (3, f" request type {code} not supported") == response.outcome
 
 
 CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [

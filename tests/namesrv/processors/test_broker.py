@@ -34,10 +34,14 @@ def is_empty(server: InProcess) -> bool:
 
 async def test_master_registers_and_is_told_nothing(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
     """Success, no fields, no body; a binary question is answered in JSON."""
-    answer = await peer.register(MASTER, spelling=spelling)
+    response = await peer.register(MASTER, spelling=spelling)
 
-    assert answer.outcome == (0, None)
-    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (answer.serialize_type, answer.fields, answer.body)
+    assert response.outcome == (0, None)
+    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
+        response.serialize_type,
+        response.fields,
+        response.body,
+    )
     tables = server.namesrv.manager.tables
     assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
     assert tables.broker_addr_table["broker-a"].broker_addrs == {0: "10.0.0.1:10911"}
@@ -82,9 +86,9 @@ async def test_missing_field_is_named_and_changes_nothing(
     body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
     for field in ("clusterName", "brokerAddr", "brokerName", "brokerId"):
         ext = {name: text for name, text in MASTER.ext.items() if name != field}
-        answer = await peer.call(code, ext, body, spelling=spelling)
+        response = await peer.call(code, ext, body, spelling=spelling)
 
-        assert (1, f"field {field} is missing") == answer.outcome
+        assert (1, f"field {field} is missing") == response.outcome
     assert (await peer.call(code, None, body, spelling=spelling)).outcome == (1, "field brokerName is missing")
     assert is_empty(server)
 
@@ -168,9 +172,9 @@ async def test_compressed_registration_is_read_whatever_the_header_says(
     server: InProcess, peer: NamesrvPeer, said: str, topics: int
 ) -> None:
     """5.x brokers compress and say compressed=false."""
-    answer = await peer.register(MASTER, compressed(topics), compressed=said)
+    response = await peer.register(MASTER, compressed(topics), compressed=said)
 
-    assert answer.outcome == (0, None)
+    assert response.outcome == (0, None)
     assert topics == len(server.namesrv.manager.tables.topic_queue_table)
 
 
@@ -181,7 +185,9 @@ async def test_others_are_served_while_large_registrations_are_decoded(server: I
     peers = [await server.connect() for _ in masters]
     other, served, manager = await server.connect(), 0, server.namesrv.manager
     async with asyncio.TaskGroup() as group, manager.lock.read():
-        answers = [group.create_task(peer.register(master, body)) for peer, master in zip(peers, masters, strict=True)]
+        responses = [
+            group.create_task(peer.register(master, body)) for peer, master in zip(peers, masters, strict=True)
+        ]
         while "2 write" not in repr(manager.lock):
             await other.call(106)
             served += 1
@@ -190,7 +196,7 @@ async def test_others_are_served_while_large_registrations_are_decoded(server: I
         assert "2 write" in repr(manager.lock)
 
     assert served > 2
-    assert [answer.result().code for answer in answers] == [0] * 5
+    assert [response.result().code for response in responses] == [0] * 5
     assert len(manager.tables.topic_queue_table) == 20_000
 
 
@@ -216,9 +222,9 @@ async def test_unregister_is_done_before_it_is_answered(
 async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
     """901: the cluster is echoed, not checked; Java's remark `not set any response code` is not copied."""
     for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):
-        answer = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
-        assert answer.outcome == (0, None)
+        response = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
+        assert response.outcome == (0, None)
         group = {"brokerAddrs": addrs, "brokerName": "broker-a", "cluster": cluster}
-        assert {"brokerMemberGroup": group} == answer.java_value
+        assert {"brokerMemberGroup": group} == response.java_value
         for broker in (MASTER, SLAVE):
             await peer.register(broker, spelling=spelling)

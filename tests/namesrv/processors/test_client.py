@@ -32,11 +32,11 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
     queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
     # the first time by the dispatcher; the binary header has no fast path
     for pulls in (0, int(spelling != "binary")):
-        answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
+        response = await peer.call(105, {"topic": "T"}, spelling=spelling)
 
         assert pulls == server.namesrv.fast_path.pulls
-        assert (*answer.outcome, answer.fields) == (0, None, {})
-        assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == answer.java_value
+        assert (*response.outcome, response.fields) == (0, None, {})
+        assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == response.java_value
 
 
 async def test_group_in_two_clusters_is_the_first_ones(
@@ -82,8 +82,8 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
         "No topic route info in name server for the topic: T\n"
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
     )
-    answer = await peer.call(105, {"topic": "T"}, spelling=spelling)
-    assert (17, remark, {}, b"") == (*answer.outcome, answer.fields, answer.body)
+    response = await peer.call(105, {"topic": "T"}, spelling=spelling)
+    assert (17, remark, {}, b"") == (*response.outcome, response.fields, response.body)
     assert (await peer.call(105, None, spelling=spelling)).outcome == (1, "field topic is missing")
     assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
     if spelling != "binary":  # where empty is absent

@@ -35,26 +35,26 @@ WITH_A_BODY = [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
     """The body of an answer; without members the question has none."""
-    answer = await peer.call(code, None, native(members) if members else b"", spelling="native")
-    assert answer.outcome == (0, None)
-    return answer.value
+    response = await peer.call(code, None, native(members) if members else b"", spelling="native")
+    assert response.outcome == (0, None)
+    return response.value
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
     """As by any other NameServer: these bodies have only the native spelling."""
     for code in EXTENSIONS:
-        answer = await peer.call(code, spelling=spelling)
-        assert (3, f" request type {code} not supported but with serialize type 77") == answer.outcome
+        response = await peer.call(code, spelling=spelling)
+        assert (3, f" request type {code} not supported but with serialize type 77") == response.outcome
 
 
 @pytest.mark.parametrize("code", WITH_A_BODY)
 async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) -> None:
     """Code 1 says what is wrong."""
-    answer = await peer.call(code, None, b"[]", spelling="native")
+    response = await peer.call(code, None, b"[]", spelling="native")
 
-    assert answer.code == 1
-    assert str(answer.remark).endswith(" cannot be read: Expected `object`, got `int`")
+    assert response.code == 1
+    assert str(response.remark).endswith(" cannot be read: Expected `object`, got `int`")
 
 
 @pytest.mark.settings(nameserver_name="ns-1")

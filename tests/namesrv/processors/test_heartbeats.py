@@ -37,9 +37,9 @@ async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: Names
     server.clock.stall(0.2)
     assert pytest.approx(age(server)) == 0.2
 
-    answer = await peer.call(904, BROKER.ext, spelling=spelling)
+    response = await peer.call(904, BROKER.ext, spelling=spelling)
 
-    assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
+    assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
     assert age(server) == 0.0
     assert [line["silent_ms"] for line in await server.lines("heartbeat")] == [200.0]
 
@@ -69,10 +69,10 @@ async def test_native_broker_is_told_to_register_again(
     await peer.register(BROKER, spelling="native", agentId="agent-1")
     server.clock.stall(0.2)
 
-    answer = await peer.call(904, {**broker.ext, **ext}, spelling="native")
+    response = await peer.call(904, {**broker.ext, **ext}, spelling="native")
 
-    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == answer.outcome
-    assert {"boot_id": server.namesrv.boot_id} == answer.ext_fields
+    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == response.outcome
+    assert {"boot_id": server.namesrv.boot_id} == response.ext_fields
     assert pytest.approx(age(server)) == 0.2
 
 
@@ -143,10 +143,10 @@ async def test_data_version_is_compared_and_counts_as_heartbeat(
         (native(None) if spelling == "native" else b"null", "true"),
     ):
         server.clock.stall(0.2)
-        answer = await peer.call(322, BROKER.ext, body, spelling=spelling)
+        response = await peer.call(322, BROKER.ext, body, spelling=spelling)
 
-        assert (0, None, {"changed": changed}) == (*answer.outcome, answer.fields)
-        assert stored == answer.value
+        assert (0, None, {"changed": changed}) == (*response.outcome, response.fields)
+        assert stored == response.value
         assert age(server) == 0.0
 
 
@@ -156,8 +156,8 @@ async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer
     await peer.register(BROKER, native({"topic_configs": []}) if spelling == "native" else body, spelling=spelling)
 
     for broker in (BROKER, UNKNOWN):
-        answer = await peer.call(322, broker.ext, data_version(spelling, 0), spelling=spelling)
-        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {"changed": "true"}, b"")
+        response = await peer.call(322, broker.ext, data_version(spelling, 0), spelling=spelling)
+        assert (*response.outcome, response.fields, response.body) == (0, None, {"changed": "true"}, b"")
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,9 @@ async def test_data_version_that_is_none_does_not_count(
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
 
-    answer = await peer.call(322, BROKER.ext, body, spelling=spelling)
+    response = await peer.call(322, BROKER.ext, body, spelling=spelling)
 
-    assert (1, f"body of DataVersion cannot be read: {reason}") == answer.outcome
+    assert (1, f"body of DataVersion cannot be read: {reason}") == response.outcome
     assert pytest.approx(age(server)) == 0.2
 
 

@@ -23,14 +23,14 @@ def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dic
 async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
     """The namespace stays as an empty table; deleting what is not there succeeds."""
     for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
-        answer = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
-        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
+        response = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
+        assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
 
-    answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (*answer.outcome, answer.fields, answer.body) == (0, None, {"value": "new"}, b"")
-    answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (0, None, {})
-    assert answer.value == {"table": {"k": "new", "l": "w"}}
+    response = await peer.call(GET, entry(), spelling=spelling)
+    assert (*response.outcome, response.fields, response.body) == (0, None, {"value": "new"}, b"")
+    response = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+    assert (*response.outcome, response.fields) == (0, None, {})
+    assert response.value == {"table": {"k": "new", "l": "w"}}
 
     for key in ("k", "l", "k", "never"):
         assert (await peer.call(DELETE, entry(key=key), spelling=spelling)).outcome == (0, None)
@@ -40,10 +40,10 @@ async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: 
 
 async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Code 22 in Java's words."""
-    answer = await peer.call(GET, entry(), spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (22, "No config item, Namespace: N Key: k", {})
-    answer = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
-    assert (*answer.outcome, answer.fields) == (22, "No config item, Namespace: N", {})
+    response = await peer.call(GET, entry(), spelling=spelling)
+    assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N Key: k", {})
+    response = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
+    assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N", {})
     # 101's answer has a header class in Java, 219's has none
     assert ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields) == ({}, None)
 

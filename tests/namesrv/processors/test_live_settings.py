@@ -89,14 +89,14 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         peer = await server.connect()
         body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nnobodyKnows=this\n"
 
-        answer = await peer.call(318, None, body, spelling=spelling)
-        assert (*answer.outcome, answer.fields, answer.body) == (0, None, {}, b"")
-        answer = await peer.call(319, None, spelling=spelling)
-        assert (*answer.outcome, answer.fields) == (0, None, {})
+        response = await peer.call(318, None, body, spelling=spelling)
+        assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
+        response = await peer.call(319, None, spelling=spelling)
+        assert (*response.outcome, response.fields) == (0, None, {})
 
-    lines = answer.body.decode().splitlines()
+    lines = response.body.decode().splitlines()
     assert sorted(lines) == lines
-    assert set(JAVA_NAMES.values()) <= parse_properties(answer.body.decode()).keys()
+    assert set(JAVA_NAMES.values()) <= parse_properties(response.body.decode()).keys()
     assert {
         "enableTopicList=false",
         "orderMessageEnable=true",
@@ -108,7 +108,7 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         f"dataDir={tmp_path}",
         "bindAddress=127.0.0.1",
     } <= set(lines)
-    translation = translate(parse_properties(answer.body.decode()), "file F")
+    translation = translate(parse_properties(response.body.decode()), "file F")
     assert (translation.problems, translation.warnings) == ([], [])
 
 
@@ -171,11 +171,11 @@ async def test_change_tells_watchers_and_caches_once(server: InProcess, peer: Na
     # The dispatcher answers the first request, and the fast path answers and encodes from the second on.
     for _ in range(2):
         await peer.call(105, {"topic": "T"})
-    for body, answers, revision in (
+    for body, responses, revision in (
         (b"orderMessageEnable=false", 1, 1),
         (b"orderMessageEnable=true", 0, 2),
         (b"orderMessageEnable=true", 0, 2),
     ):
         await peer.call(318, None, body)
-        assert answers == len(server.namesrv.answers.json)
+        assert responses == len(server.namesrv.answers.json)
         assert revision == server.namesrv.manager.revisions.revision

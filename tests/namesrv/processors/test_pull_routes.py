@@ -18,9 +18,9 @@ PULL = 20001
 
 async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any]:
     """The answer's body."""
-    answer = await peer.call(PULL, None, native({"topics": topics, **members}), spelling="native")
-    assert answer.outcome == (0, None)
-    found: dict[str, Any] = answer.value
+    response = await peer.call(PULL, None, native({"topics": topics, **members}), spelling="native")
+    assert response.outcome == (0, None)
+    found: dict[str, Any] = response.value
     return found
 
 
@@ -208,9 +208,9 @@ async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProces
         await asyncio.sleep(0)
 
     found = [await watcher.receive() for _ in opaques]
-    assert {len(names)} == {len(answer.value["routes"]) for answer in found}
-    assert set(opaques) == {answer.opaque for answer in found}
-    assert most < max(len(answer.body) for answer in found) + 64 * 1024 + 200
+    assert {len(names)} == {len(response.value["routes"]) for response in found}
+    assert set(opaques) == {response.opaque for response in found}
+    assert most < max(len(response.body) for response in found) + 64 * 1024 + 200
 
 
 async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:

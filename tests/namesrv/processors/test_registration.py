@@ -44,8 +44,8 @@ async def kinds(server: InProcess) -> list[str]:
 
 async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
     """Kind full says that it is the whole; so does no topic at all, and so does no body."""
-    answer = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
-    assert (*answer.outcome, answer.fields) == (0, None, {})
+    response = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
+    assert (*response.outcome, response.fields) == (0, None, {})
     assert {"T"} == topics(server)
 
     assert (await peer.register(MASTER, b"", spelling="native", **FULL)).code == 0
@@ -85,9 +85,9 @@ async def test_delta_of_a_stranger_has_to_be_a_full_one(
     """QUERY_NOT_FOUND: the agent registers again at once, fully; nothing has changed."""
     await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
 
-    answer = await peer.register(broker, native_registration("U"), spelling="native", **ext)
+    response = await peer.register(broker, native_registration("U"), spelling="native", **ext)
 
-    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == answer.outcome
+    assert (22, f"broker {broker.name} at {broker.addr} is not registered") == response.outcome
     assert {"T"} == topics(server)
     assert len(server.namesrv.manager.tables.broker_live_table) == 1
 
@@ -115,9 +115,9 @@ async def test_native_registration_may_be_compressed(server: InProcess, peer: Na
 async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer: NamesrvPeer) -> None:
     """Numbers and booleans as such: ext is a map of str to str, int or bool."""
     ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
-    answer = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
+    response = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
 
-    assert answer.outcome == (0, None)
+    assert response.outcome == (0, None)
     (live,) = server.namesrv.manager.tables.broker_live_table.values()
     assert (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native) == (10.0, 1, "agent-1", True)
 
@@ -184,8 +184,8 @@ async def test_equal_registration_of_a_slave_finds_its_new_master(
     await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
 
     for _ in range(2):
-        answer = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
-        assert answer.fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"}
+        response = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
+        assert response.fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"}
     # read anew once, because the group has changed
     assert await kinds(server) == ["full", "full", "full", "unchanged"]
 
@@ -291,8 +291,8 @@ async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, pe
     assert (refused.code, refused.fields) == (1, {STALE_FIELD: "true"})
 
     newer = await server.connect()
-    answer = await newer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=3)
-    assert answer.code == 0
+    response = await newer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=3)
+    assert response.code == 0
     assert topics(server) == {"T"}
 
 
@@ -305,7 +305,7 @@ async def test_forged_state_version_does_not_lock_the_successor_out(server: InPr
     assert old_term.code == 1
 
     await thief.register(MASTER, registration("T", "U", state_version=2**62))
-    answer = await next_master.register(successor, registration("T", "U", state_version=2))
+    response = await next_master.register(successor, registration("T", "U", state_version=2))
 
-    assert (answer.code, answer.remark) == (0, None)
+    assert (response.code, response.remark) == (0, None)
     assert server.namesrv.manager.tables.broker_addr_table[MASTER.name].broker_addrs == {0: successor.addr}

@@ -75,7 +75,7 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
         (connection_id,) = server.namesrv.connections
-        manager, answers = server.namesrv.manager, server.namesrv.answers
+        manager, responses = server.namesrv.manager, server.namesrv.answers
         topics = [Topic(f"topic-{number}") for number in range(MANY)]
         watcher = await watching(server, topics)
 
@@ -103,9 +103,9 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
         # two tables give each topic up
         assert await looks(broker("b3", "p:1", "one")) <= 2 * MANY + LOOKS * CHUNK_TOPICS
 
-        assert answers.json.find(topics[0])
+        assert responses.json.find(topics[0])
         assert await looks(broker("b2", "o:1", *topics, queues=4)) <= LOOKS * CHUNK_TOPICS
-        assert answers.json.find(topics[0])
+        assert responses.json.find(topics[0])
 
 
 @pytest.mark.parametrize("way", ["silent", "disconnected"])

@@ -25,24 +25,24 @@ class CountedCache(RouteCache[bytes]):
 
     def _count(self, route: TopicRouteData) -> tuple[bytes, int]:
         self.encoded += 1
-        answer = JSON.encode(route)
-        return answer, len(answer)
+        response = JSON.encode(route)
+        return response, len(response)
 
     def ask(self, name: str) -> Any:
         """What the fast lane does; what is in the answer."""
         row = self.tables.topic_queue_table.get(name)
-        answer = (row and row.json) or self.find(name)
-        return None if answer is None else json.loads(answer)
+        response = (row and row.json) or self.find(name)
+        return None if response is None else json.loads(response)
 
     def held(self) -> int:
         """Bytes of all answers that there are."""
-        answers = [row.json or b"" for row in set(self.tables.topic_queue_table.values())]
-        return sum(len(answer) + ANSWER_BYTES for answer in (*filter(None, answers), *self._others.values()))
+        responses = [row.json or b"" for row in set(self.tables.topic_queue_table.values())]
+        return sum(len(response) + ANSWER_BYTES for response in (*filter(None, responses), *self._others.values()))
 
 
-def broker_names(answer: Any) -> list[str]:
+def broker_names(response: Any) -> list[str]:
     """Who is in an answer."""
-    return [group["brokerName"] for group in answer["brokerDatas"]]
+    return [group["brokerName"] for group in response["brokerDatas"]]
 
 
 def test_answer_is_encoded_once() -> None:
@@ -61,9 +61,9 @@ def test_topics_with_the_same_queues_share_an_answer() -> None:
     names = [f"t{number}" for number in range(1_000)]
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *names, topic("other", 4))))
 
-    answers = {id(cache.find(name)) for name in names}
+    responses = {id(cache.find(name)) for name in names}
 
-    assert (cache.encoded, len(answers)) == (1, 1)
+    assert (cache.encoded, len(responses)) == (1, 1)
     assert cache.ask("other")["queueDatas"][0]["readQueueNums"] == 4
     assert len(cache) == 2
 
@@ -90,9 +90,9 @@ def test_zone_has_answers_of_its_own() -> None:
         tables_of(registration("b1", 0, "m:1", zone_name="z1"), registration("b2", 0, "o:1", zone_name="z2"))
     )
 
-    answers = [cache.find_in_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
+    responses = [cache.find_in_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
 
-    assert [broker_names(json.loads(answer or b"")) for answer in answers] == [["b1"], ["b1"], ["b2"], ["b2"]]
+    assert [broker_names(json.loads(response or b"")) for response in responses] == [["b1"], ["b1"], ["b2"], ["b2"]]
     assert broker_names(cache.ask("t1")) == ["b1", "b2"]
     assert cache.encoded == 3
 
@@ -138,8 +138,8 @@ def test_made_up_zones_are_answered_and_not_remembered() -> None:
     assert len(cache) == MAX_ZONES
 
     # one that is known goes on being cached
-    answers = [cache.find_in_zone("t1", "z0") for _ in range(2)]
-    assert (cache.encoded, len(set(map(id, answers)))) == (MAX_ZONES + 10, 1)
+    responses = [cache.find_in_zone("t1", "z0") for _ in range(2)]
+    assert (cache.encoded, len(set(map(id, responses)))) == (MAX_ZONES + 10, 1)
 
 
 def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:

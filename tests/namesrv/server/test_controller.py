@@ -41,8 +41,8 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
         await until(lambda: connection.in_flight == 0)
         await server.stop()
 
-        answers = [await peer.answer_to(opaque) for opaque in opaques]
-        assert {(0, None)} == {answer.outcome for answer in answers}
+        responses = [await peer.answer_to(opaque) for opaque in opaques]
+        assert {(0, None)} == {response.outcome for response in responses}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
     assert len(table) == 20
