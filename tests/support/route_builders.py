@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from namesrv.routeinfo.admission import TableLimits, check_registration
+from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy, check_registration
 from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
@@ -113,7 +113,15 @@ def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
 class RouteScene:
     """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
 
-    def __init__(self, tables: RouteTables | None = None, *, limits: TableLimits = ROOMY, **options: bool) -> None:
+    def __init__(
+        self,
+        tables: RouteTables | None = None,
+        *,
+        limits: TableLimits = ROOMY,
+        policy: TakeoverPolicy | None = None,
+        quotas: TableQuotas | None = None,
+        **options: bool,
+    ) -> None:
         self.clock = FakeClock()
         self.options = RouteOptions(**options)
         self.effects: list[Effect] = []
@@ -136,6 +144,8 @@ class RouteScene:
             is_connected=lambda connection_id: connection_id not in self.closed,
             forget_answers=self.forget_answers,
             on_touch=lambda *touch: self.touched.append(touch),
+            policy=policy,
+            quotas=quotas,
         )
 
     def forget_answers(self) -> None:

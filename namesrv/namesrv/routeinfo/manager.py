@@ -149,17 +149,21 @@ class RouteInfoManager:
 
     @contextlib.asynccontextmanager
     async def _changing(self, access_class: AccessClass = AccessClass.BROKER_CONTROL) -> AsyncIterator[list[Effect]]:
-        """Open a write section with a list for its effects, performed afterwards; the class is that of the request."""
+        """Open a write section with a list for its effects; the class is that of the request.
+
+        The effects are performed after the section, also if it raises: they describe what was applied until then.
+        """
         effects: list[Effect] = []
         try:
             async with self.lock.write():
                 self._end_wipes(effects)
                 yield effects
         except LimitExceededError as error:
-            self._sink(OverQuota(access_class, error.reason, error.remark or "", is_refused=True))
+            effects.append(OverQuota(access_class, error.reason, error.remark or "", is_refused=True))
             raise
-        for effect in effects:
-            self._sink(effect)
+        finally:
+            for effect in effects:
+                self._sink(effect)
 
     def _end_wipes(self, effects: list[Effect]) -> None:
         """End the removal of the write permission of brokers that have been gone for their expiry."""
@@ -497,7 +501,6 @@ class RouteInfoManager:
                 takeover = self._takeover(key, live, broker_name, key.broker_addr, connection_id)
                 effects.append(takeover)
             if takeover is None or not takeover.is_refused:
-                effects.append(Unregistered(key, live))
                 is_out = await self._remove(key, live, "unregistered", effects, generation=live.generation)
         if takeover is not None and takeover.is_refused:
             raise _not_the_holder(takeover, "remove it")
@@ -569,6 +572,8 @@ class RouteInfoManager:
         if any(getattr(latest, name) != value for name, value in fence.items()):
             effects.append(Fenced(key, latest, reason, scan))
             return False
+        if reason == "unregistered":
+            effects.append(Unregistered(key, latest))
         self._apply(prepared, effects, latest.broker_name)
         self._broker_gone(latest, reason)
         self.membership += 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from namesrv.routeinfo.admission import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
@@ -16,6 +17,7 @@ from namesrv.routeinfo.effects import (
     Registered,
     RouteChanged,
     Scanned,
+    TakeoverAttempted,
     Unregistered,
     WriteWiped,
 )
@@ -340,6 +342,31 @@ async def test_what_would_be_too_much_is_refused_and_changes_nothing(
     await scene.register(replace(natively, body=body("t1", "t2")), replace(natively, body=body("t1", "t3")))
     assert {"t1", "t3"} == scene.tables.topic_queue_table.keys()
     assert violations(scene.tables) == []
+
+
+async def test_refused_registration_reports_what_happened_before_its_refusal() -> None:
+    """The ended wipe of a dead broker, an observed takeover and an exceeded quota are reported with the refusal."""
+    scene = RouteScene(
+        limits=replace(ROOMY, max_topics=2), policy=TakeoverPolicy("warn"), quotas=TableQuotas("observe", topics=2)
+    )
+    await scene.register(OTHER)
+    await scene.manager.wipe_write_perm("b2")
+    await scene.close(3)
+    await scene.register(MASTER)
+    scene.pass_time(121.0)
+    scene.manager.touch(M, 1)
+    scene.take_effects()
+
+    with pytest.raises(BadRequestError, match=r"^3 topics, limit 2$"):
+        await scene.register(registration("b1", 0, "n:1", "t1", "t2", "t3", connection_id=4))
+
+    quota = ("topics_per_cluster", "3 topics of cluster c1, limit 2")
+    assert scene.take_effects() == [
+        WriteWiped("b2", 0, is_wiped=False),
+        OverQuota(AccessClass.BROKER_CONTROL, *quota, is_refused=False),
+        TakeoverAttempted(M, live(scene, M), "b1", "n:1", 4, 0.0, is_refused=False),
+        OverQuota(AccessClass.BROKER_CONTROL, "topics", "3 topics, limit 2", is_refused=True),
+    ]
 
 
 async def test_operators_topic_counts_too() -> None:
