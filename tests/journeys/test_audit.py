@@ -63,9 +63,9 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
     lines, seqs = trail(data_dir), numbers(data_dir)
     assert [*range(1, len(seqs) + 1)] == seqs
-    told = lines[0]["settings"]
-    assert (told["nameserver_name"], told["listen_port"], told["admin_enabled"]) == ("ns-1", 0, True)
-    assert "max_topics" not in told
+    settings = lines[0]["settings"]
+    found = [settings.get(name) for name in ("nameserver_name", "listen_port", "admin_enabled", "max_topics")]
+    assert found == ["ns-1", 0, True, None]
     assert [(lines[at]["event"], lines[at]["nameserver"]) for at in (0, -1)] == [("start", "ns-1"), ("stop", "ns-1")]
     assert {
         ("REGISTER_BROKER", broker.address),
@@ -86,16 +86,18 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
     ((routes, wiped),) = changes(data_dir, "WIPE_WRITE_PERM_OF_BROKER")
     assert {"topic": "bills", "before": [QUEUES], "after": [{**QUEUES, "perm": 4}]} in routes["named"]
-    expected = {"what": "write_permission", "broker_name": "broker-a", "topics": 2, "before": True, "after": False}
-    assert expected == wiped
+    about = {"what": "write_permission", "broker_name": "broker-a", "topics": 2, "reason": "operator"}
+    assert {**about, "before": True, "after": False} == wiped
     read_only = {**QUEUES, "perm": 4}
     assert [
         [{"what": "routes", "topics": 1, "named": [{"topic": "bills", "before": [read_only], "after": []}]}]
     ] == changes(data_dir, "DELETE_TOPIC_IN_NAMESRV")
 
     kv = {"what": "kv", "namespace": "NS", "key": "k"}
-    puts = [[{**kv, "before": None, "after": "1"}], [{**kv, "before": "1", "after": "2"}]]
-    assert puts == changes(data_dir, "PUT_KV_CONFIG")
+    assert changes(data_dir, "PUT_KV_CONFIG") == [
+        [{**kv, "before": None, "after": "1"}],
+        [{**kv, "before": "1", "after": "2"}],
+    ]
     assert [[{**kv, "before": "2", "after": None}]] == changes(data_dir, "DELETE_KV_CONFIG")
 
     setting = {"what": "setting", "setting": "order_message_enable", "before": False, "after": True}
@@ -104,9 +106,10 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
     bound = {"what": "setting", "setting": "max_topics", "before": 1_000_000, "after": 5}
     assert [[{**setting, "before": True, "after": False}, bound]] == changes(data_dir, "SIGHUP")
 
-    ((routes, left),) = changes(data_dir, "UNREGISTER_BROKER")
+    ((routes, left, restored),) = changes(data_dir, "UNREGISTER_BROKER")
+    assert {**about, "topics": 0, "before": False, "after": True, "reason": "unregistered"} == restored
     assert [{"topic": "orders", "before": [read_only], "after": []}] == routes["named"]
-    assert (joined["after"], None, "unregistered") == (left["before"], left["after"], left["reason"])
+    assert left == {**joined, "before": joined["after"], "after": None, "reason": "unregistered"}
 
 
 def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_dir: Path) -> None:

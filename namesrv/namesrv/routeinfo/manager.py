@@ -171,7 +171,7 @@ class RouteInfoManager:
         for name in [name for name, ends in self.tables.wiped.items() if ends < now]:
             del self.tables.wiped[name]
             self.membership += 1
-            effects.append(WriteWiped(name, 0, is_wiped=False))
+            effects.append(WriteWiped(name, 0, is_wiped=False, reason="expired"))
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[list[Effect]]:
@@ -575,14 +575,14 @@ class RouteInfoManager:
         if reason == "unregistered":
             effects.append(Unregistered(key, latest))
         self._apply(prepared, effects, latest.broker_name)
-        self._broker_gone(latest, reason)
         self.membership += 1
         effects.append(Evicted(key, latest, reason, self.now() - latest.last_update, scan))
+        self._broker_gone(latest, reason, effects)
         if changes.notice is not None:
             effects.append(changes.notice)
         return True
 
-    def _broker_gone(self, live: BrokerLiveInfo, reason: Reason) -> None:
+    def _broker_gone(self, live: BrokerLiveInfo, reason: Reason, effects: list[Effect]) -> None:
         """Keep, end or limit a removed write permission after a master, or the last broker of its group, has left."""
         name, wiped = live.broker_name, self.tables.wiped
         is_last = name not in self.tables.broker_addr_table
@@ -590,6 +590,8 @@ class RouteInfoManager:
             return
         if reason == "unregistered":
             del wiped[name]
+            topics = len(self.tables.topics_of_broker.get(name, ()))
+            effects.append(WriteWiped(name, topics, is_wiped=False, reason="unregistered"))
         elif wiped[name] == _NEVER:
             wiped[name] = live.expires_at()
 
@@ -651,7 +653,7 @@ class RouteInfoManager:
             self._apply(prepared, effects, broker_name)
             topics = len(self.tables.topics_of_broker.get(broker_name, ()))
             if was_wiped != (broker_name in self.tables.wiped):
-                effects.append(WriteWiped(broker_name, topics, is_wiped=wiped))
+                effects.append(WriteWiped(broker_name, topics, is_wiped=wiped, reason="operator"))
             return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:

@@ -50,7 +50,7 @@ def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int
     row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
     parts = [[SharedStep([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
-    made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True)])
+    made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True, reason="operator")])
 
     routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
 

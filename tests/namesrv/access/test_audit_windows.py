@@ -66,7 +66,7 @@ def test_counted_sources_are_bounded() -> None:
 
 def test_what_brokers_change_is_told_from_what_operators_change() -> None:
     """A removal without a request is the broker's end; one by an operator or by a reload is not."""
-    wiped = Change("WIPE_WRITE_PERM_OF_BROKER", WHO, [WriteWiped("broker-a", 1, is_wiped=True)])
+    wiped = Change("WIPE_WRITE_PERM_OF_BROKER", WHO, [WriteWiped("broker-a", 1, is_wiped=True, reason="operator")])
     changes = [change("", 1), change("", 1, None), change("", 1, "SIGHUP"), wiped]
 
     assert [is_registration(each) for each in changes] == [True, True, False, False]

@@ -362,7 +362,7 @@ async def test_refused_registration_reports_what_happened_before_its_refusal() -
 
     quota = ("topics_per_cluster", "3 topics of cluster c1, limit 2")
     assert scene.take_effects() == [
-        WriteWiped("b2", 0, is_wiped=False),
+        WriteWiped("b2", 0, is_wiped=False, reason="expired"),
         OverQuota(AccessClass.BROKER_CONTROL, *quota, is_refused=False),
         TakeoverAttempted(M, live(scene, M), "b1", "n:1", 4, 0.0, is_refused=False),
         OverQuota(AccessClass.BROKER_CONTROL, "topics", "3 topics, limit 2", is_refused=True),
@@ -415,7 +415,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     await manager.evict_silent()
 
     assert {"<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"} == set(locks)
-    assert len(locks) == 14
+    assert len(locks) == 15
 
 
 async def test_who_waits_for_whom(scene: RouteScene) -> None:
@@ -474,7 +474,11 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
     await scene.manager.unregister(S, "b1", 2)
     assert not await is_writable(scene)
 
+    scene.take_effects()
+
     await scene.manager.unregister(M, "b1", 7)
+
+    assert scene.take_effects()[-1] == WriteWiped("b1", 0, is_wiped=False, reason="unregistered")
     assert await is_writable(scene)
 
 
@@ -486,7 +490,7 @@ async def test_removed_write_permission_ends_with_a_silent_broker(scene: RouteSc
     await scene.manager.evict_silent()
     scene.take_effects()
     await scene.manager.evict_silent()
-    assert WriteWiped("b1", 0, is_wiped=False) in scene.take_effects()
+    assert WriteWiped("b1", 0, is_wiped=False, reason="expired") in scene.take_effects()
     assert scene.tables.wiped == {}
 
     assert await is_writable(scene)

@@ -100,6 +100,25 @@ async def test_stale_removal_and_another_lowest_id_are_information(
 
 
 @pytest.mark.settings(admin_enabled=True)
+async def test_end_of_a_removed_write_permission_is_information(
+    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Log and recent events show who or what removed and restored a write permission."""
+    caplog.set_level(logging.INFO)
+    await peer.register(BROKER, native_registration("T"), spelling="native")
+    await peer.call(205, {"brokerName": BROKER.name})
+    await peer.call(104, BROKER.ext)
+
+    shown = logged(caplog, "write_permission_changed")
+
+    assert shown == [
+        {"broker_name": "broker-a", "removed": True, "reason": "operator"},
+        {"broker_name": "broker-a", "removed": False, "reason": "unregistered"},
+    ]
+    assert remembered(server).count("write_permission") == 2
+
+
+@pytest.mark.settings(admin_enabled=True)
 async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer: NamesrvPeer) -> None:
     """A broker that dies may have ten thousand; a change of settings may touch any, and is no broker's."""
     names = [f"topic-{n}" for n in range(50)]
