@@ -11,7 +11,15 @@ NEVER: Final = float("inf")
 class Deadlines:
     """The times at which the peer is late; all times are monotonic, and callers pass `now`."""
 
-    __slots__ = ("_handshake_left", "_is_in_handshake", "_limits", "frame_ends", "last_read", "write_ends")
+    __slots__ = (
+        "_handshake_left",
+        "_is_in_handshake",
+        "_limits",
+        "_spare_seconds",
+        "frame_ends",
+        "last_read",
+        "write_ends",
+    )
 
     def __init__(self, limits: ServerLimits, now: float) -> None:
         self._limits = limits
@@ -19,10 +27,12 @@ class Deadlines:
         self.last_read = now
         # time at which the current frame or handshake has to be complete
         self.frame_ends = NEVER
+        # seconds by which `frame_ends` may still be extended
+        self._spare_seconds = 0.0
         # time at which the peer has to have read its responses
         self.write_ends = NEVER
         self._is_in_handshake = False
-        # the peer's remaining seconds for the handshake while the deadline is paused; None while the deadline runs
+        # the peer's remaining seconds for the handshake while the deadline is held; None while the deadline runs
         self._handshake_left: float | None = None
 
     def __repr__(self) -> str:
@@ -30,16 +40,30 @@ class Deadlines:
 
     # -- frames ------------------------------------------------------------------------------------------------------
 
-    def frame_began(self, *, is_first: bool) -> None:
-        """Start the deadline of a frame that began with the last read, unless the deadline runs already."""
+    def frame_began(self, now: float, *, is_first: bool) -> None:
+        """Start the deadline of a frame, unless it runs already."""
         if self.frame_ends == NEVER:
             limits = self._limits
-            seconds = limits.first_frame_seconds if is_first else limits.whole_frame_seconds
-            self.frame_ends = self.last_read + seconds if seconds else NEVER
+            self._start(now, limits.first_frame_seconds if is_first else limits.whole_frame_seconds)
 
     def frame_ended(self) -> None:
-        """Clear the deadline: no frame is incomplete."""
-        self.frame_ends = NEVER
+        """Clear the deadline of a frame; that of a handshake stays, for a PROXY header may end during the handshake."""
+        if not self._is_in_handshake:
+            self.frame_ends = NEVER
+
+    def extend(self, seconds: float) -> bool:
+        """Extend the deadline, since the server was late to read; False once it was extended by its own length.
+
+        The extension is bounded because a peer can keep the server busy with other connections of its address.
+        """
+        extension = min(seconds, self._spare_seconds)
+        self._spare_seconds -= extension
+        self.frame_ends += extension
+        return extension > 0
+
+    def _start(self, now: float, seconds: float) -> None:
+        self.frame_ends = now + seconds if seconds else NEVER
+        self._spare_seconds = seconds
 
     def late_frame(self, *, is_first: bool) -> RemoteProtocolError:
         """The error to report when `frame_ends` has passed."""
@@ -76,22 +100,23 @@ class Deadlines:
     # -- the TLS handshake --------------------------------------------------------------------------------------------
 
     @property
-    def is_handshake_stopped(self) -> bool:
-        """Whether the deadline is paused, since a handshake step of the server is queued or running."""
+    def is_held(self) -> bool:
+        """Whether the deadline is held, since a handshake step of the server is queued or running."""
         return self._handshake_left is not None
 
     def handshake_began(self, now: float) -> None:
-        """Start the deadline of the TLS handshake."""
-        self._is_in_handshake = True
-        self.frame_ends = min(self.frame_ends, now + self._limits.tls_handshake_seconds)
+        """Start the deadline of the TLS handshake, unless it runs already."""
+        if not self._is_in_handshake:
+            self._is_in_handshake = True
+            self._start(now, self._limits.tls_handshake_seconds)
 
-    def handshake_stopped(self, now: float) -> None:
-        """Pause the deadline: the time of the server's own handshake step does not count against the peer."""
+    def hold(self, now: float) -> None:
+        """Hold the deadline: the time of the server's own handshake step does not count against the peer."""
         self._handshake_left = self.frame_ends - now
         self.frame_ends = NEVER
 
-    def handshake_resumed(self, now: float) -> None:
-        """Resume the deadline with the remaining seconds: the peer can continue the handshake."""
+    def resume(self, now: float) -> None:
+        """Let the deadline run with the remaining seconds: the peer can continue the handshake."""
         left, self._handshake_left = self._handshake_left or 0.0, None
         self.last_read = now
         self.frame_ends = now + left

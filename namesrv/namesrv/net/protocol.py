@@ -176,8 +176,8 @@ class ServerConnection(asyncio.Protocol):
     _all_sent: asyncio.Event | None = field(default=None, init=False)
     # True while received frames wait, until the peer has read its responses, or until other peers were served
     _is_behind: bool = field(default=False, init=False)
-    # True while this connection waits for the next iteration of the loop
-    _is_waiting: bool = field(default=False, init=False)
+    # monotonic time since which this connection waits for the next iteration of the loop; NEVER while it does not wait
+    _waiting_since: float = field(default=NEVER, init=False)
 
     def __post_init__(self) -> None:
         """Create the receiver, deadlines and queue from the owner's limits and clock."""
@@ -331,13 +331,17 @@ class ServerConnection(asyncio.Protocol):
         """Start the handshake deadline: a peer that has not completed the handshake by then is refused."""
         self._deadlines.handshake_began(self._owner.clock.monotonic())
 
-    def stop_handshake_deadline(self) -> None:
-        """Pause the handshake deadline while the handshake waits for the server's threads."""
-        self._deadlines.handshake_stopped(self._owner.clock.monotonic())
+    def expect_proxy_header(self) -> None:
+        """Start the deadline of a PROXY header, which is that of a first frame, unless a deadline runs already."""
+        self._deadlines.frame_began(self._owner.clock.monotonic(), is_first=True)
+
+    def hold_handshake_deadline(self) -> None:
+        """Hold the handshake deadline while the handshake waits for the server's threads."""
+        self._deadlines.hold(self._owner.clock.monotonic())
 
     def resume_handshake_deadline(self) -> None:
-        """Resume the handshake deadline."""
-        self._deadlines.handshake_resumed(self._owner.clock.monotonic())
+        """Let the handshake deadline run again."""
+        self._deadlines.resume(self._owner.clock.monotonic())
 
     def handshake_over(self, tls_version: str = "") -> None:
         """The handshake is complete, or the peer sent plain text instead; frames follow."""
@@ -357,13 +361,11 @@ class ServerConnection(asyncio.Protocol):
         waits_for_memory = self._receiver.state is State.HEADER
         if deadlines.write_ends < now:
             self._give_up_slow_reader()
-        elif deadlines.frame_ends < now:
+        elif deadlines.frame_ends < min(now, self._waiting_since):
             if waits_for_memory:
                 self._decline_frame()
-            elif self._is_input_unread():
-                # The rest of the frame may have arrived in time: check again in the next sweep.
-                deadlines.frame_ends = now
-            else:
+            # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
+            elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_ends):
                 self.refuse(deadlines.late_frame(is_first=not has_spoken))
         elif waits_for_memory:
             self._try_again()
@@ -377,7 +379,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _is_input_unread(self) -> bool:
         """Whether the server is late, not the peer: input is unread, reading is paused, or a handshake step is due."""
-        if self._deadlines.is_handshake_stopped:
+        if self._deadlines.is_held:
             return True
         accepted, transport = self.socket, self._transport
         if accepted is None or transport is None or not transport.is_reading():
@@ -521,10 +523,10 @@ class ServerConnection(asyncio.Protocol):
         if self._is_refused:
             return
         self._memory.charge_input(receiver.held_bytes)
-        if self._is_behind or not receiver.is_inside_frame:
+        if not receiver.is_inside_frame:
             deadlines.frame_ended()
-        else:
-            deadlines.frame_began(is_first=not self.peer.has_spoken)
+        elif not self._is_behind:
+            deadlines.frame_began(self._owner.clock.monotonic(), is_first=not self.peer.has_spoken)
         if receiver.state is State.BODY:
             # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
             self._wait()
@@ -646,19 +648,20 @@ class ServerConnection(asyncio.Protocol):
         has_room = self._is_refused or self._has_room
         if has_room and self._is_behind:
             self._wait()
-        wants = has_room and not self._is_waiting and self._receiver.state is not State.HEADER
+        wants = has_room and self._waiting_since == NEVER and self._receiver.state is not State.HEADER
         if wants != transport.is_reading():
             with contextlib.suppress(RuntimeError):  # the transport was closed in between
                 transport.resume_reading() if wants else transport.pause_reading()
 
     def _wait(self) -> None:
-        if not self._is_waiting:
-            self._is_waiting = True
+        if self._waiting_since == NEVER:
+            self._waiting_since = self._owner.clock.monotonic()
             self.read_share.wait(self._read_on)
 
     def _read_on(self) -> None:
         """Continue in the next iteration: handle frames that still wait, or read from the socket again."""
-        self._is_waiting = False
+        self._deadlines.extend(self._owner.clock.monotonic() - self._waiting_since)
+        self._waiting_since = NEVER
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
         elif self._owner.turns.has_waiting(self):

@@ -85,14 +85,11 @@ class TlsDetector(asyncio.Protocol):
             header = None
             self._connection.data_received(self._received)
         if header is None:
-            # The rest of the header has to arrive within the time for a handshake.
-            self._connection.expect_handshake()
+            self._connection.expect_proxy_header()
             return b""
         self._may_be_proxied = False
         if header.size:
             self._connection.data_received(self._received[: header.size])
-        if self._tls.mode == "enforcing":
-            self._connection.expect_handshake()
         return self._received[header.size :]
 
     def _secure(self, transport: asyncio.Transport, data: bytes) -> None:
@@ -110,11 +107,11 @@ class TlsDetector(asyncio.Protocol):
     # -- as the listener of a handshake -------------------------------------------------------------------------------
 
     def handshake_step_began(self) -> None:
-        """Stop the handshake deadline while the server computes."""
-        self._connection.stop_handshake_deadline()
+        """Hold the handshake deadline while the server computes."""
+        self._connection.hold_handshake_deadline()
 
     def handshake_step_ended(self) -> None:
-        """Resume the handshake deadline."""
+        """Let the handshake deadline run again."""
         self._connection.resume_handshake_deadline()
 
     def handshake_completed(self, version: str) -> None:

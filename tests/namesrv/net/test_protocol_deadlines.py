@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from namesrv.net.protocol import ServerConnection
+from namesrv.net.read_shares import ITERATION_COST
 from tests.support.fake_clock import until
 from tests.support.serving import ECHO, Gate, serving
 from tests.support.spelling import JSON, ONEWAY, cut, json_frame, native_frame
@@ -87,6 +89,45 @@ async def test_frame_that_arrived_is_read_before_its_deadline_is_judged() -> Non
         connection.check_deadlines(served.clock.monotonic() + 100)
 
         assert served.listener.refused == []
+        assert (await peer.receive()).opaque == 7
+
+
+def receive_behind_others(connection: ServerConnection, data: bytes) -> None:
+    """Receive data after other connections of the same address have used up its share of this iteration."""
+    connection.read_share.spend(ITERATION_COST)
+    connection.data_received(data)
+
+
+@pytest.mark.parametrize(("wait", "most"), [(0, 11), (3, 24)])
+async def test_used_up_share_postpones_a_deadline_once(wait: float, most: float) -> None:
+    """A peer that keeps the share of its own address used up has at most twice the 10 s to complete a frame."""
+    async with serving() as served:
+        peer = await served.connect()
+        await peer.send_slowly(FRAME[:9])
+        connection, began = served.connection_of(peer), served.clock.monotonic()
+        for at in range(9, len(FRAME) - 1):
+            receive_behind_others(connection, FRAME[at : at + 1])
+            served.clock.stall(wait)
+            await served.clock.advance(1)
+            if served.listener.refused:
+                break
+
+        assert served.listener.refused == [(1, *FIRST)]
+        assert 10 <= served.clock.monotonic() - began <= most
+
+
+async def test_time_in_the_queue_of_the_server_does_not_count() -> None:
+    """The deadline of an incomplete frame moves by the time that received bytes waited for their share."""
+    async with serving() as served:
+        peer = await served.connect()
+        await peer.send_slowly(FRAME[:9])
+        await served.clock.advance(8)
+        receive_behind_others(served.connection_of(peer), FRAME[9:11])
+        served.clock.stall(5)
+        await served.clock.advance(1)
+        assert served.listener.refused == []
+
+        peer.send(FRAME[11:])
         assert (await peer.receive()).opaque == 7
 
 

@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
-from namesrv.net.read_shares import ReadShares
+from namesrv.net.read_shares import ITERATION_COST, AddressShare, ReadShares
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import HandshakeThreads
 from namesrv.observability.http import HttpListener
@@ -620,6 +620,41 @@ async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> N
         assert [it[1:] for it in served.listener.refused] == [("tls", "timed out waiting for the TLS handshake")]
 
 
+PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n"
+
+
+def use_up(share: AddressShare, iterations: int) -> None:
+    """Use up the share of an address in the next iterations, as other connections of the address would."""
+    share.spend(ITERATION_COST)
+    if iterations:
+        share.wait(partial(use_up, share, iterations - 1))
+
+
+@pytest.mark.parametrize("iterations", [0, 10])
+async def test_proxy_header_does_not_extend_the_handshake(ca: Authority, iterations: int) -> None:
+    """The 5 s run from connecting, even if the header waits for the share of its address in an iteration."""
+    async with serving(tls=tls(ca), proxy_protocol=True) as served:
+        peer = await served.connect()
+        await served.clock.advance(4)
+        use_up(served.connection_of(peer).read_share, iterations)
+        peer.send(PROXY_HEADER)
+        await until(lambda: served.connection_of(peer).peer.proxied)
+        await served.clock.advance(2)
+
+        assert served.listener.refused == [(1, "tls", "timed out waiting for the TLS handshake")]
+
+
+async def test_handshake_deadline_of_0_seconds_is_off(ca: Authority) -> None:
+    """As for every other deadline, 0 means unlimited."""
+    async with serving(tls=tls(ca), tls_handshake_seconds=0) as served:
+        peer, side = await served.connect(), Side(trusting(ca))
+        await served.clock.advance(100)
+        peer.send(side.hello())
+        peer.send(await side.finish(peer) + side.sealed(json_frame(ECHO, 7)))
+
+        assert [answer.opaque for answer in await side.frames(peer, 1)] == [7]
+
+
 def _wait(event: threading.Event) -> None:
     assert event.wait(GUARD_SECONDS)
 
@@ -655,19 +690,30 @@ async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -
         assert (budget.used_bytes, served.server.tls.open_connections) == (0, 0)
 
 
-@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-async def test_header_of_a_proxy_has_to_be_one_and_to_end(ca: Authority, mode: str) -> None:
-    """In front of TLS as elsewhere: a broken one closes the connection, and one that never ends is not waited for."""
+@pytest.mark.parametrize(
+    ("mode", "seconds", "reason", "message"),
+    [
+        # The peer may continue in plain text, so it has the time of a first frame.
+        ("permissive", 10, "slow_frame", "timed out waiting for the first frame"),
+        ("enforcing", 5, "tls", "timed out waiting for the TLS handshake"),
+    ],
+)
+async def test_header_of_a_proxy_has_to_be_one_and_to_end(
+    ca: Authority, mode: str, seconds: float, reason: str, message: str
+) -> None:
+    """A malformed PROXY header before TLS closes the connection, and so does an incomplete one when its time is up."""
     async with serving(tls=tls(ca, mode), proxy_protocol=True) as served:
         broken, slow = await served.connect(), await served.connect()
         broken.send(b"PROXY TCP4 nonsense\r\n" + Side(trusting(ca)).hello())
         assert await broken.at_end()
         slow.send(b"PROXY TCP4 192.0.2.1")
         await settle()
-        await served.clock.advance(6)
+        await served.clock.advance(seconds)
+        assert served.listener.reasons == ["proxy_header"]
+        await served.clock.advance(1)
         assert await slow.at_end()
 
-        assert served.listener.reasons == ["proxy_header", "tls"]
+        assert served.listener.refused[1:] == [(2, reason, message)]
 
 
 async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:
