@@ -12,6 +12,8 @@ V2_PREFIX: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 # the specification's limit for a version 1 line, with its CRLF
 _V1_MAX_BYTES: Final = 107
 _V1_LINE: Final = re.compile(rb"PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r]*)\r\n")
+# protocol -> class of its addresses
+_V1_ADDRESSES: Final = {b"TCP4": ipaddress.IPv4Address, b"TCP6": ipaddress.IPv6Address}
 _V2_HEAD: Final = Struct(">12sBBH")
 # Addresses and a few hundred bytes of TLVs fit; no known proxy sends more.
 _V2_MAX_BYTES: Final = 2048
@@ -55,10 +57,13 @@ def _read_v1(data: bytes) -> ProxyHeader | None:
     if port > _MAX_PORT:
         raise _broken("version 1 port")
     try:
-        host = str(ipaddress.ip_address(match[2].decode()))
+        address = _V1_ADDRESSES[match[1]](match[2].decode())
     except ValueError as error:
         raise _broken("version 1 address") from error
-    return ProxyHeader(end + 2, (host, port))
+    if getattr(address, "scope_id", None) is not None:
+        # Any characters may follow the % of an IPv6 zone, and no proxy sends one.
+        raise _broken("version 1 address")
+    return ProxyHeader(end + 2, (str(address), port))
 
 
 def _read_v2(data: bytes) -> ProxyHeader | None:

@@ -84,6 +84,10 @@ def test_more_is_to_come(stream: bytes) -> None:
         (b"PROXY TCP4 1.2.3.400 5.6.7.8 1111 2222\r\n", "version 1 address"),
         (b"PROXY TCP4 \xff\xfe 5.6.7.8 1111 2222\r\n", "version 1 address"),
         (b"PROXY TCP4 localhost 5.6.7.8 1111 2222\r\n", "version 1 address"),
+        (b"PROXY TCP4 ::1 ::2 1111 2222\r\n", "version 1 address"),
+        (b"PROXY TCP6 1.2.3.4 5.6.7.8 1111 2222\r\n", "version 1 address"),
+        # A zone may contain control characters, which would reach the log.
+        (b"PROXY TCP6 fe80::1%\x1b[31m ::1 1111 2222\r\n", "version 1 address"),
         (b"PROXY UNKNOWN " + bytes(92) + b"\r\n", "no end of line within 107 bytes"),
         (SIGNATURE + b"\x11\x11\x00\x0c", "version and command 0x11"),
         (SIGNATURE + b"\x22\x11\x00\x0c", "version and command 0x22"),
