@@ -83,9 +83,8 @@ class RemotingServer:
 
         Port 0 takes a free port on the first host, and uses the same port on the other hosts.
         """
-        bound: list[tuple[str, int]] = []
         tries = 1 if port or len(hosts) == 1 else _TRIES_OF_FREE_PORTS
-        while not bound:
+        while True:
             tries -= 1
             try:
                 bound = await self._bind(hosts, port)
@@ -94,8 +93,9 @@ class RemotingServer:
                 # A port that is free on the first host may be in use on another host.
                 if error.errno != errno.EADDRINUSE or not tries:
                     raise
-        self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
-        return bound
+            else:
+                self.tasks.create_task(Periodic(self.clock, _SWEEP_SECONDS, self._sweep).run())
+                return bound
 
     async def _bind(self, hosts: Sequence[str], port: int) -> list[tuple[str, int]]:
         loop = asyncio.get_running_loop()

@@ -8,14 +8,14 @@ from typing import Any
 class Peer:
     """Facts about the process at the other end of a connection."""
 
-    # The peer address of the socket, with and without port. `proxied` is the address from a PROXY header, which is only
-    # displayed and logged.
+    # The peer address of the socket, with port ([::1]:9876) and without (::1). `proxied` is the address from a PROXY
+    # header, which is only displayed and logged.
     address: str = "?"
     ip: str = "?"
     proxied: str | None = None
     # the IPv4 address, or the /64 of the IPv6 address; limits, memory budget and read share are kept per network
     network: str = "?"
-    # broker, client or admin, after the last request that implies a role
+    # broker, client or admin, as `note_role` derives it from all requests; empty before the first request
     role: str = ""
     # the account of the last request, if the server has accounts
     account: str = ""
@@ -39,7 +39,10 @@ class Peer:
         return self.role == "broker"
 
     def note_role(self, role: str) -> None:
-        """Note the role that a request implies; a broker keeps its role, and so does a client with admin requests."""
+        """Note the role that a request implies: broker replaces client, and client replaces admin, never the reverse.
+
+        Brokers also read routes, and brokers and clients also send requests of operators, such as SERVER_INFO.
+        """
         if not self.is_broker and (role != "admin" or not self.role):
             self.role = role
 

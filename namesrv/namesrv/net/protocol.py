@@ -253,7 +253,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = self.peer
         peer.address = address_text(transport.get_extra_info("peername"))
-        peer.ip = peer.address.rpartition(":")[0]
+        peer.ip = peer.address.rpartition(":")[0].strip("[]")
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._memory = MemoryAccount(self._owner.budget, peer.network)

@@ -37,8 +37,15 @@ async def test_several_hosts_share_one_port() -> None:
             [connection] = served.server.connections.values()
             assert connection.peer.address == peer.address
             assert connection.peer.address.startswith(shown)
+            assert address[0] == connection.peer.ip
             peer.close()
             await until(lambda: not served.server.connections)
+
+
+async def test_server_without_hosts_listens_nowhere() -> None:
+    """An empty list of hosts ends at once, with no addresses."""
+    async with serving(hosts=[]) as served:
+        assert served.addresses == []
 
 
 async def test_address_in_use_is_an_error() -> None:
