@@ -134,7 +134,7 @@ class RouteScene:
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
         self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json, "json")
         self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native, "native")
-        self.liveness = LivenessClock(self.clock.monotonic, 130.0)
+        self.liveness = LivenessClock(self.clock.monotonic, 10.0)
         self.manager = RouteInfoManager(
             self.tables,
             self.liveness,

@@ -10,15 +10,15 @@ The module keeps two promises, for these reasons:
    heartbeat, whatever unknown peers send.* An event loop that lagged because it worked gets no credit: it read its
    sockets in between. So only lateness beyond the processor time of this process counts (`stopped_seconds`), which no
    peer can cause over the network: a signal, a debugger, a paused machine, a disk that blocks, other processes. And the
-   credit within any `window_seconds` is capped. A window is as long as a broker lives after its last heartbeat (expiry
-   and scan interval), so that no silence is credited with more.
+   credit within one window is capped. A window is as long as any live broker may stay after its last heartbeat (the
+   longest expiry of a live broker, and the scan interval), so that no silence is credited with more.
 
 The processor time is that of all threads of the process: a thread that decodes delays the event loop through the
 interpreter's lock. It may exceed the time that the loop lost, which errs towards less credit.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 # A server that was stopped for longer has lost most of its connections: live brokers connect again and send a heartbeat
@@ -36,13 +36,13 @@ def stopped_seconds(lateness_seconds: float, busy_seconds: float) -> float:
 class LivenessClock:
     """The clock for the silence of brokers."""
 
-    __slots__ = ("_credits", "_window_seconds", "late_seconds", "monotonic")
+    __slots__ = ("_credits", "_scan_seconds", "late_seconds", "monotonic")
 
-    def __init__(self, monotonic: Callable[[], float], window_seconds: float) -> None:
+    def __init__(self, monotonic: Callable[[], float], scan_seconds: float) -> None:
         self.monotonic = monotonic
         # Sum of all time that does not count as silence.
         self.late_seconds = 0.0
-        self._window_seconds = window_seconds
+        self._scan_seconds = scan_seconds
         # Credits of the last window: (time in liveness seconds, credited seconds).
         self._credits: deque[tuple[float, float]] = deque()
 
@@ -50,12 +50,16 @@ class LivenessClock:
         """Return the liveness seconds."""
         return self.monotonic() - self.late_seconds
 
-    def credit(self, seconds: float) -> float:
-        """Report a stop of this process; return the seconds that do not count as silence, by which deadlines move."""
+    def credit(self, seconds: float, expiry_seconds: Iterable[float]) -> float:
+        """Report a stop of this process; return the seconds that do not count as silence, by which deadlines move.
+
+        `expiry_seconds` are the expiries of all live brokers. They are read only if the process was stopped.
+        """
         if seconds < LATENESS_TOLERANCE_SECONDS:
             return 0.0
         now = self.now() - seconds
-        while self._credits and self._credits[0][0] < now - self._window_seconds:
+        window_begins = now - max(expiry_seconds, default=0.0) - self._scan_seconds
+        while self._credits and self._credits[0][0] < window_begins:
             self._credits.popleft()
         granted = min(seconds, MAX_CREDIT_SECONDS - sum(given for _, given in self._credits))
         if granted > 0:

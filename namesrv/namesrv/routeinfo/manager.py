@@ -137,10 +137,11 @@ class RouteInfoManager:
 
     def was_stopped(self, seconds: float) -> float:
         """Move every deadline after a stop of this process; return by how much, as `LivenessClock` decides."""
-        if not (granted := self._liveness.credit(seconds)):
+        table = self.tables.broker_live_table
+        if not (granted := self._liveness.credit(seconds, (live.expiry_seconds for live in table.values()))):
             return granted
         now = self.now()
-        for key, live in list(self.tables.broker_live_table.items()):
+        for key, live in list(table.items()):
             if live.last_update > now:
                 # The heartbeat arrived after the stop, but before the stop was credited.
                 self.tables.set_live(key, live.heard(now, live.connection_id, None))

@@ -252,7 +252,7 @@ class NamesrvController:
         snapshot_path = data_dir / "snapshot.json"
         was_there, last = snapshot_path.exists(), snapshot.load(snapshot_path)
         tables, counters = RouteTables(), Counters()
-        liveness = LivenessClock(clock.monotonic, settings.broker_expiry_seconds + settings.scan_interval_seconds)
+        liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # The removal of a write permission ends when its broker does not come back within its expiry.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
         tables.wiped.update((name, wipes_end) for _, name in (last.wiped if last else ()))

@@ -244,6 +244,20 @@ async def test_grain_of_a_timer_is_no_lateness(scene: RouteScene, grain: float) 
     assert scene.manager.now() == 999.75
 
 
+@pytest.mark.parametrize(("expiry_seconds", "second_credit"), [(120.0, 600.0), (600.0, 0.0)])
+async def test_stops_within_the_longest_expiry_are_credited_with_600_seconds(
+    scene: RouteScene, expiry_seconds: float, second_credit: float
+) -> None:
+    """A dead broker that asked for a long expiry stays for at most 600 s longer, too."""
+    await scene.register(MASTER, replace(OTHER, expiry_seconds=expiry_seconds))
+    scene.pass_time(600.0)
+    assert scene.manager.was_stopped(600.0) == 600.0
+
+    scene.pass_time(500.0 + 600.0)
+
+    assert scene.manager.was_stopped(600.0) == second_credit
+
+
 # ---- removals that come too late, in the middle of their work ----
 
 
@@ -401,7 +415,7 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     def sink(effect: Effect) -> None:
         locks.append(repr(manager.lock))
 
-    clock = LivenessClock(FakeClock().monotonic, 130.0)
+    clock = LivenessClock(FakeClock().monotonic, 10.0)
     manager = RouteInfoManager(
         RouteTables(), clock, RouteOptions(), ROOMY, sink=sink, is_connected=lambda number: number != 9
     )
