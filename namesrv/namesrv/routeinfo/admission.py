@@ -1,6 +1,6 @@
 """Checks of registrations before they are planned: contradictions to the tables, limits, quotas and shares."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -67,24 +67,34 @@ def over_quota(
     if account:
         scopes.append(_Scope("account", account, lambda _, live: live.account == account))
     added = yield from _topics_added(tables, registration, options)
+    replaced = dict(displaced_by(tables, registration))
     live = tables.broker_live_table.get(registration.key)
+    if live is not None:
+        replaced[registration.key] = live
     for scope in scopes:
-        is_new = live is None or not scope.contains(registration.key, live)
-        if (quotas.brokers and is_new) or (quotas.topics and added > 0):
-            excess = yield from _over_scope(tables, registration, scope, quotas, added, is_new=is_new)
-            if excess is not None:
-                return excess
+        excess = yield from _over_scope(tables, registration, scope, quotas, added, replaced=replaced)
+        if excess is not None:
+            return excess
     return None
 
 
 def _over_scope(  # noqa: PLR0913 - the registration, its scope and the quotas
-    tables: RouteTables, registration: Registration, scope: _Scope, quotas: TableQuotas, added: int, *, is_new: bool
+    tables: RouteTables,
+    registration: Registration,
+    scope: _Scope,
+    quotas: TableQuotas,
+    added: int,
+    *,
+    replaced: Mapping[BrokerAddrInfo, BrokerLiveInfo],
 ) -> Steps[tuple[str, str] | None]:
+    is_new = not any(scope.contains(key, live) for key, live in replaced.items())
+    if not (quotas.brokers and is_new) and not (quotas.topics and added > 0):
+        return None
     # The loop visits all brokers, since a cluster often holds all of them; but only for registrations that add
     # something, which are rare.
     brokers, names = 0, {registration.broker_name}
     for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
-        if key != registration.key and scope.contains(key, live):
+        if key not in replaced and scope.contains(key, live):
             brokers += 1
             names.add(live.broker_name)
         if number % CHUNK_TOPICS == 0:
@@ -301,8 +311,10 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
             dying += len(table[name].queues) == 1
         if number % CHUNK_TOPICS == 0:
             yield
-    _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")
-    check_routes(tables, limits, more)
+    if more > 0:
+        # A broker that adds no topic keeps its topics under a limit that was lowered.
+        _check(len(known) + more, limits.max_topics_per_broker, "topics per broker")
+        check_routes(tables, limits, more)
     if new:
         _check(len(table) + new - dying, limits.max_topics, "topics")
 

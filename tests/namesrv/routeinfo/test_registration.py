@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.admission import check_registration, check_topics
+from namesrv.routeinfo.admission import TableQuotas, check_registration, check_topics, over_quota
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
@@ -148,6 +148,30 @@ def test_state_version_counts_on_the_holders_own_connection(
     assert refused == ([remark] if is_refused else [])
 
 
+@pytest.mark.parametrize(
+    ("wanted", "excess"),
+    [
+        (replace(MASTER, account="a"), None),
+        (replace(MASTER, account="a", broker_addr="n:1"), None),
+        (replace(MASTER, account="a", cluster_name="c2"), None),
+        (
+            replace(MASTER, account="a", broker_addr="n:1", broker_id=2),
+            ("brokers_per_cluster", "2 brokers of cluster c1, limit 1"),
+        ),
+        (replace(MASTER, account="b", broker_addr="n:1"), ("brokers_per_account", "2 brokers of account b, limit 1")),
+    ],
+    ids=["again", "another address", "another cluster", "another id", "another account"],
+)
+def test_replaced_broker_does_not_count_for_the_quota(wanted: Registration, excess: tuple[str, str] | None) -> None:
+    """A broker may move to another address or cluster within a full quota; in another account it is one more."""
+    tables = tables_of(
+        replace(MASTER, account="a"),
+        registration("b2", 0, "o:1", account="b", cluster_name="c3"),
+    )
+
+    assert finished(over_quota(tables, wanted, RouteOptions(), TableQuotas("enforce", brokers=1))) == excess
+
+
 def test_limits_count_topics_once_and_what_goes() -> None:
     """Of those that are named twice one counts, and a topic that others still have does not go."""
     tables = tables_of(native("t1", "t2"), registration("b2", 0, "o:1", "t2", "t3"))
@@ -163,13 +187,16 @@ def test_limits_count_topics_once_and_what_goes() -> None:
     check("t1", "t2", "t4", "t4", max_topics=4, max_routes=5, max_topics_per_broker=3)
     check("t4", dropped=frozenset({"t1"}), max_topics=3, max_routes=4, max_topics_per_broker=2)
     check("t2", dropped=frozenset({"t2"}), max_topics=2)
+    # what is there stays under limits that were lowered
+    check("t1", "t2", max_topics=1, max_routes=1, max_topics_per_broker=1)
+    check("t3", dropped=frozenset({"t2"}), max_topics=1, max_routes=1, max_topics_per_broker=1)
     for limits, remark in (
         ({"max_topics": 3}, "4 topics, limit 3"),
-        ({"max_routes": 3}, "4 routes, limit 3"),
-        ({"max_topics_per_broker": 1}, "2 topics per broker, limit 1"),
+        ({"max_routes": 4}, "5 routes, limit 4"),
+        ({"max_topics_per_broker": 2}, "3 topics per broker, limit 2"),
     ):
         with pytest.raises(BadRequestError, match=f"^{remark}$"):
-            check("t4", dropped=frozenset({"t2"}), **limits)
+            check("t4", **limits)
 
 
 @pytest.mark.parametrize(
