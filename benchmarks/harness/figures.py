@@ -64,6 +64,13 @@ class Figure:
     target: Target | None = None
     # what stands behind a ratio: the absolute figures, of this machine and this minute
     behind: str = ""
+    # heading of a column: figures of one section with the same `what` are one row of a page
+    column: str = ""
+
+    @property
+    def label(self) -> str:
+        """What was measured, with the column."""
+        return f"{self.what}: {self.column}" if self.column else self.what
 
     @property
     def value(self) -> float:
@@ -85,7 +92,7 @@ class Figure:
 def figure_of(members: Mapping[str, Any]) -> Figure:
     """The figure of `Figure.members`, read from JSON."""
     given = {name: members[name] for name in ("name", "what", "unit", "values", "behind")}
-    return Figure(**given, target=members["target"] and Target(**members["target"]))
+    return Figure(**given, target=members["target"] and Target(**members["target"]), column=members.get("column", ""))
 
 
 # -- figures that are made from others --------------------------------------------------------------------------------
@@ -153,7 +160,7 @@ def spelt_spread(values: Sequence[float], unit: Unit) -> str:
     if len(values) < 2:
         return ""
     number, _ = _FORMATS[unit]
-    return f"{number.format(min(values))} - {number.format(max(values))}"
+    return f"{number.format(min(values))}-{number.format(max(values))}"
 
 
 def spelt_target(target: Target | None, unit: Unit) -> str:

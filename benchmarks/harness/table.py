@@ -5,7 +5,7 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, spelt, spelt_spread, spelt_target
 
-HEADINGS: Final = ("what", "measured", "rounds", "target", "", "behind it")
+HEADINGS: Final = ("what", "measured", "rounds", "target", "absolute")
 # numbers are read from the right
 RIGHT: Final = frozenset({1, 2})
 BEGIN: Final = "<!-- figures: begin, written by `python -m benchmarks --write` -->"
@@ -57,11 +57,10 @@ def with_block(page: str, block: str) -> str:
 def row(figure: Figure) -> Row:
     """A figure, cell by cell."""
     return (
-        figure.what,
+        figure.label,
         spelt(figure.value, figure.unit),
         spelt_spread(figure.values, figure.unit),
-        spelt_target(figure.target, figure.unit),
-        figure.verdict,
+        spelt_target(figure.target, figure.unit) + (", missed" if figure.verdict == "missed" else ""),
         figure.behind,
     )
 
@@ -76,9 +75,28 @@ def figures_text(sections: Sections) -> str:
 
 def figures_markdown(sections: Sections) -> str:
     """The same for a page."""
-    return "\n\n".join(
-        f"### {title}\n\n{markdown([HEADINGS, *map(row, figures)], RIGHT)}" for title, figures in sections.items()
-    )
+    return "\n\n".join(f"### {title}\n\n{_section(figures)}" for title, figures in sections.items())
+
+
+def _section(figures: Sequence[Figure]) -> str:
+    """A table of the figures: one row each, or one cell each when they have columns."""
+    columns = list(dict.fromkeys(figure.column for figure in figures))
+    if columns == [""]:
+        return markdown([HEADINGS, *map(row, figures)], RIGHT)
+    rows: dict[str, dict[str, Figure]] = {}
+    for figure in figures:
+        rows.setdefault(figure.what, {})[figure.column] = figure
+    lines = [(what, *(_cell(cells.get(column)) for column in columns)) for what, cells in rows.items()]
+    return markdown([("what", *columns), *lines], range(1, 1 + len(columns)))
+
+
+def _cell(figure: Figure | None) -> str:
+    """The median, the spread, a target if there is one, and the absolute figures on a line of their own."""
+    if figure is None:
+        return ""
+    _, measured, spread, target, behind = row(figure)
+    notes = ", ".join(filter(None, (spread, target)))
+    return "<br>".join(filter(None, (f"{measured} ({notes})" if notes else measured, behind)))
 
 
 def summary(figures: Sequence[Figure]) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.figures import BenchError, Figure, Unit, compared
+from benchmarks.harness.figures import BenchError, Figure, Unit, medians, ratios
 from benchmarks.harness.rounds import Bench
 from benchmarks.harness.servers import WITHOUT_LOG
 from benchmarks.peers import etcd, rocketmq, zookeeper
@@ -128,10 +128,20 @@ def fewer_rounds(bench: Bench) -> Bench:
 def against(
     name: str, what: str, unit: Unit, found: Mapping[str, Sequence[float]], peers: Sequence[Peer]
 ) -> list[Figure]:
-    """Ours / that of each other one that was found, round by round; behind it, both."""
+    """Ours, and ours / that of each other one that was found, round by round; behind it, the other's."""
     ours = found[OURS.key]
     return [
-        compared(f"peers.{name}.{peer.key}", f"{what}: ours / {peer.label}", unit, (ours, found[peer.key]))
-        for peer in peers
-        if peer.key in found
+        Figure(f"peers.{name}.{OURS.key}", what, unit, ours, column=OURS.label),
+        *(
+            Figure(
+                f"peers.{name}.{peer.key}",
+                what,
+                "times",
+                ratios(ours, found[peer.key]),
+                behind=medians(unit, found[peer.key]),
+                column=f"ours / {peer.label}",
+            )
+            for peer in peers
+            if peer.key in found
+        ),
     ]

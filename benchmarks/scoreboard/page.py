@@ -109,7 +109,7 @@ def is_met(figures: Sequence[Figure]) -> bool:
 def spelt_figure(figure: Figure) -> str:
     """A figure in one line, with its target and what stands behind it."""
     target = spelt_target(figure.target, figure.unit)
-    said = f"{figure.what}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
+    said = f"{figure.label}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
     return f"{said}; {figure.behind}" if figure.behind else said
 
 

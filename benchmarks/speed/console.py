@@ -51,7 +51,7 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         key: str, what: str, unit: Unit, values: list[float], *, most: float | None = None, behind: str = ""
     ) -> None:
         target = None if most is None else at_most(most)
-        figures.append(Figure(f"console.{name}.{key}", f"{what}, {where}", unit, values, target, behind))
+        figures.append(Figure(f"console.{name}.{key}", what, unit, values, target, behind, column=where))
 
     with ExitStack() as stack:
         servers = [stack.enter_context(daemon(bench, *WITHOUT_LOG)) for _ in range(_SERVERS)]
@@ -66,10 +66,10 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         console = stack.enter_context(_console(bench, servers))
         _until(lambda: _page(console, "/topics")[1].count("<!--row-->") == 101)
         _until(lambda: _is_complete(console))
-        add("filled", "from its start until it knows all", "seconds", [time.monotonic() - began])
+        add("filled", "from its start until every topic is known", "seconds", [time.monotonic() - began])
         pages = {path: [_page(console, path)[0] for _ in range(bench.effort.rounds * 2)] for path in _PAGES}
         worst = max(pages, key=lambda path: statistics.median(pages[path]))
-        add("page", f"the slowest page ({worst})", "seconds", pages[worst])
+        add("page", "the slowest page", "seconds", pages[worst], behind=worst)
         searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
         add("search", "a search", "milliseconds", _ms(searches), most=100)
         if paints := _paints(bench, console):
@@ -84,8 +84,8 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         cpu = [server.cpu_seconds() for server in servers]
         time.sleep(_IDLE_SECONDS)
         shares = [(server.cpu_seconds() - before) / _IDLE_SECONDS for server, before in zip(servers, cpu, strict=True)]
-        what = "computing of one server for the console, while nothing happens"
-        add("server", what, "milliseconds", _ms(shares), behind="of each second")
+        what = "processor time of one server for the idle console, per second"
+        add("server", what, "milliseconds", _ms(shares))
         add("memory", "resident", "megabytes", [console.status_bytes() / 1e6], most=200)
     return figures
 

@@ -56,7 +56,7 @@ def measure_deaths(bench: Bench) -> list[Figure]:
                 f"eviction.death.{name}", f"{what}: {which}", "milliseconds",
                 (found[f"large, {name}"], found[f"small, {name}"]), at_most(1.5),
             )
-            for name, which in (("same", "the same one again and again"), ("any", "any one, memory cold"))
+            for name, which in (("same", "the same broker again and again"), ("any", "any broker, memory cold"))
         ),
         *scans(bench, count),
     ]  # fmt: skip

@@ -55,7 +55,7 @@ def _reading(bench: Bench, name: str, *, is_shared: bool) -> list[Figure]:
             ),
         }
     return [
-        Figure(f"memory.{name}.{key}", f"{what}: {when}", "megabytes", (size / 1e6,), at_most(300))
+        Figure(f"memory.{name}.{key}", when, "megabytes", (size / 1e6,), at_most(300), column=what)
         for key, (when, size) in sizes.items()
     ]
 

@@ -72,7 +72,7 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
 
     def add(key: str, what: str, unit: Unit, *values: float, most: float | None = None, behind: str = "") -> None:
         target = None if most is None else at_most(most)
-        found.append(Figure(f"profiles.{name}.{key}", f"{name}: {what}", unit, values, target, behind))
+        found.append(Figure(f"profiles.{name}.{key}", what, unit, values, target, behind, column=name))
 
     dying, *others = brokers_of(profile)
     routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(profile.topics)]
@@ -88,7 +88,7 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
         bench.progress(f"profile {name}: {sizes}")
         began = time.monotonic()
         server = first.enter_context(daemon(bench, *flags))
-        add("start", "from exec to listening", "seconds", server.listening_after_seconds, most=0.7, behind=sizes)
+        add("start", "start: from exec to listening", "seconds", server.listening_after_seconds, most=0.7, behind=sizes)
         brokers = run_stack.enter_context(crowd(server, [broker.json_frame() for broker in others]))
         add("registered", "and until all brokers have registered", "seconds", brokers.next("answered") - began)
         with crowd(server, routes[: profile.clients], *clients_flags) as clients:
@@ -100,35 +100,25 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
             again = run_stack.enter_context(daemon(bench, *flags, "--listen-port", str(server.port)))
             took = brokers.next("answered") - stopped, clients.next("answered") - stopped
             add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", took[0])
-            behind = "1 s passes before a client connects again, give or take half"
-            add(
-                "restart.clients",
-                "and until all clients have a route again",
-                "seconds",
-                took[1],
-                most=10,
-                behind=behind,
-            )
-            what = "the new server's processor time until then"
+            what = "and until all clients have a route; each connects again after 0.5 to 1.5 s"
+            add("restart.clients", what, "seconds", took[1], most=10)
+            what = "processor time of the new server until then"
             add("restart.computing", what, "seconds", again.cpu_seconds())
         bench.progress(f"profile {name}: deaths")
         deaths = [_death(again, dying, profile.clients, is_silent=False) for _ in range(_DEATHS)]
-        what = "a broker's connection ends: until the last client is notified"
-        behind = "all clients watch a topic of it"
-        add("death.closed", what, "milliseconds", *(1000 * took for took, _ in deaths), most=1000, behind=behind)
+        what = "a broker's connection ends, all clients watch a topic of it: until the last client is notified"
+        add("death.closed", what, "milliseconds", *(1000 * took for took, _ in deaths), most=1000)
         each = [1e6 * cpu / profile.clients for _, cpu in deaths]
-        add("death.computing", "the server's processor time for each notification", "microseconds", *each)
+        add("death.computing", "processor time of a notification", "microseconds", *each)
         silent, _ = _death(again, dying, profile.clients, is_silent=True)
-        behind = f"of which {EXPIRY_SECONDS:g} s are its expiry, and up to {_SCAN_SECONDS:g} s the next scan"
-        add(
-            "death.silent", "a broker falls silent: until the last client is notified", "seconds", silent, behind=behind
-        )
+        what = f"a broker falls silent (expiry {EXPIRY_SECONDS:g} s, scan {_SCAN_SECONDS:g} s): the same"
+        add("death.silent", what, "seconds", silent)
         bench.progress(f"profile {name}: pulls")
         most, usual = _pulled(bench, again, profile, routes)
-    add("pulls.rate", "pulls of all clients at once, as many as it can", "per_second", most.per_second)
-    add("pulls.computing", "the server's processor time for each", "microseconds", most.cpu_us)
+    add("pulls.rate", "pulls of all clients, as many as it can", "per_second", most.per_second)
+    add("pulls.computing", "processor time of a pull", "microseconds", most.cpu_us)
     for share, late, bound in (("p50", usual.p50_ms, 1), ("p99", usual.p99_ms, 10), ("p99.9", usual.p999_ms, 50)):
-        add(f"pulls.{share}", f"pulls of one a second from each client: {share}", "milliseconds", late, most=bound)
+        add(f"pulls.{share}", f"a pull a second from each client: {share}", "milliseconds", late, most=bound)
     return found
 
 

@@ -141,7 +141,7 @@ class Cost:
 
 
 def measure_cost(bench: Bench) -> list[Figure]:
-    """Cost of one registration of 10,000 topics to the server."""
+    """Processor time of the server for one registration of 10,000 topics."""
     with (
         daemon(bench, *WITHOUT_LOG) as server,
         daemon(bench) as logging,
@@ -169,7 +169,7 @@ def measure_cost(bench: Bench) -> list[Figure]:
     return [
         Figure(
             f"registration_cost.{name}",
-            f"server's processor time: {what} ({len(frames[0]) / 1000:,.0f} kB)",
+            f"{what} ({len(frames[0]) / 1000:,.0f} kB)",
             "milliseconds",
             [each.server for each in found[name]],
             target,

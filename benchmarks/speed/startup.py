@@ -1,4 +1,4 @@
-"""Time until the server listens, its idle memory, and what people wait for at a prompt."""
+"""Time until the server listens, its idle memory, and the cost of commands."""
 
 import os
 import resource
@@ -25,7 +25,7 @@ _PATIENCE_SECONDS: Final = 300
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Time until the server listens, its idle memory, and what people wait for at a prompt."""
+    """Time until the server listens, its idle memory, and the cost of commands."""
     resident: list[float] = []
 
     def start() -> float:

@@ -116,14 +116,14 @@ def test_figures_survive_json() -> None:
 def test_columns_of_all_sections_are_in_line() -> None:
     """One table, whatever its sections hold; no blanks at the ends of lines."""
     expected = """\
-what           measured       rounds  target            behind it
+what           measured     rounds  target            absolute
 
 How fast?
-rate               0.55  0.40 - 0.60  >= 0.5    met     150,000/s / 270,000/s
+rate               0.55  0.40-0.60  >= 0.5            150,000/s / 270,000/s
 
 How late?
-longest stall  25.00 ms               <= 20 ms  missed
-cost            2.00 ms  1.50 - 2.50"""
+longest stall  25.00 ms             <= 20 ms, missed
+cost            2.00 ms  1.50-2.50"""
 
     assert figures_text({"How fast?": [RATE], "How late?": [STALL, COST]}) == expected
     assert summary([RATE, STALL, COST]) == "1 of 2 targets met; missed: stall"

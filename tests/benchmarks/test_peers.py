@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.rounds import Bench
+from benchmarks.harness.table import figures_markdown
 from benchmarks.peers.etcd import field, h2_frame, version
 from benchmarks.peers.fetching import AbsentError, fetched
 from benchmarks.peers.peers import OURS, Peer, Peers, against
@@ -56,16 +57,26 @@ def test_missing_peer_is_reported_once_and_left_out(
 
 
 def test_ours_is_compared_with_each_that_was_found() -> None:
-    """Round by round, with both figures behind; a peer without figures is left out."""
+    """Round by round, in a column of each peer; a peer without figures is left out."""
     etcd = Peer("etcd", "etcd 3", OURS.start)
     absent = Peer("absent", "absent 1", OURS.start)
 
-    (figure,) = against(
+    ours, figure = against(
         "pulls.rate", "pulls", "per_second", {"ours": [100.0, 300.0], "etcd": [50.0, 100.0]}, [etcd, absent]
     )
 
-    assert (figure.name, figure.what) == ("peers.pulls.rate.etcd", "pulls: ours / etcd 3")
-    assert (figure.values, figure.behind) == ((2.0, 3.0), "200/s / 75/s")
+    assert (ours.name, ours.column, ours.values) == ("peers.pulls.rate.ours", "ours", [100.0, 300.0])
+    assert (figure.name, figure.what, figure.column) == ("peers.pulls.rate.etcd", "pulls", "ours / etcd 3")
+    assert (figure.values, figure.behind) == ((2.0, 3.0), "75/s")
+    assert (
+        figures_markdown({"Work": [ours, figure]})
+        == """\
+### Work
+
+| what | ours | ours / etcd 3 |
+| --- | --: | --: |
+| pulls | 200/s (100-300) | 2.50 (2.00-3.00)<br>75/s |"""
+    )
 
 
 def test_frames_of_etcd_are_spelt_for_its_reader() -> None:
