@@ -39,8 +39,8 @@ def flapping(times: int) -> list[Figure]:
             descriptors = server.descriptors()
             events = len(wire.native(RequestCode.RECENT_EVENTS, since=0, limit=_MOST_EVENTS)["events"])
     return [
-        none_of("wrong", "brokers too many or too few in the end", abs(info["brokers"] - 1)),
-        none_of("topics", "topics too many or too few in the end", abs(info["topics"] - _TOPICS)),
+        none_of("wrong", "wrong brokers in the end", abs(info["brokers"] - 1)),
+        none_of("topics", "wrong topics in the end", abs(info["topics"] - _TOPICS)),
         Figure("events", "events kept", "count", (events,), at_most(_MOST_EVENTS)),
         Figure("grown", "memory grown", "megabytes", (grown,), at_most(4), f"{descriptors} descriptors"),
     ]
@@ -67,11 +67,11 @@ def no_descriptors(seconds: int) -> list[Figure]:
         for peer in crowd:
             peer.close()
         resumed = until("a newcomer is served", lambda: _is_served(server))
-    what = "responses on a connection that was open before"
+    what = "responses on an open connection"
     return [
         Figure("asked", what, "count", (responses,), at_least(1)),
-        Figure("busy", "of a core used meanwhile", "percent", (busy,), at_most(20)),
-        Figure("resumed", "a newcomer is served after the others left", "seconds", (resumed,), at_most(5)),
+        Figure("busy", "of a core", "percent", (busy,), at_most(20)),
+        Figure("resumed", "a newcomer is served after", "seconds", (resumed,), at_most(5)),
     ]
 
 
@@ -101,4 +101,4 @@ def stuck_log(rounds: int) -> list[Figure]:
             found = bench.in_turn("pulls", {mode: partial(pulls, mode) for mode in ("slow", "ok")})
             disk.turn("ok")
     late = [loads.p99s(found[mode]) for mode in ("slow", "ok")]
-    return [compared("p99", "p99 while every write is stuck / while none is", "milliseconds", late, at_most(1.2))]
+    return [compared("p99", "p99 with stuck writes / without", "milliseconds", late, at_most(1.2))]

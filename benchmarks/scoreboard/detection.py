@@ -67,7 +67,7 @@ def silent_deaths(count: int) -> list[Figure]:
             time.sleep(3 * SCAN_SECONDS / count)
         took = _until_removed(client, last_seen)
     bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
-    return [latest("removed", "removed, at the latest", "seconds", took, target=bound)]
+    return [latest("removed", "at the latest", "seconds", took, target=bound)]
 
 
 def _until_removed(client: Wire, last_seen: dict[str, float]) -> list[float]:
@@ -116,7 +116,7 @@ async def _half_open(count: int) -> list[Figure]:
         proxy.stall()
         began = time.monotonic()
         noticed = await asyncio.gather(*(_moved(client, second.address, began) for client in clients))
-    return [latest("noticed", "has another server, at the latest", "seconds", noticed, target=at_most(5))]
+    return [latest("noticed", "at the latest", "seconds", noticed, target=at_most(5))]
 
 
 async def _moved(client: RouteClient, address: str, began: float) -> float:

@@ -164,7 +164,7 @@ async def _one_cut_off(seconds: int) -> list[Figure]:
     async with _world() as world:
         found = await _during(world, outage)
     bound = at_most(EXPIRY_SECONDS + SCAN_SECONDS + 0.2)
-    return [*found, Figure("stale", "the isolated server has dead routes for", "seconds", stale, bound)]
+    return [*found, Figure("stale", "dead routes of the isolated server", "seconds", stale, bound)]
 
 
 def two_dead(seconds: int) -> list[Figure]:
@@ -208,7 +208,7 @@ async def _all_dead(seconds: int) -> list[Figure]:
                 for number in range(1, _SERVERS):
                     await world.start(number)
                 await registered(world.agents, _SERVERS)
-    back = "confirmed after a server is back, at the latest"
+    back = "confirmed, at the latest"
     return [
         none_of("unanswered", "starts without a route from disk", missing, f"of {_DEATHS}"),
         Figure("age", "reported age at least", "seconds", (min(ages),), at_least(seconds)),

@@ -5,6 +5,7 @@ when less was run than the target needs, or those files have changed since; red 
 """
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -23,16 +24,24 @@ _CROWDED_SHARE: Final = 0.5
 _INTRODUCTION: Final = """\
 # Scoreboard
 
-What we promise, and what was measured.
-Green rows were run in full, as their target says, on this version of the files that they are about.
-Yellow ones were run shorter, or before those files changed; red ones miss their target.
+After this page you know each promise of this project, its target, and when it was last met.
+
+* **Green**: run in full, on the present version of the files that the row is about.
+* **Yellow**: run shorter than the target says, or before those files changed.
+* **Red**: the target is missed.
+
 `make scoreboard` measures every row that is not green, `make scoreboard ARGS='--only D1 F4'` only these.
 [testing.md](testing.md#the-scoreboard) says how a row is added.
 """
-_CONDITIONS: Final = """
-Files is a digest of the files that a row is about; a commit with a plus had changes that were not committed.
-Load is the machine's load average when the row began, others the share of the processors that other processes took.
+_CONDITIONS: Final = """\
+## Conditions
+
+*Files* is a digest of the files that a row is about; a commit with a plus had uncommitted changes.
+*Load* is the load average at the start, *others* the share of the processors that other processes took.
+
 """
+_LOAD: Final = ", load "
+_MACHINE: Final = re.compile(r"^\* ([A-Z]): (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,7 @@ class Record:
             date=conditions["date"],
             commit=f"`{conditions['commit']}`",
             files=digest(row.files),
-            machine=f"{conditions['machine']}, load {conditions['load_average']:g}, others {others:.0%}",
+            machine=f"{conditions['machine']}{_LOAD}{conditions['load_average']:g}, others {others:.0%}",
         )
 
     def result(self, digest_now: str) -> str:
@@ -134,10 +143,12 @@ def claims(page: str) -> dict[str, str]:
 
 def records(page: str) -> dict[str, Record]:
     """The records on the page, by the ids of their rows."""
-    found = {}
+    found, models = {}, dict(_MACHINE.findall(page))
     for name, cells in _lines(page).items():
-        _, _, _, figures, result, *rest = cells
+        _, _, _, figures, result, *rest, machine = cells
         missed = result.removeprefix(f"{RED}: ") if result.startswith(RED) else ""
+        letter, _, load = machine.partition(_LOAD)
+        rest.append(models[letter] + _LOAD + load)
         found[name] = Record(figures, missed, *rest)
     return found
 
@@ -164,19 +175,29 @@ def text(sections: Mapping[str, Sequence[str]], rows: Mapping[str, Row], found: 
     counts = {colour: sum(each.startswith(colour) for each in colours.values()) for colour in (GREEN, "yellow", RED)}
     missing = [name for names in sections.values() for name in names if name not in found]
     green, others = f"{counts[GREEN]} of {len(rows)} rows are green", f"{counts['yellow']} yellow, {counts[RED]} red"
+    models = sorted({_model(record) for record in found.values()})
+    letters = {model: chr(ord("A") + number) for number, model in enumerate(models)}
     parts = [_INTRODUCTION, f"{green}, {others}, {len(missing)} not measured.\n"]
     for title, names in sections.items():
-        lines = [_line(name, rows[name], found[name], colours[name]) for name in names if name in found]
+        lines = [_line(name, rows[name], found[name], colours[name], letters) for name in names if name in found]
         if lines:
             parts.append(f"## {title}\n\n{table.markdown([_HEADINGS, *lines])}\n")
     if missing:
         parts.append(f"## Not measured yet\n\n{', '.join(missing)}\n")
-    return "\n".join(parts) + _CONDITIONS
+    machines = "".join(f"* {letter}: {model}\n" for model, letter in letters.items())
+    return "\n".join(parts) + "\n" + _CONDITIONS + machines
 
 
-def _line(name: str, row: Row, record: Record, colour: str) -> Sequence[str]:
-    made = (record.how, record.run, record.date, record.commit, record.files, record.machine)
-    return (name, row.what, row.target, record.figures, colour, *made)
+def _model(record: Record) -> str:
+    return record.machine.partition(_LOAD)[0]
+
+
+def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str, str]) -> Sequence[str]:
+    # why a row is yellow stands in its column `run`
+    result = colour if record.missed else colour.partition(":")[0]
+    machine = letters[_model(record)] + record.machine.removeprefix(_model(record))
+    made = (record.how, record.run, record.date, record.commit, record.files, machine)
+    return (name, row.what, row.target, record.figures, result, *made)
 
 
 def read(path: Path) -> dict[str, Record]:

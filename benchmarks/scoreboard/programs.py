@@ -44,7 +44,7 @@ def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Meas
 
     def measured(_: int) -> list[Figure]:
         found = _results("abuse", name)["attacks"][0]
-        what = f"targets of `make abuse` missed, attack {name}"
+        what = f"targets missed by attack {name}"
         return [none_of("missed", what, len(found["missed"]), " ".join(found["missed"])), *figures(found)]
 
     return measured
@@ -57,9 +57,9 @@ def soak(minutes: int) -> list[Figure]:
     times = ", ".join(f"{count:,} {name}" for name, count in found["done"].items())
     grown, behind = 1.048576 * found["rss_mib_per_hour"], f"{found['rss_mib']:g} MiB in the end"
     return [
-        none_of("missed", "bounds of `make soak` broken", len(found["missed"]), "; ".join(found["missed"])),
+        none_of("missed", "bounds broken", len(found["missed"]), "; ".join(found["missed"])),
         Figure("rss", "memory grown in an hour", "megabytes", (grown,), behind=behind),
-        none_of("untrue", "times the tables were not the truth", found["untrue_tables"], times),
+        none_of("untrue", "times the tables were wrong", found["untrue_tables"], times),
         none_of("lines", "unexpected log lines", found["unexpected_log_lines"]),
     ]
 
@@ -96,7 +96,7 @@ def mutation(count: int) -> list[Figure]:
         raise BenchError(f"make mutation ended with {done.returncode}: {(done.stdout + done.stderr)[-1000:]}")
     return [
         Figure(
-            package, f"{package}: noticed, of all", "times", (int(noticed) / int(of),), at_least(0.8),
+            package, package, "times", (int(noticed) / int(of),), at_least(0.8),
             f"{noticed} of {of}",
         )
         for package, noticed, of in found

@@ -65,7 +65,7 @@ async def _kills(times: int) -> list[Figure]:
                 listening.append(time.monotonic() - began)
                 await asyncio.to_thread(_until_answered, fleet.servers[0])
                 answered.append(time.monotonic() - began)
-    what = "responds to a pull of every topic, at the latest"
+    what = "every topic pulled, at the latest"
     return [
         latest("listening", "listens, at the latest", "seconds", listening, target=at_most(1)),
         latest("answered", what, "seconds", answered, target=at_most(1.5)),
@@ -105,9 +105,9 @@ def damaged_snapshots(writers: int) -> list[Figure]:
         believed = sum(_is_believed(each, small) for each in (*flips, *cuts))
         wrong = _killed_writers(path, writers)
     behind = f"of {len(flips):,} flipped bits, {len(cuts):,} lengths"
-    torn = "killed writers that left another file than the old or the new one"
+    torn = "killed writers that left another file"
     return [
-        none_of("believed", "damaged files believed", believed, behind),
+        none_of("believed", "damaged files accepted", believed, behind),
         none_of("torn", torn, wrong, f"of {writers:,}"),
     ]
 

@@ -88,8 +88,8 @@ def _evictions(plan: Callable[[random.Random], list[Fault]], runs: int) -> list[
     evicted, which = _broken(outcomes, frozenset({"NoLiveBrokerEvicted"}))
     other, others = _broken(outcomes)
     return [
-        none_of("evicted", "runs in which a live broker was evicted", evicted, which),
-        none_of("failed", "runs in which any invariant was broken", other, others),
+        none_of("evicted", "runs with an evicted live broker", evicted, which),
+        none_of("failed", "runs with a broken invariant", other, others),
     ]
 
 

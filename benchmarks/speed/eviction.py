@@ -117,7 +117,7 @@ def scans(bench: Bench, count: int) -> list[Figure]:
     ):
         bench.progress(f"scans of {count:,} brokers, {what}")
         longest_ms, wall_ms, probes = stalls(bench, count)
-        behind = f"{wall_ms:.0f} ms on the clock, {probes:,} responses meanwhile"
+        behind = f"{wall_ms:.0f} ms on the clock, {probes:,} responses"
         text = f"scan of {count:,} brokers, {what}: longest work between two responses"
         figures.append(Figure(f"eviction.search.{name}", text, "milliseconds", (longest_ms,), at_most(20), behind))
     return figures
@@ -126,7 +126,7 @@ def scans(bench: Bench, count: int) -> list[Figure]:
 def mass_expiry(count: int) -> list[Figure]:
     """The second of these, for the scoreboard: so many brokers are found silent by one scan."""
     longest_ms, wall_ms, probes = _while_silent(Bench(), count)
-    behind = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses meanwhile"
+    behind = f"processor time; {wall_ms:.0f} ms on the clock, {probes:,} responses"
     return [Figure("stall", "longest work between two responses", "milliseconds", (longest_ms,), at_most(20), behind)]
 
 

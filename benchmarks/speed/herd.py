@@ -26,9 +26,9 @@ _ROUTES: Final = [route_request(TOPIC_NAME % number) for number in range(PULLED_
 _AT_ONCE: Final = ("--at-once", "60000", "--again", "0", "--seconds", "60")
 # (what, the options of crowd.c): patient ones are as patient as RocketMQ's clients
 _KINDS: Final = {
-    "polite": (f"{_CLIENTS:,} clients connect at once, a topic each: all are served after", ("--patience", "3000")),
+    "polite": (f"{_CLIENTS:,} clients, a topic each, all served after", ("--patience", "3000")),
     "naive": (
-        "the same, 10 topics each, and a client that waits for 1 s connects anew",
+        "10 topics each, reconnecting after 1 s",
         ("--patience", "1000", "--each", "10"),
     ),
 }
@@ -43,7 +43,7 @@ def measure(bench: Bench) -> list[Figure]:
         bench.progress(f"herd: {what}")
         served = [_clients(bench, flags) for _ in rounds]
         begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
-        behind = f"all had begun within {begun:.0f} ms, {again:,} connected again"
+        behind = f"all connecting within {begun:.0f} ms, {again:,} again"
         figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), behind))
     bench.progress(f"herd: {_BROKERS:,} brokers")
     found = [_stall(bench) for _ in rounds]

@@ -65,7 +65,7 @@ def figures(seen: Seen) -> list[Figure]:
     busiest = max(seen.connected.values(), default=0) / _CLIENTS
     again = f"{seen.pulls:,} pulls, {seen.repeated} repeated at another server"
     moved = f"{sum(seen.connected.values())} connected in all"
-    what = "clients that connect in the busiest second, of all"
+    what = "clients that connect in the busiest second"
     return [
         none_of("rolling.failed", "pulls that failed", seen.failed, again),
         none_of("rolling.incomplete", "pulls that lacked a broker", seen.incomplete),

@@ -46,6 +46,7 @@ def test_page_is_the_record() -> None:
 
     assert page.records(text) == found
     assert page.claims(text) == {"X1": "green", "X2": "**red**: too slow"}
+    assert (text.count(" | A, load 1.5, others 25% |"), text.endswith("\n* A: M\n")) == (2, True)
     assert "1 of 3 rows are green, 0 yellow, 1 red, 1 not measured." in text
     assert (
         "| X1 | a promise | none | lost: **0** (<= 0) | green | 1,000 trials | in full | 2030-01-02 | `abc` | " in text
@@ -59,7 +60,7 @@ def test_check_fails_when_the_page_claims_more_than_its_records(
     """A row that is green on the page although its files have changed."""
     path = tmp_path / "board.md"
     honest = page.text(SECTIONS, ROWS, {"D1": replace(record(row=ROWS["D1"]), files="0123456789")})
-    path.write_text(honest.replace("yellow: its files have changed", "green"))
+    path.write_text(honest.replace("| yellow |", "| green |"))
 
     assert suite.main(["--check", "--page", str(path)]) == 1
     claimed = "scoreboard: the page says that D1 is green; it is yellow: its files have changed"
