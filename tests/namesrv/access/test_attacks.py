@@ -1,6 +1,6 @@
-"""What strangers can do to an open server, and can not where there is an access file.
+"""Requests of strangers: an open server obeys them, and a server with an access file refuses them.
 
-Each row was seen against a server with its defaults. docs/security.md lists them as what an open server allows.
+docs/security.md lists each row as a thing that an open server allows.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ NO_PERMISSION = 16
 
 
 class Attack(NamedTuple):
-    """A request of somebody who has no part in any of it."""
+    """A request of a peer without an account."""
 
     code: int
     ext: Mapping[str, str] | None = None
@@ -76,7 +76,7 @@ LISTINGS = {name for name in ATTACKS if name.startswith(("list", "read"))}
 
 
 async def populate(server: InProcess, key: Key | None) -> None:
-    """Two brokers that heartbeat over a connection of their own, which stays open."""
+    """Register two brokers over a connection that stays open."""
     peer = await server.connect()
     for opaque, (broker, body, spelling) in enumerate(
         [(VICTIM, registration("T", "U"), "json"), (AGENT, native_registration("T", "U"), "native")]
@@ -89,7 +89,7 @@ async def populate(server: InProcess, key: Key | None) -> None:
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_open_server_allows(tmp_path: Path, name: str) -> None:
-    """With the defaults it works, as against Apache's server; what an agent registered leaves only at its word."""
+    """A server with the default settings obeys every request, as Apache's NameServer does."""
     async with namesrv_in_process(tmp_path) as server:
         await populate(server, None)
         stranger, before = await server.connect(), state(server)
@@ -102,7 +102,7 @@ async def test_open_server_allows(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_access_file_refuses(tmp_path: Path, name: str, mode: str) -> None:
-    """With an access file it is refused and changes nothing; observed only, it is counted and still works."""
+    """An enforced access file refuses the request before it changes anything; an observed one only counts it."""
     (tmp_path / "access.toml").write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), access_mode=mode) as server:
         await populate(server, OWNER)
@@ -123,7 +123,7 @@ def _tables(seen: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in seen.items() if name != "roles"}
 
 
-# -- an account that may do some of it -------------------------------------------------------------------------------
+# -- an account with narrowed rules ------------------------------------------------------------------------------------
 
 TEAM_BROKER = Broker("team-1", 0, "10.0.1.1:10911")
 NARROW: dict[str, tuple[Attack, bool]] = {
@@ -131,12 +131,12 @@ NARROW: dict[str, tuple[Attack, bool]] = {
     "its own broker natively": (Attack(103, TEAM_BROKER.ext, native_registration("team-x"), "native"), True),
     "its own heartbeat": (Attack(904, TEAM_BROKER.ext), True),
     "another's topic": (Attack(103, TEAM_BROKER.ext, registration("team-x", "T")), False),
-    # a field that a registration does not have
-    "another's topic behind its own": (
+    # a registration has no such field
+    "another's topic beside a field that names its own": (
         Attack(103, {**TEAM_BROKER.ext, "topic": "team-x"}, registration("team-x", "T")),
         False,
     ),
-    "another's route behind its own": (
+    "another's route beside a field that names its own": (
         Attack(20001, {"topic": "team-x"}, native({"topics": ["T"]}), "native"),
         False,
     ),
@@ -145,26 +145,26 @@ NARROW: dict[str, tuple[Attack, bool]] = {
     "another's address": (Attack(103, TEAM_BROKER._replace(addr=VICTIM.addr).ext, registration("team-x")), False),
     "another's heartbeat": (Attack(904, VICTIM.ext), False),
     "another's heartbeat in its own name": (Attack(904, TEAM_BROKER._replace(addr=VICTIM.addr).ext), False),
-    "another's version in its own name": (Attack(322, TEAM_BROKER._replace(addr=VICTIM.addr).ext, b"{}"), False),
-    "another's end": (Attack(104, VICTIM.ext), False),
+    "another's data version in its own name": (Attack(322, TEAM_BROKER._replace(addr=VICTIM.addr).ext, b"{}"), False),
+    "another's removal": (Attack(104, VICTIM.ext), False),
     "its own route": (Attack(105, {"topic": "team-x"}), True),
     "another's route": (Attack(105, {"topic": "T"}), False),
     "its own routes": (Attack(20001, None, native({"topics": ["team-x"]}), "native"), True),
     "another's among its own": (Attack(20001, None, native({"topics": ["team-x", "T"]}), "native"), False),
     "its own permission": (Attack(205, {"brokerName": "team-1"}), True),
     "another's permission": (Attack(205, {"brokerName": "broker-a"}), False),
-    "nobody's permission": (Attack(205, {"brokerName": "team-9"}), False),
+    "permission of an unknown broker": (Attack(205, {"brokerName": "team-9"}), False),
     "its own topic": (Attack(216, {"topic": "team-x"}), True),
-    "another's topic's end": (Attack(216, {"topic": "T"}), False),
+    "removal of another's topic": (Attack(216, {"topic": "T"}), False),
     "KV configuration": (Attack(100, {"namespace": "n", "key": "k", "value": "v"}), False),
     "a list": (Attack(206), False),
-    "about the server": (Attack(20002, None, b"", "native"), True),
+    "server information": (Attack(20002, None, b"", "native"), True),
 }
 
 
 @pytest.mark.parametrize("name", NARROW)
 async def test_narrowed_account(tmp_path: Path, name: str) -> None:
-    """It has its cluster, its brokers and its topics, and cannot get at others by naming its own."""
+    """A narrowed account reaches its own cluster, brokers and topics, and naming one of them opens nothing else."""
     (tmp_path / "access.toml").write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         await populate(server, OWNER)
@@ -193,10 +193,10 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
         ('clusters = ["cluster-1"], ', Broker("edge-1", 0, "10.0.1.1:10911"), True),
     ],
 )
-async def test_broker_that_calls_itself_like_a_topic(
+async def test_topic_named_after_the_broker_or_cluster_needs_a_rule_for_that_name(
     tmp_path: Path, narrowed: str, broker: Broker, is_allowed: bool
 ) -> None:
-    """A broker registers topics of its own name and its cluster's, but only names that its account's rule bounds."""
+    """A broker registers the topics of its own name and its cluster's only if a rule of its account lists that name."""
     rule = f'{{ access = "broker-control", {narrowed}topics = ["team-*"] }}'
     team = f'[accounts.team]\nsecrets = ["{SECRET}"]\nmay = [{rule}]\n'
     (tmp_path / "access.toml").write_text(f'{team}[accounts.brokers]\nsecrets = ["{SECRET}"]\nmay = ["broker-control"]')
@@ -213,8 +213,8 @@ async def test_broker_that_calls_itself_like_a_topic(
             assert (NO_PERMISSION, _tables(before)) == (response.code, _tables(state(server)))
 
 
-async def test_name_that_another_cluster_has(tmp_path: Path) -> None:
-    """A broker name is one group whatever its cluster: who may not have it there may not join it from here."""
+async def test_broker_name_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    """A broker name is one group in all clusters: an account that lacks it in one cannot join it from another."""
     (tmp_path / "access.toml").write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         owner, peer = await server.connect(), await server.connect()
@@ -229,8 +229,8 @@ async def test_name_that_another_cluster_has(tmp_path: Path) -> None:
         assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))
 
 
-async def test_equal_registration_of_a_narrowed_account_is_looked_at_again(tmp_path: Path) -> None:
-    """The short cut for what was registered before would let through what the file no longer allows."""
+async def test_repeated_registration_is_checked_against_the_new_account(tmp_path: Path) -> None:
+    """An unchanged registration is skipped for the account that sent it, never for an account that lacks the topics."""
     (tmp_path / "access.toml").write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         peer = await server.connect()

@@ -1,4 +1,4 @@
-"""The audit trail under a clock that a test moves: refusals are counted, and what waits for the disk is bounded."""
+"""The audit trail of a server on a fake clock: refusals are counted, and the queue for the disk is bounded."""
 
 import asyncio
 import gc
@@ -28,12 +28,12 @@ from tests.support.in_process import HOST, InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, Broker, NamesrvPeer, native_registration
 
 NO_PERMISSION = 16
-# nearly as long as an ext field may be
+# just below the limit of a header field
 LONG = "x" * 30_000
 
 
 async def test_refusals_of_many_addresses(server: InProcess) -> None:
-    """The first hundred kinds of ten seconds have a line each, all others one together; then it begins anew."""
+    """In each window of ten seconds the first hundred kinds of refusal have a line each; one line counts the rest."""
     count = MAX_DIFFERENT + MAX_COUNTED_ADDRESSES + 10
     peers = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number + 1}") for number in range(count)]
     for _ in range(2):
@@ -61,8 +61,8 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
     assert peers[-1].address.rpartition(":")[0] != HOST
 
 
-async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
-    """Twenty kinds of its refusals have a line of their own, the rest is counted; others are written down as ever."""
+async def test_refusals_of_one_address_do_not_hide_those_of_another(tmp_path: Path) -> None:
+    """One address has twenty refusal lines in a window and the rest counted; other addresses keep their own lines."""
     (tmp_path / "access.toml").write_text('[accounts.us]\nsecrets = ["secret-of-ours"]\nmay = ["route-read"]\n')
     codes = sorted(REQUESTS)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
@@ -78,7 +78,7 @@ async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
         lines = read_log(server.data_dir / "audit")
 
     refusals = of(lines, "refusal")
-    # and so in each window
+    # the same in each window
     assert [noisy.address] * 3 * MAX_DIFFERENT_PER_ADDRESS == [line["peer"] for line in refusals[:-1]]
     assert (quiet.address, {"topic": "T"}) == (refusals[-1]["peer"], refusals[-1]["about"])
     rest = len(codes) - MAX_DIFFERENT_PER_ADDRESS
@@ -88,18 +88,18 @@ async def test_noise_of_one_address_hides_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.settings(max_connections=3, share_per_ip_percent=100)
-async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) -> None:
-    """The first is a line with what it was about, all further ones of the kind are one more; nothing else of theirs.
+async def test_repeated_refusals_are_counted(server: InProcess, peer: NamesrvPeer) -> None:
+    """The first refusal of a kind is a whole line; one line counts its repetitions, and no signature is written.
 
-    A refused removal of somebody else's broker is one, too, and a connection over the limit.
+    A fenced removal and a connection over the limit are refusals, too.
     """
     stranger = await server.connect()
     await peer.register(MASTER)
     header = {"brokerName": "broker-a", "Signature": "c2VjcmV0"}
     for _ in range(500):
         assert (await peer.call(318, header, b"listenPort=1")).code == NO_PERMISSION
-    somebody = {"agentId": "someone", "registrationSeq": "1"}
-    assert (await stranger.call(104, {**MASTER.ext, **somebody}, spelling="native")).code == 0
+    other_agent = {"agentId": "agent-2", "registrationSeq": "1"}
+    assert (await stranger.call(104, {**MASTER.ext, **other_agent}, spelling="native")).code == 0
     assert (await peer.call(105, {"topic": "T"})).code == 0
     await server.connect()
     too_many = await NamesrvPeer.connect(server.address)
@@ -122,14 +122,14 @@ async def test_refusals_are_counted_lines(server: InProcess, peer: NamesrvPeer) 
 
 
 @pytest.mark.settings(audit_log_max_bytes=64 * 1024)
-async def test_registrations_push_out_no_line_of_an_operator(server: InProcess, peer: NamesrvPeer) -> None:
-    """Brokers' lines have half of the room; what was refused and what operators changed stays beside them."""
+async def test_lines_of_registrations_do_not_displace_other_lines(server: InProcess, peer: NamesrvPeer) -> None:
+    """Lines of registrations fill half of the audit log at most; refusals and operators' changes stay."""
     assert (await peer.call(100, {"namespace": "NS", "key": "k", "value": "1"})).code == 0
     assert (await peer.call(318, None, b"listenPort=1")).code == NO_PERMISSION
     audit = server.namesrv.audit
     assert audit is not None
     for number in range(200):
-        # so that little is won by compression
+        # random names, which hardly compress
         await peer.register(Broker(os.urandom(100).hex(), addr=f"10.0.0.1:{number + 1}"))
     await until(lambda: audit.queued == 0)
     await server.stop()
@@ -138,14 +138,14 @@ async def test_registrations_push_out_no_line_of_an_operator(server: InProcess, 
     kept = [line for line in lines if line.get("request") == "REGISTER_BROKER"]
     assert 0 < len(kept) < 200
     sizes = [path.stat().st_size for path in (server.data_dir / "audit").rglob("*-registrations-*")]
-    # five files of an eighth that may not be compressed yet come on top
+    # five files of an eighth each may still be uncompressed
     assert sum(sizes) <= 32 * 1024 * 13 // 8
     others = [line.get("request") for line in lines if line not in kept and line["event"] != "opened"]
     assert others == [None, "PUT_KV_CONFIG", "UPDATE_NAMESRV_CONFIG", None]
 
 
-async def test_a_flapping_broker_is_counted(server: InProcess, peer: NamesrvPeer) -> None:
-    """Its first changes have a line each; the last of the others has one with their number and times."""
+async def test_repeated_changes_of_a_broker_are_counted(server: InProcess, peer: NamesrvPeer) -> None:
+    """The first three changes of a broker have a line each; the last line has their number and times."""
     for number in range(8):
         body = native_registration(f"T{number}")
         assert (await peer.call(103, {**MASTER.ext, "haServerAddr": f"h{number}"}, body, spelling="native")).code == 0
@@ -159,10 +159,10 @@ async def test_a_flapping_broker_is_counted(server: InProcess, peer: NamesrvPeer
     assert peer.address == repeated["peer"]
 
 
-async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
-    """The texts of peers count in the queue, all that a change holds of them; those of a refusal are cut before."""
+async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
+    """The queue counts every text in a change, before and after; the remark of a refusal is cut before it is queued."""
     stuck = tmp_path / "audit"
-    # where the directory should be
+    # a file in place of the directory
     stuck.write_bytes(b"")
     limits = replace(Limits.of(Settings()), kv=KVLimits(max_value_bytes=32_768))
     async with namesrv_in_process(tmp_path / "data", audit_log_dir=str(stuck), limits=limits) as server:
@@ -171,7 +171,7 @@ async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> No
         long_named, body = Broker(LONG, addr="10.0.0.9:1").ext, native_registration("T", "U")
         for code, header, sent in [
             (103, {**MASTER.ext, "haServerAddr": LONG}, body),
-            # what was there before is in the line as well
+            # the line has the values before the change, too
             (103, {**MASTER.ext, "haServerAddr": "h"}, body),
             (103, {**OTHER.ext, "agentId": LONG, "registrationSeq": 1}, body),
             (103, {**long_named, "agentId": "a", "registrationSeq": 1}, body),
@@ -191,8 +191,8 @@ async def test_what_waits_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> No
     assert [line["reason"] for line in of(read_log(stuck), "refusal")] == ["fenced"]
 
 
-async def test_what_a_request_leaves_behind_is_not_its_doing(server: InProcess, peer: NamesrvPeer) -> None:
-    """A task that it began inherits its context; what that changes after its line was written has a line of its own."""
+async def test_later_change_of_a_request_task_has_a_line_of_its_own(server: InProcess, peer: NamesrvPeer) -> None:
+    """A task inherits the request's context; a change that it makes after the response is not booked on the request."""
     audit, is_answered = server.namesrv.audit, asyncio.Event()
     assert audit is not None
     tasks: list[asyncio.Task[None]] = []

@@ -1,4 +1,4 @@
-"""Lines of the audit trail, whatever peers call themselves and however much changes at once."""
+"""Lines of the audit trail for any names of peers and any number of changes."""
 
 import json
 from typing import Any
@@ -14,13 +14,13 @@ from namesrv_remoting.bodies.route import QueueData
 from namesrv_runtime.line_log import Item
 
 WHO: dict[str, Any] = {"account": "", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
-# lone surrogates, too: JSON can spell them, and peers do
+# with lone surrogates: a peer can spell them in JSON
 TEXTS = st.text(st.characters(exclude_categories=[]), max_size=400)
 
 
-def line_of(what: Any) -> dict[str, Any]:
-    """The line of one thing, which has to be one line that acts on no terminal."""
-    raw = AuditLines("ns", "0a").line(Item(1_700_000_000.0, 1.0, what))
+def line_of(item: Any) -> dict[str, Any]:
+    """The parsed line of an item, asserted to be one line of printable ASCII."""
+    raw = AuditLines("ns", "0a").line(Item(1_700_000_000.0, 1.0, item))
     assert raw.endswith(b"\n")
     assert all(0x20 <= byte < 0x7F for byte in raw[:-1])
     line: dict[str, Any] = json.loads(raw)
@@ -33,8 +33,8 @@ def live(name: str, **fields: Any) -> BrokerLiveInfo:
 
 
 @given(TEXTS, TEXTS)
-def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
-    """One line each, however long and strange."""
+def test_names_are_shortened_and_written_in_ascii(name: str, other: str) -> None:
+    """Any name is one field of one line, cut to 256 characters."""
     registered = Registered(BrokerAddrInfo(other, name), live(name, agent_id=other), "full", 1, True, 0.0)  # noqa: FBT003
     kv = KVChanged(name, other, name, None)
     (broker, changed) = line_of(Change("REGISTER_BROKER", WHO, [registered, kv]))["changes"]
@@ -45,8 +45,8 @@ def test_names_are_cut_and_spelt_in_ascii(name: str, other: str) -> None:
 
 
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 30))
-def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int) -> None:
-    """And those counted that are others than before, not those that a change has only touched."""
+def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: int) -> None:
+    """The line counts the routes that differ and names the first twenty; routes with equal rows are left out."""
     row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
     parts = [[SharedStep([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
@@ -63,8 +63,8 @@ def test_of_many_routes_the_first_are_named(changed: int, same: int, queues: int
         assert ([], min(queues, 10)) == (each["before"], len(each["after"]))
 
 
-def test_a_change_of_nothing_is_no_line() -> None:
-    """A registration that comes to what was there, rows and all."""
+def test_registration_without_a_change_has_no_line() -> None:
+    """A registration whose live entry and rows equal those before it has an empty line."""
     again = Registered(BrokerAddrInfo("c", "m:1"), live("b"), "full", 1, False, 30.0, live("b"))  # noqa: FBT003
     rows = [TopicRow((QueueData("b", 8, 8, 6),), revision) for revision in (1, 2)]
     change = Change("REGISTER_BROKER", WHO, [RouteChanged({"T"}, 2, [[SharedStep(["T"], *rows)]]), again])

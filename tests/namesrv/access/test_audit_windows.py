@@ -1,4 +1,4 @@
-"""What the audit trail counts instead of writing it: changes of one source to one broker, and of one source in all."""
+"""Windows of the audit trail: they count the changes of one source to one broker, and all lines of one source."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": Non
 
 
 def change(source: str, number: int, request: str | None = "REGISTER_BROKER") -> Change:
-    """A change of one broker; the brokers are numbered."""
+    """A change of the broker with this number."""
     live = BrokerLiveInfo(f"broker-{number}", 0, 0.0, 120.0, None, 1, None, 1)
     evicted = Evicted(BrokerAddrInfo("c", f"10.0.0.1:{number}"), live, "unregistered", 0.0)
     return Change(request, WHO, [evicted], source)
 
 
-def test_changes_of_one_broker_are_counted_by_source() -> None:
-    """The first three of an account have lines; the others are one, with the last of them, their number and times."""
+def test_repeated_changes_are_counted_by_broker_and_source() -> None:
+    """Three changes of a source to a broker have lines; one more line has the last of the others and their count."""
     window = RegistrationWindow()
     changes = [change("orders", 1) for _ in range(MAX_CHANGES_PER_BROKER + 4)]
 
@@ -38,8 +38,8 @@ def test_changes_of_one_broker_are_counted_by_source() -> None:
     assert window.admit(change("orders", 1), wall=110.0)
 
 
-def test_one_source_has_a_bounded_number_of_lines() -> None:
-    """Changes of more brokers than that are counted by source; another source has lines of its own."""
+def test_lines_of_one_source_are_bounded() -> None:
+    """Changes beyond the limit of lines are counted by source; another source keeps its own lines."""
     window = RegistrationWindow()
 
     admitted = [window.admit(change("noisy", number), wall=1.0) for number in range(MAX_LINES_PER_SOURCE + 5)]
@@ -50,8 +50,8 @@ def test_one_source_has_a_bounded_number_of_lines() -> None:
     assert [*window.end()] == []
 
 
-def test_counted_sources_are_bounded() -> None:
-    """The number of all changes stays right when more sources are noisy than can be named."""
+def test_number_of_named_sources_is_bounded() -> None:
+    """The number of all changes stays exact when more sources exceed the limit than the line can name."""
     window = RegistrationWindow()
     sources = MAX_COUNTED_SOURCES + 1
     for source in range(sources):
@@ -64,8 +64,8 @@ def test_counted_sources_are_bounded() -> None:
     assert (counted["count"], len(counted["by_source"])) == (sources, MAX_COUNTED_SOURCES)
 
 
-def test_what_brokers_change_is_told_from_what_operators_change() -> None:
-    """A removal without a request is the broker's end; one by an operator or by a reload is not."""
+def test_only_changes_by_brokers_are_registrations() -> None:
+    """A removal without a request is the broker's own doing; one by an operator or by a reload is not."""
     wiped = Change("WIPE_WRITE_PERM_OF_BROKER", WHO, [WriteWiped("broker-a", 1, is_wiped=True, reason="operator")])
     changes = [change("", 1), change("", 1, None), change("", 1, "SIGHUP"), wiped]
 

@@ -1,4 +1,4 @@
-"""Access control of a running server: what its owner reads, what reloads change, and what becomes of takeovers."""
+"""The access guard of a running server: remarks, log lines, reloads and takeovers."""
 
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ MEBIBYTE = 1024 * 1024
 
 @pytest.fixture
 def access(tmp_path: Path) -> Path:
-    """The access file, readable by its owner alone."""
+    """The access file, readable by its owner only."""
     path = tmp_path / "access.toml"
     path.touch(mode=0o600)
     path.write_text(BROKERS + OPERATOR + NETWORK)
@@ -52,7 +52,7 @@ def access(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -> AsyncIterator[InProcess]:
-    """A server with that file."""
+    """A server with the access file."""
     marks: dict[str, Any] = {}
     for mark in request.node.iter_markers("settings"):
         marks |= mark.kwargs
@@ -61,7 +61,7 @@ async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -
 
 
 async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", *, key: Key | None = None) -> Any:
-    """Code and remark of the answer."""
+    """Code and remark of the response."""
     response = await peer.answer_to(peer.tell(code, ext, body)) if key is None else None
     if key is not None:
         peer.send(key.question(code, ext, body))
@@ -70,8 +70,8 @@ async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", 
     return response.code, response.remark
 
 
-async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess) -> None:
-    """Who has proven to own an account reads what it lacks; others read the same whatever they ask and try."""
+async def test_remarks_name_missing_permissions_only_to_the_account(server: InProcess) -> None:
+    """A peer that has proven its account reads what the account lacks; any other signature gets the same remark."""
     peer = await server.connect()
 
     assert await ask(peer, 205, {"brokerName": "b"}, key=KEY) == (
@@ -84,15 +84,15 @@ async def test_remarks_help_owners_and_tell_strangers_nothing(server: InProcess)
     assert (NO_PERMISSION, f"{why}: {hint}") == await ask(peer, 205, {"brokerName": "b"}, key=weak)
     for key in (Key("brokers", "wrong-secret"), Key("unknown", SECRET)):
         for recipe in ("native", "rocketmq"):
-            code, remark = await ask(peer, 103, BROKER.ext, key=key._replace(recipe=recipe))
-            told = f"access key '{key.access_key}' is unknown, or the request is not signed with its secret"
-            assert (NO_PERMISSION, told) == (code, remark)
+            code, actual = await ask(peer, 103, BROKER.ext, key=key._replace(recipe=recipe))
+            remark = f"access key '{key.access_key}' is unknown, or the request is not signed with its secret"
+            assert (code, actual) == (NO_PERMISSION, remark)
     lacks = "broker-control for cluster cluster-1, broker b, address 10.0.0.1:10911 (BROKER_HEARTBEAT)"
     assert (NO_PERMISSION, f"account network lacks {lacks}") == await ask(peer, 904, {**BROKER.ext, "brokerName": "b"})
 
 
-async def test_strangers_read_the_same_whatever_they_ask(server: InProcess, access: Path) -> None:
-    """No account for the address: not even which codes there are."""
+async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: InProcess, access: Path) -> None:
+    """The remark for an address without an account does not even show which request codes exist."""
     access.write_text(BROKERS)
     await reloader(server, access).reload()
     peer = await server.connect()
@@ -102,16 +102,16 @@ async def test_strangers_read_the_same_whatever_they_ask(server: InProcess, acce
     }
 
 
-async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Refusals are logged with account and reason, counted by class; operators' changes name the account."""
+async def test_refusals_and_connections_name_the_account(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is logged with account and reason and counted by class; the list of connections shows the account."""
     peer = await server.connect()
     await ask(peer, 206, key=KEY)
     guard = server.namesrv.guard
     assert guard is not None
 
-    [told] = logged(caplog, "access_refused")
+    [event] = logged(caplog, "access_refused")
     assert ("GET_ALL_TOPIC_LIST_FROM_NAMESERVER", "brokers", peer.address, "not_granted") == (
-        *(told[name] for name in ("request", "account", "peer", "reason")),
+        *(event[name] for name in ("request", "account", "peer", "reason")),
     )
     assert guard.refusals == {("admin-read", "not_granted", "refused"): 1}
     peer.send(Key("operator", SECRET).question(20004, None, native({}), spelling="native"))
@@ -123,20 +123,20 @@ async def test_accounts_are_shown(server: InProcess, caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("bound", "reason"), [('networks = ["10.0.0.0/8"]', "network"), ("expires = 2001-01-01T00:00:00Z", "expired")]
 )
-async def test_account_outside_its_networks_or_after_its_end_is_named(
+async def test_refusal_names_the_account_outside_its_networks_or_expired(
     server: InProcess, access: Path, bound: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its owner has proven to be that: an operator wants to know whose clients are refused."""
+    """The log names the account although it is not valid here, so that an operator sees whose clients are refused."""
     access.write_text(f"{BROKERS}{bound}\n")
     await reloader(server, access).reload()
 
     assert (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
-    [told] = logged(caplog, "access_refused")
-    assert ("brokers", reason) == (told["account"], told["reason"])
+    [event] = logged(caplog, "access_refused")
+    assert ("brokers", reason) == (event["account"], event["reason"])
 
 
-async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Twenty lines a second, and then how many more there were."""
+async def test_log_lines_of_refusals_are_limited(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has twenty refusals a second, then a line with the number of the others."""
     peer = await server.connect()
     for _ in range(25):
         await ask(peer, 206)
@@ -144,12 +144,12 @@ async def test_refusals_do_not_fill_the_log(server: InProcess, caplog: pytest.Lo
     await ask(peer, 206)
 
     assert len(logged(caplog, "access_refused")) == 21
-    assert [told["more"] for told in logged(caplog, "requests_refused")] == [5]
+    assert [event["more"] for event in logged(caplog, "requests_refused")] == [5]
 
 
 @pytest.mark.settings(access_mode="observe")
-async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """What would be refused is done, logged as observed and counted; a forged signature is no exception."""
+async def test_observe_mode_refuses_nothing(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The server obeys requests against the rules, forged signatures included, and logs and counts them as observed."""
     peer = await server.connect()
     guard = server.namesrv.guard
     assert guard is not None
@@ -158,9 +158,9 @@ async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.L
     assert (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=Key("brokers", "wrong-secret")))[0] == 0
     assert (await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     assert (await ask(peer, 105, {"topic": "T"}))[0] == 0
-    # unknown everywhere
+    # this code exists in no mode
     assert (await ask(peer, 99999))[0] == 3
-    # what an access file opens, one that is merely observed does not
+    # an observed access file does not enable administration
     assert await ask(peer, 318, None, b"orderMessageEnable=true") == (
         NO_PERMISSION,
         "administration is disabled on this server, see its setting admin-enabled",
@@ -172,12 +172,12 @@ async def test_observed_rules_refuse_nothing(server: InProcess, caplog: pytest.L
         ("none", "no_class", "observed"): 1,
         ("admin-write", "not_granted", "observed"): 1,
     }
-    assert [told["observed"] for told in logged(caplog, "access_refused")] == [True] * 4
+    assert [event["observed"] for event in logged(caplog, "access_refused")] == [True] * 4
 
 
 @pytest.mark.settings(access_mode="observe")
-async def test_observed_topics_are_one_refusal(server: InProcess, access: Path) -> None:
-    """However many of a registration are not allowed; all of them get in."""
+async def test_observed_registration_counts_one_refusal(server: InProcess, access: Path) -> None:
+    """A registration with several topics against the rules counts once, and all of its topics are registered."""
     narrow = '[{ access = "broker-control", topics = ["team-*"] }]'
     access.write_text(BROKERS.replace('["broker-control"]', narrow))
     await reloader(server, access, "--access-mode=observe").reload()
@@ -191,7 +191,7 @@ async def test_observed_topics_are_one_refusal(server: InProcess, access: Path) 
 
 
 async def test_large_registration_is_verified(server: InProcess) -> None:
-    """Its digest is computed outside the loop, and counts all the same."""
+    """The digest of a large body is computed outside the event loop, and a wrong one refuses the registration."""
     topics = [f"topic-{number:05}" for number in range(3_000)]
     peer = await server.connect()
     body = registration(*topics)
@@ -207,8 +207,8 @@ async def test_large_registration_is_verified(server: InProcess) -> None:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling: Spelling) -> None:
-    """Where no account counts: nothing of its body is kept, and the connection goes on; who signs is heard first."""
+async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, spelling: Spelling) -> None:
+    """A large unsigned frame is refused before its body arrives, which is dropped; a signed one is buffered."""
     peer, budget = await server.connect(), server.namesrv.budget
     used = budget.used_bytes
     frame = question(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
@@ -221,7 +221,7 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
     behind = question(105, {"topic": "T"}, opaque=8)
     peer.send(frame[1000:] + behind)
     assert ((response := await peer.receive()).opaque, response.code) == (8, 17)
-    # in one piece, too
+    # the same when the whole frame arrives at once
     peer.send(frame + behind)
     assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
     assert server.namesrv.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
@@ -234,8 +234,8 @@ async def test_large_frame_is_refused_for_its_header(server: InProcess, spelling
 
 
 @pytest.mark.settings(max_memory_bytes=64 * MEBIBYTE)
-async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess) -> None:
-    """Not forged, though its signature cannot be verified without its body; its broker is heard, on its connection."""
+async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess) -> None:
+    """A signed frame without room for its body is a heartbeat on the broker's own connection, and not a refusal."""
     peer = await server.connect()
     peer.send(KEY.question(103, BROKER.ext, registration("T", "U")))
     assert (await peer.receive()).code == 0
@@ -251,8 +251,8 @@ async def test_signed_frame_that_there_is_no_room_for_is_busy(server: InProcess)
 
 
 @pytest.mark.settings(max_connections=10, share_per_ip_percent=100)
-async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> None:
-    """Whoever is refused keeps its place only until a broker comes; that one has it from its first answer on."""
+async def test_reserved_connection_slot_goes_to_an_authorized_broker(server: InProcess) -> None:
+    """A refused peer holds a reserved slot until a broker arrives, which keeps it from its first response on."""
     clients = [await server.connect() for _ in range(9)]
     stranger = await server.connect()
     for _ in range(2):
@@ -273,8 +273,8 @@ async def test_brokers_places_are_kept_by_those_who_may(server: InProcess) -> No
     assert (await broker.call(105, {"topic": "T"})).code == 0
 
 
-async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Path) -> None:
-    """Clients sign for their brokers, whose accounts need not be known here: they count as not signed."""
+async def test_unknown_access_keys_can_be_ignored(server: InProcess, access: Path) -> None:
+    """With `unknown_access_keys = "ignore"` a request that was signed for a broker counts as not signed."""
     peer = await server.connect()
     foreign = Key("of-the-brokers-acl", "their-secret", "rocketmq")
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == NO_PERMISSION
@@ -283,7 +283,7 @@ async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Pa
     await reloader(server, access).reload()
 
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == 17
-    # a known one is held to its secret
+    # a known access key still needs its secret
     assert (await ask(peer, 105, {"topic": "T"}, key=Key("brokers", "wrong-secret")))[0] == NO_PERMISSION
 
 
@@ -291,7 +291,7 @@ async def test_signatures_of_others_can_be_ignored(server: InProcess, access: Pa
 
 
 def reloader(server: InProcess, access: Path | None, *further: str) -> Reloader:
-    """What SIGHUP runs."""
+    """The reload that SIGHUP starts."""
     settings = server.namesrv.settings
     argv = [
         *(
@@ -308,10 +308,10 @@ def reloader(server: InProcess, access: Path | None, *further: str) -> Reloader:
 
 
 async def test_reload_reaches_open_connections(server: InProcess, access: Path) -> None:
-    """The fast path, too, judges the next request by the new file, also of peers that were known by their address."""
+    """After a reload the dispatcher and the fast path check the next request of an open connection by the new file."""
     peer = await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
-    # the first time it is learnt
+    # the dispatcher answers the first request
     assert [(await ask(peer, 105, {"topic": "T"}))[0] for _ in range(2)] == [0, 0]
     assert server.namesrv.fast_path.pulls == 1
 
@@ -342,7 +342,7 @@ NARROWED = BROKERS.replace('may = ["broker-control"]', 'may = [{{ access = "brok
 async def test_reload_revokes_registrations(
     server: InProcess, access: Path, text: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broker that its account may no longer register is removed, and its connection closed; other peers stay."""
+    """A reload removes a broker that its account may no longer register; other peers stay connected."""
     peer, operator = await server.connect(), await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
@@ -352,9 +352,9 @@ async def test_reload_revokes_registrations(
     await reloader(server, access).reload()
     await until(lambda: not tables.broker_live_table)
 
-    [told] = logged(caplog, "registration_revoked")
+    [event] = logged(caplog, "registration_revoked")
     assert ("broker-a", BROKER.addr, "brokers", reason) == tuple(
-        told[name] for name in ("broker_name", "broker_addr", "account", "reason")
+        event[name] for name in ("broker_name", "broker_addr", "account", "reason")
     )
     assert not tables.topic_queue_table
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
@@ -369,7 +369,7 @@ async def test_reload_revokes_registrations(
 
 
 async def test_reload_keeps_registrations_that_are_still_allowed(server: InProcess, access: Path) -> None:
-    """Also with another secret, and with rules that name the broker and its topics."""
+    """A reload keeps a broker whose account has a new secret and rules that still list the broker and its topics."""
     peer = await server.connect()
     await ask(peer, 103, BROKER.ext, registration("T", "U"), key=KEY)
 
@@ -381,8 +381,8 @@ async def test_reload_keeps_registrations_that_are_still_allowed(server: InProce
     assert [BROKER.addr] == [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table]
 
 
-async def test_replay_after_a_reload_is_still_one(server: InProcess, access: Path) -> None:
-    """The signatures that were seen are not forgotten with the file."""
+async def test_replay_is_refused_after_a_reload(server: InProcess, access: Path) -> None:
+    """The signatures seen before a reload count as used after it."""
     peer, once = await server.connect(), KEY.question(103, BROKER.ext, registration("T", "U"))
     peer.send(once)
     assert (await peer.receive()).code == 0
@@ -391,8 +391,10 @@ async def test_replay_after_a_reload_is_still_one(server: InProcess, access: Pat
     assert (await peer.receive()).code == NO_PERMISSION
 
 
-async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nor does one that is gone: the rules stay, and log and metric say what is wrong until it is right."""
+async def test_reload_of_a_wrong_access_file_changes_nothing(
+    server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong or missing file keeps the old rules; log and metric report the problem until the file is right."""
     peer, counters = await server.connect(), server.namesrv.counters
     wrong = {"[accounts.a]": "account a: object missing required field may", None: "cannot be read"}
     for text, problem in wrong.items():
@@ -411,33 +413,33 @@ async def test_wrong_file_changes_nothing(server: InProcess, access: Path, caplo
 
 @pytest.mark.parametrize("further", [(), ("--access-mode=observe",)])
 async def test_mode_can_be_reloaded(server: InProcess, access: Path, further: tuple[str, ...]) -> None:
-    """From enforced to observed."""
+    """A reload switches the access mode from enforce to observe."""
     await reloader(server, access, *further).reload()
 
     expected = 0 if further else NO_PERMISSION
     assert expected == (await ask(await server.connect(), 206))[0]
 
 
-async def test_another_path_needs_a_restart(
+async def test_new_path_of_the_access_file_needs_a_restart(
     server: InProcess, access: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Above all none: a running server does not open itself."""
+    """A reload ignores another path or an empty one, so a running server never opens itself."""
     other = tmp_path / "other.toml"
     other.touch(mode=0o600)
     other.write_text(NETWORK.replace("route-read", "admin-write"))
     for path in (str(other), ""):
         caplog.clear()
         await reloader(server, access, f"--access={path}").reload()
-        assert [told["setting"] for told in logged(caplog, "setting_needs_restart")] == ["access"]
+        assert [event["setting"] for event in logged(caplog, "setting_needs_restart")] == ["access"]
         assert (await ask(await server.connect(), 205, {"brokerName": "b"}))[0] == NO_PERMISSION
 
 
 @pytest.mark.settings(access_mode="observe")
 @pytest.mark.parametrize("is_named", [False, True])
-async def test_mode_counts_though_another_path_does_not(
+async def test_mode_is_reloaded_although_the_path_is_not(
     server: InProcess, tmp_path: Path, access: Path, is_named: bool
 ) -> None:
-    """What settings, log and audit trail say of the mode is what is done."""
+    """The reloaded settings show the new mode, and the guard enforces it."""
     other = tmp_path / "other.toml"
     other.touch(mode=0o600)
     other.write_text(NETWORK.replace("route-read", "admin-read"))
@@ -453,18 +455,18 @@ async def test_mode_counts_though_another_path_does_not(
 @pytest.mark.parametrize(
     ("text", "further", "code"),
     [
-        # the account is gone
+        # without the account
         (BROKERS, (), NO_PERMISSION),
         (BROKERS + NETWORK.replace("route-read", "admin-read"), (), NO_PERMISSION),
-        # it may still ask
+        # with the account unchanged
         (BROKERS + NETWORK, (), 0),
         (BROKERS + OPERATOR + NETWORK, ("--access-mode=observe",), 0),
     ],
 )
-async def test_watch_learns_nothing_after_its_right_was_withdrawn(
+async def test_reload_ends_watches_without_routes(
     server: InProcess, access: Path, text: str, further: tuple[str, ...], code: int
 ) -> None:
-    """It was let in by the old rules: it ends with nothing, and the next question is judged by the new ones."""
+    """A watch under the old rules ends without a route at a reload; the next request is checked by the new rules."""
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
@@ -483,7 +485,7 @@ async def test_watch_learns_nothing_after_its_right_was_withdrawn(
 
 
 async def test_watch_ends_when_its_account_expires(server: InProcess, access: Path) -> None:
-    """Without a change, and before the time that it asked for; the next request is refused."""
+    """The watch ends early and without a route when its account expires; the next request is refused."""
     # a minute after the server's start
     access.write_text(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
     await reloader(server, access).reload()
@@ -506,10 +508,10 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
 )
 @pytest.mark.parametrize(("text", "refused"), [(OPERATOR, True), (BROKERS + NETWORK, False)], ids=["removed", "kept"])
 @pytest.mark.settings(quotas="enforce", quota_requests_per_second=100)
-async def test_request_that_waited_for_a_quota_is_judged_again(
+async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
     server: InProcess, access: Path, code: int, key: Key | None, rank: Rank, text: str, *, refused: bool
 ) -> None:
-    """An account that a reload removed meanwhile gets nothing; another one does, although a signature counts once."""
+    """A delayed request is refused if a reload removed its account; otherwise its one-time signature still counts."""
     peer, limiter = await server.connect(), server.namesrv.limiter
     assert limiter is not None
     while limiter.draw("127.0.0.1", rank)[0] == 0:
@@ -536,10 +538,10 @@ async def test_request_that_waited_for_a_quota_is_judged_again(
         ),
     ],
 )
-async def test_order_configuration_of_known_topics_only(
+async def test_order_configuration_is_limited_to_permitted_topics(
     server: InProcess, access: Path, rules: str, expected: dict[str, str]
 ) -> None:
-    """A broker's registration is answered with that of topics whose routes it may read, or that it may register."""
+    """The registration response has the order configuration of topics that the account may register or read."""
     access.write_text(BROKERS.replace('"broker-control"', rules))
     await reloader(server, access).reload()
     for topic, value in {"T": "broker-a:8", "U": "broker-a:4"}.items():
@@ -553,10 +555,10 @@ async def test_order_configuration_of_known_topics_only(
 
 
 @pytest.mark.settings(listen_host="0.0.0.0")
-async def test_reload_that_opens_the_server_says_so(
+async def test_reload_that_opens_the_server_logs_a_warning_once(
     server: InProcess, access: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As the start does; once."""
+    """Two reloads to observe mode log `open_to_the_network` once."""
     assert not logged(caplog, "open_to_the_network")
     for _ in range(2):
         await reloader(server, access, "--access-mode=observe").reload()
@@ -578,10 +580,10 @@ async def test_reload_that_opens_the_server_says_so(
         ({"listen_host": "0.0.0.0", "tls_mode": "enforcing", "tls_client_auth": "require"}, 0),
     ],
 )
-async def test_open_server_says_so(
+async def test_open_server_logs_a_warning(
     tmp_path: Path, access: Path, settings: dict[str, Any], warned: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Beyond loopback, with neither an access file that counts nor certificates of all peers: in one line."""
+    """A server beyond loopback with neither an enforced access file nor required certificates logs its addresses."""
     if "access" in settings:
         settings = {**settings, "access": str(access)}
     if "tls_mode" in settings:
@@ -594,8 +596,8 @@ async def test_open_server_says_so(
             assert [f"0.0.0.0:{server.address[1]}"] == found[0]["addresses"]
 
 
-def test_settings_are_checked_with_the_file(tmp_path: Path, access: Path) -> None:
-    """`--check-config` and the start say what is wrong in it; one that others can read is a warning."""
+def test_settings_check_includes_the_access_file(tmp_path: Path, access: Path) -> None:
+    """Loading the settings reports an error in the access file, and warns when other users can read it."""
     access.chmod(0o604)
     [warning] = load(parse([f"--access={access}"]), {}).warnings
     assert f"{access} holds secrets and is readable by every user: run chmod o-rwx {access}" == warning
@@ -628,8 +630,8 @@ async def open_server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIt
 @pytest.mark.settings(takeover="refuse")
 @pytest.mark.parametrize("usurper", [USURPER, OTHER_CLUSTER, RENAMED])
 @pytest.mark.parametrize("silent", [0, 45])
-async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper: Broker, silent: int) -> None:
-    """Another address for its id, whatever the cluster, or another name for its address; the remark has its age."""
+async def test_takeover_of_a_live_broker_is_refused(open_server: InProcess, usurper: Broker, silent: int) -> None:
+    """A live broker keeps its id against another address in any cluster, and its address against another name."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.clock.advance(silent)
@@ -639,8 +641,8 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
     response = await other.register(usurper)
 
     holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard {silent} s ago"
-    told = f"{holder}; this connection may not take its place"
-    assert (NO_PERMISSION, told) == (response.code, response.remark)
+    remark = f"{holder}; this connection may not take its place"
+    assert (response.code, response.remark) == (NO_PERMISSION, remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
     assert open_server.namesrv.counters.takeovers == {"refused": 1, "warned": 0}
@@ -648,8 +650,8 @@ async def test_place_of_a_live_broker_is_refused(open_server: InProcess, usurper
 
 @pytest.mark.settings(takeover="refuse")
 @pytest.mark.parametrize("successor", [USURPER, OTHER_CLUSTER, RENAMED])
-async def test_place_of_a_broker_that_missed_a_heartbeat_is_free(open_server: InProcess, successor: Broker) -> None:
-    """One that hangs must not keep its successor out for as long as it takes to expire."""
+async def test_takeover_after_a_missed_heartbeat_is_allowed(open_server: InProcess, successor: Broker) -> None:
+    """The successor of a hanging broker need not wait until the broker expires."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.clock.advance(45.1)
@@ -658,8 +660,8 @@ async def test_place_of_a_broker_that_missed_a_heartbeat_is_free(open_server: In
 
 
 @pytest.mark.settings(takeover="refuse", evict_on_disconnect=False)
-async def test_place_of_a_broker_that_hung_up_is_free(open_server: InProcess) -> None:
-    """It has gone; its entry is only waiting to expire."""
+async def test_takeover_after_a_disconnect_is_allowed(open_server: InProcess) -> None:
+    """A broker whose connection closed gives way at once, although its entry stays until it expires."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.hang_up(peer)
@@ -668,13 +670,13 @@ async def test_place_of_a_broker_that_hung_up_is_free(open_server: InProcess) ->
 
 
 @pytest.mark.settings(takeover="refuse")
-async def test_what_is_no_takeover(open_server: InProcess) -> None:
-    """The broker itself over another connection, a slave of it, and a move or a goodbye over its own one."""
+async def test_registrations_that_are_not_takeovers(open_server: InProcess) -> None:
+    """The same broker over a second connection, its slave, and a move over its only connection are not takeovers."""
     peer, other = await open_server.connect(), await open_server.connect()
-    for who, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER)]:
-        assert (await who.register(broker)).code == 0
-    # both have registered it, and each may be the broker itself: neither moves it while the other one is there
-    assert [(await who.register(it)).code for who, it in [(peer, MOVED), (other, USURPER)]] == [NO_PERMISSION] * 2
+    for sender, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER)]:
+        assert (await sender.register(broker)).code == 0
+    # each of the two connections may be the broker's own, so neither moves the broker while both are open
+    assert [(await sender.register(it)).code for sender, it in [(peer, MOVED), (other, USURPER)]] == [NO_PERMISSION] * 2
 
     await open_server.hang_up(peer)
     assert [(await other.register(it)).code for it in (USURPER, MOVED, BROKER)] == [0] * 3
@@ -682,23 +684,23 @@ async def test_what_is_no_takeover(open_server: InProcess) -> None:
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
-# what a stranger sends over a connection of its own, the last of which would move the broker or take it out
+# requests of a stranger over its own connection; the last of them would move or remove the broker
 BYPASSES: dict[str, list[tuple[int, Broker, dict[str, str]]]] = {
     "registers as the broker, then moves it": [(103, BROKER, {}), (103, USURPER, {})],
     "registers as the broker, then renames it": [(103, BROKER, {}), (103, RENAMED, {})],
-    "says goodbye for it": [(104, BROKER, {})],
-    "registers as the broker, then says goodbye for it": [(103, BROKER, {}), (104, BROKER, {})],
+    "unregisters it": [(104, BROKER, {})],
+    "registers as the broker, then unregisters it": [(103, BROKER, {}), (104, BROKER, {})],
     "gives up its id": [(103, BROKER._replace(id=5), {})],
     "takes it to another cluster": [(103, BROKER._replace(cluster="cluster-2"), {})],
-    "lets it expire": [(103, BROKER, {"heartbeatTimeoutMillis": "1000"})],
-    "lets it expire never": [(103, BROKER, {"heartbeatTimeoutMillis": "600000"})],
+    "shortens its expiry": [(103, BROKER, {"heartbeatTimeoutMillis": "1000"})],
+    "lengthens its expiry": [(103, BROKER, {"heartbeatTimeoutMillis": "600000"})],
 }
 
 
 @pytest.mark.settings(takeover="refuse")
 @pytest.mark.parametrize("name", BYPASSES)
-async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, name: str) -> None:
-    """Not in several steps either: as long as its own connection is open and heard, nobody else's moves it."""
+async def test_bypasses_of_the_takeover_rule_are_refused(open_server: InProcess, name: str) -> None:
+    """No sequence of requests of a stranger moves a broker whose own connection is open and sends heartbeats."""
     peer, other = await open_server.connect(), await open_server.connect()
     tables = open_server.namesrv.manager.tables
     await peer.register(BROKER)
@@ -715,7 +717,7 @@ async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, 
     assert {BrokerAddrInfo(BROKER.cluster, BROKER.addr)} == tables.broker_live_table.keys()
     assert {0: BROKER.addr} == tables.broker_addr_table[BROKER.name].broker_addrs
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
-    # a registration of its own, and its goodbye once the stranger has gone
+    # the broker still registers, and unregisters once the stranger has disconnected
     assert (await peer.register(BROKER)).code == 0
     await open_server.hang_up(other)
     assert (await peer.call(104, BROKER.ext)).code == 0
@@ -723,23 +725,23 @@ async def test_live_broker_is_displaced_in_no_other_way(open_server: InProcess, 
 
 
 @pytest.mark.settings(takeover="refuse")
-async def test_agents_goodbye_is_its_own(open_server: InProcess) -> None:
-    """Whoever has read its agent id cannot say goodbye for it."""
+async def test_stranger_cannot_unregister_an_agents_broker(open_server: InProcess) -> None:
+    """A stranger with the agent's id cannot unregister the agent's broker."""
     peer, other = await open_server.connect(), await open_server.connect()
     agent = {**BROKER.ext, "agentId": "agent-1", "registrationSeq": "1"}
     assert (await peer.call(103, agent, native_registration("T"), spelling="native")).code == 0
-    goodbye = {**agent, "registrationSeq": "2"}
+    unregistration = {**agent, "registrationSeq": "2"}
 
-    response = await other.call(104, goodbye, spelling="native")
-    told = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
-    assert (NO_PERMISSION, told) == (response.code, response.remark)
-    assert (await peer.call(104, goodbye, spelling="native")).code == 0
+    response = await other.call(104, unregistration, spelling="native")
+    remark = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
+    assert (response.code, response.remark) == (NO_PERMISSION, remark)
+    assert (await peer.call(104, unregistration, spelling="native")).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
 
 
 @pytest.mark.settings(takeover="refuse")
-async def test_crowd_does_not_push_out_the_brokers_own_connection(open_server: InProcess) -> None:
-    """So many connections are remembered, and one more that registers as the broker is refused."""
+async def test_connections_of_strangers_do_not_displace_the_brokers_own(open_server: InProcess) -> None:
+    """The connections that register one broker are limited; one more is refused, and the broker's own stays."""
     peer = await open_server.connect()
     await peer.register(BROKER)
     strangers = [await open_server.connect() for _ in range(MAX_CARRIERS + 1)]
@@ -752,8 +754,8 @@ async def test_crowd_does_not_push_out_the_brokers_own_connection(open_server: I
 
 
 @pytest.mark.settings(takeover="warn")
-async def test_goodbye_for_another_is_told(open_server: InProcess) -> None:
-    """Done, and remembered with what it did."""
+async def test_warn_mode_reports_an_unregistration_by_a_stranger(open_server: InProcess) -> None:
+    """The server removes the broker and records the event with `refused` false."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
 
@@ -764,7 +766,7 @@ async def test_goodbye_for_another_is_told(open_server: InProcess) -> None:
 
 @pytest.mark.settings(takeover="allow")
 async def test_takeover_can_be_reloaded(open_server: InProcess) -> None:
-    """Without a restart, and so without losing a single broker."""
+    """A reload changes `takeover`, so a restart, which loses brokers, is not needed."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await reloader(open_server, None, "--takeover=refuse").reload()
@@ -773,14 +775,14 @@ async def test_takeover_can_be_reloaded(open_server: InProcess) -> None:
 
 
 @pytest.mark.settings(takeover="warn")
-async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Done, logged with both sides, counted, and remembered among the events."""
+async def test_warn_mode_reports_a_takeover(open_server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The takeover succeeds; a warning names both brokers, and it is counted and kept among the events."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER)
     await open_server.clock.advance(7)
     assert (await other.register(USURPER)).code == 0
 
-    told = {
+    event = {
         "cluster": "cluster-1",
         "broker_name": "broker-a",
         "broker_id": 0,
@@ -790,7 +792,7 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
         "peer": other.address,
         "refused": False,
     }
-    assert [told] == logged(caplog, "takeover_attempted")
+    assert [event] == logged(caplog, "takeover_attempted")
     assert [it.levelno for it in caplog.records if it.msg == "takeover_attempted"] == [logging.WARNING]
     assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
     response = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
@@ -798,8 +800,8 @@ async def test_takeover_is_told(open_server: InProcess, caplog: pytest.LogCaptur
 
 
 @pytest.mark.settings(takeover="allow")
-async def test_takeover_is_allowed_as_with_apaches(open_server: InProcess) -> None:
-    """By default nobody even looks."""
+async def test_takeover_is_allowed_by_default(open_server: InProcess) -> None:
+    """With `takeover = "allow"`, as with Apache's NameServer, a takeover succeeds without an event."""
     peer, other = await open_server.connect(), await open_server.connect()
     await peer.register(BROKER, native_registration("T"), spelling="native")
     assert (await other.register(USURPER)).code == 0

@@ -1,4 +1,4 @@
-"""Every code with every kind of credentials: the answer, and that a refusal changes nothing."""
+"""Every request code with every kind of credentials: the response, and that a refusal changes nothing."""
 
 import asyncio
 import ssl
@@ -70,33 +70,33 @@ networks = ["{CLOSED_NETWORK}/32"]
 may = ["route-read", "broker-control"]
 """
 READ, CONTROL, ADMIN = AccessClass.ROUTE_READ, AccessClass.BROKER_CONTROL, set(AccessClass)
-EVERYBODY = AccessClass.ANY_ACCOUNT
+ANY_ACCOUNT = AccessClass.ANY_ACCOUNT
 MINUTE_MS = 60_000
 
 
 class Credentials(NamedTuple):
-    """What a peer shows, from where, and what that is good for."""
+    """The credentials of a peer, the address it connects from, and the classes that they open."""
 
     key: Key | None
     allowed: set[AccessClass]
     source: str = OTHER_NETWORK
-    # the name in the certificate that it shows
+    # the subject name of the peer's certificate
     certificate: str = ""
 
 
 NOW_MS = Key("", "").now_ms
 MATRIX = {
-    "nobody": Credentials(None, set()),
-    "reader": Credentials(Key("reader", SECRET), {READ, EVERYBODY}),
-    "reader as RocketMQ signs": Credentials(Key("reader", SECRET, "rocketmq"), {READ, EVERYBODY}),
-    "broker": Credentials(Key("broker", SECRET), {CONTROL, EVERYBODY}),
-    "broker as RocketMQ signs": Credentials(Key("broker", SECRET, "rocketmq"), {CONTROL, EVERYBODY}),
+    "no credentials": Credentials(None, set()),
+    "reader": Credentials(Key("reader", SECRET), {READ, ANY_ACCOUNT}),
+    "reader as RocketMQ signs": Credentials(Key("reader", SECRET, "rocketmq"), {READ, ANY_ACCOUNT}),
+    "broker": Credentials(Key("broker", SECRET), {CONTROL, ANY_ACCOUNT}),
+    "broker as RocketMQ signs": Credentials(Key("broker", SECRET, "rocketmq"), {CONTROL, ANY_ACCOUNT}),
     "operator": Credentials(Key("op", SECRET), ADMIN),
     "operator with the next secret": Credentials(Key("op", f"next-{SECRET}"), ADMIN),
-    # no code and no time in it: good for what a copy of it may do for ever
-    "operator as RocketMQ signs": Credentials(Key("op", SECRET, "rocketmq"), {READ, CONTROL, EVERYBODY}),
+    # a RocketMQ signature covers neither code nor time, so a copy of it works for ever
+    "operator as RocketMQ signs": Credentials(Key("op", SECRET, "rocketmq"), {READ, CONTROL, ANY_ACCOUNT}),
     "operator whose RocketMQ signature is trusted": Credentials(
-        Key("java-operator", SECRET, "rocketmq"), {AccessClass.ADMIN_READ, AccessClass.ADMIN_WRITE, EVERYBODY}
+        Key("java-operator", SECRET, "rocketmq"), {AccessClass.ADMIN_READ, AccessClass.ADMIN_WRITE, ANY_ACCOUNT}
     ),
     "wrong secret": Credentials(Key("op", f"wrong-{SECRET}"), set()),
     "wrong secret as RocketMQ signs": Credentials(Key("op", f"wrong-{SECRET}", "rocketmq"), set()),
@@ -106,15 +106,15 @@ MATRIX = {
     "signed in two minutes": Credentials(Key("op", SECRET, now_ms=NOW_MS + 2 * MINUTE_MS), set()),
     "from another network": Credentials(Key("bound", SECRET), set()),
     "from the account's network": Credentials(Key("bound", SECRET), ADMIN, THEIR_NETWORK),
-    "network only": Credentials(None, {READ, CONTROL, EVERYBODY}, CLOSED_NETWORK),
-    "certificate only": Credentials(None, {CONTROL, EVERYBODY}, certificate="broker-1.example.com"),
-    "certificate of nobody": Credentials(None, set(), certificate="broker-3.example.com"),
-    "certificate of two": Credentials(None, set(), certificate="broker-1.example.com,broker-2.example.com"),
+    "network only": Credentials(None, {READ, CONTROL, ANY_ACCOUNT}, CLOSED_NETWORK),
+    "certificate only": Credentials(None, {CONTROL, ANY_ACCOUNT}, certificate="broker-1.example.com"),
+    "certificate of no account": Credentials(None, set(), certificate="broker-3.example.com"),
+    "certificate of two accounts": Credentials(None, set(), certificate="broker-1.example.com,broker-2.example.com"),
     "certificate from another network": Credentials(None, set(), certificate="broker-4.example.com"),
     "certificate of an expired account": Credentials(None, set(), certificate="broker-5.example.com"),
-    # who signs is the signer, and a signature that is no good is not made good by anything else
+    # the signature decides the account, and a wrong one is refused in spite of a good certificate or network
     "reader's key over a broker's certificate": Credentials(
-        Key("reader", SECRET), {READ, EVERYBODY}, certificate="broker-1.example.com"
+        Key("reader", SECRET), {READ, ANY_ACCOUNT}, certificate="broker-1.example.com"
     ),
     "wrong secret over a certificate": Credentials(
         Key("op", f"wrong-{SECRET}"), set(), certificate="broker-1.example.com"
@@ -123,8 +123,8 @@ MATRIX = {
 }
 
 
-class Question(NamedTuple):
-    """A request that does something to a populated server, if it is let."""
+class Sample(NamedTuple):
+    """A request that an authorized peer sends to a populated server with success."""
 
     ext: Mapping[str, str] | None = None
     body: bytes = b""
@@ -134,30 +134,30 @@ class Question(NamedTuple):
 BROKER = Broker()
 NEW = Broker("broker-new", 0, "10.0.0.9:10911")
 QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":4,"writeQueueNums":4,"perm":6,"topicSysFlag":0}]}'
-_SAMPLES: dict[int, Question] = {
-    100: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "U", "value": "broker-a:4"}),
-    101: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
-    102: Question({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
-    103: Question(NEW.ext, registration("T", "U")),
-    104: Question(BROKER.ext),
-    105: Question({"topic": "T"}),
-    205: Question({"brokerName": "broker-a"}),
-    216: Question({"topic": "T"}),
-    217: Question({"topic": "NEW"}, QUEUES),
-    219: Question({"namespace": "ORDER_TOPIC_CONFIG"}),
-    224: Question({"cluster": "cluster-1"}),
-    318: Question(None, b"orderMessageEnable=true"),
-    322: Question(BROKER.ext, b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'),
-    327: Question({"brokerName": "broker-b"}),
-    901: Question({"clusterName": "cluster-1", "brokerName": "broker-a"}),
-    904: Question(BROKER.ext),
-    905: Question({"brokerName": "broker-a"}),
-    20001: Question(None, native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}), "native"),
+_SAMPLES: dict[int, Sample] = {
+    100: Sample({"namespace": "ORDER_TOPIC_CONFIG", "key": "U", "value": "broker-a:4"}),
+    101: Sample({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    102: Sample({"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}),
+    103: Sample(NEW.ext, registration("T", "U")),
+    104: Sample(BROKER.ext),
+    105: Sample({"topic": "T"}),
+    205: Sample({"brokerName": "broker-a"}),
+    216: Sample({"topic": "T"}),
+    217: Sample({"topic": "NEW"}, QUEUES),
+    219: Sample({"namespace": "ORDER_TOPIC_CONFIG"}),
+    224: Sample({"cluster": "cluster-1"}),
+    318: Sample(None, b"orderMessageEnable=true"),
+    322: Sample(BROKER.ext, b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'),
+    327: Sample({"brokerName": "broker-b"}),
+    901: Sample({"clusterName": "cluster-1", "brokerName": "broker-a"}),
+    904: Sample(BROKER.ext),
+    905: Sample({"brokerName": "broker-a"}),
+    20001: Sample(None, native({"topics": ["T"], "boot_id": None, "since": 0, "wait_ms": 0}), "native"),
 }
-_EMPTY, _NATIVE = Question(), Question(None, b"", "native")
-# of every code, and of one that is in no class
-QUESTIONS = {code: _SAMPLES.get(code, _NATIVE if REQUESTS[code].is_extension else _EMPTY) for code in sorted(REQUESTS)}
-QUESTIONS[99999] = _EMPTY
+_EMPTY, _NATIVE = Sample(), Sample(None, b"", "native")
+# a request of every code, and one of a code without a class
+SAMPLES = {code: _SAMPLES.get(code, _NATIVE if REQUESTS[code].is_extension else _EMPTY) for code in sorted(REQUESTS)}
+SAMPLES[99999] = _EMPTY
 NO_PERMISSION = 16
 
 
@@ -174,7 +174,7 @@ def identity(ca: Authority) -> Identity:
 
 
 async def connect(server: InProcess, ca: Authority, credentials: Credentials) -> NamesrvPeer:
-    """A connection as these credentials have it: from their network, over TLS if they show a certificate."""
+    """A connection with these credentials: from their network, and over TLS if they have a certificate."""
     if not credentials.certificate:
         return await NamesrvPeer.connect(server.address, source=credentials.source)
     shown = ca.issue("client", *credentials.certificate.split(","))
@@ -208,7 +208,7 @@ async def server(tmp_path: Path, ca: Authority, identity: Identity) -> AsyncIter
 
 
 def state(server: InProcess) -> Any:
-    """All that a request could change."""
+    """All state that a request could change."""
     tables, namesrv = server.namesrv.manager.tables, server.namesrv
     return {
         "clusters": {name: set(brokers) for name, brokers in tables.cluster_addr_table.items()},
@@ -225,19 +225,19 @@ def state(server: InProcess) -> Any:
 
 def frame(key: Key | None, code: int, opaque: int) -> bytes:
     """The request, signed if there is a key."""
-    ext, body, spelling = QUESTIONS[code]
+    ext, body, spelling = SAMPLES[code]
     if key is None:
         return question(code, ext, body, spelling=spelling, opaque=opaque)
     return key.question(code, ext, body, spelling=spelling, opaque=opaque)
 
 
-@pytest.mark.parametrize("who", MATRIX)
-async def test_every_code(server: InProcess, ca: Authority, who: str) -> None:
-    """What is of an allowed class gets an answer of its own; all else gets code 16, and nothing has changed."""
-    credentials = MATRIX[who]
+@pytest.mark.parametrize("name", MATRIX)
+async def test_every_code(server: InProcess, ca: Authority, name: str) -> None:
+    """Requests of an allowed class get a response of their own; all others get code 16 and change nothing."""
+    credentials = MATRIX[name]
     key, allowed = credentials.key, credentials.allowed
     peer = await connect(server, ca, credentials)
-    for opaque, code in enumerate(QUESTIONS, start=100):
+    for opaque, code in enumerate(SAMPLES, start=100):
         about, before = REQUESTS.get(code), state(server)
         peer.send(frame(key, code, opaque))
         response = await peer.receive()
@@ -251,8 +251,8 @@ async def test_every_code(server: InProcess, ca: Authority, who: str) -> None:
     peer.close()
 
 
-async def test_what_is_allowed_is_done(server: InProcess) -> None:
-    """The requests of this matrix do change something: what is refused above is no mistake in them."""
+async def test_requests_of_the_matrix_change_the_state(server: InProcess) -> None:
+    """Every writing request of the matrix changes the state when an operator sends it."""
     peer = await server.connect()
     changing = [904, 322, 100, 102, 205, 327, 217, 216, 318, 103, 104]
     answering = {901, 905}
@@ -267,33 +267,33 @@ async def test_what_is_allowed_is_done(server: InProcess) -> None:
         assert (response.code, before == state(server)) == (0, False), (code, response.remark)
 
 
-async def test_replayed(server: InProcess) -> None:
-    """A copy of a native request is good for nothing, over its own connection and over another one."""
+async def test_replayed_request_is_refused(server: InProcess) -> None:
+    """A copy of a native request is refused over the same and over another connection."""
     peer, thief = await server.connect(), await server.connect()
-    for opaque, code in enumerate(QUESTIONS, start=100):
-        once = frame(MATRIX["operator"].key, code, opaque)
-        peer.send(once)
+    for opaque, code in enumerate(SAMPLES, start=100):
+        signed = frame(MATRIX["operator"].key, code, opaque)
+        peer.send(signed)
         await peer.receive()
         before = state(server)
-        for who in (peer, thief):
-            who.send(once)
-            response = await who.receive()
+        for sender in (peer, thief):
+            sender.send(signed)
+            response = await sender.receive()
             assert (NO_PERMISSION, before) == (response.code, state(server)), code
 
 
-async def test_oneway_requests_are_refused_without_an_answer(server: InProcess) -> None:
-    """The next question gets the first answer, and nothing has changed."""
+async def test_refused_oneway_requests_get_no_response(server: InProcess) -> None:
+    """The first response on the connection belongs to the next request that expects one, and nothing has changed."""
     peer, before = await server.connect(), state(server)
-    for opaque, code in enumerate(QUESTIONS, start=100):
-        ext, body, spelling = QUESTIONS[code]
+    for opaque, code in enumerate(SAMPLES, start=100):
+        ext, body, spelling = SAMPLES[code]
         peer.send(question(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
     assert (await peer.call(105, {"topic": "T"})).code == NO_PERMISSION
     assert before == state(server)
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary", "native"])
-async def test_strangers_on_the_fast_path(server: InProcess, spelling: Spelling) -> None:
-    """Routes and heartbeats, in each spelling, many in one packet: all refused, and none of them counts."""
+async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling) -> None:
+    """Route requests and heartbeats of strangers, many in one packet, are refused in each spelling and not counted."""
     peer, before = await server.connect(), state(server)
     pulls, heartbeats = question(105, {"topic": "T"}, spelling=spelling), question(904, BROKER.ext, spelling=spelling)
     peer.send((pulls + heartbeats) * 5)
@@ -302,11 +302,11 @@ async def test_strangers_on_the_fast_path(server: InProcess, spelling: Spelling)
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (0, 0)
 
 
-async def test_known_networks_are_on_the_fast_path(server: InProcess) -> None:
-    """Who is known by the connection is answered as fast as on an open server."""
+async def test_fast_path_serves_peers_with_an_account_by_network(server: InProcess) -> None:
+    """A peer whose address names its account gets its repeated requests from the fast path, as on an open server."""
     peer = await NamesrvPeer.connect(server.address, source=CLOSED_NETWORK)
     for _ in range(2):
-        # the first time they are learnt
+        # the dispatcher answers the first request
         peer.send(question(105, {"topic": "T"}) + question(904, BROKER.ext))
         assert [(await peer.receive()).code for _ in range(2)] == [0, 0]
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (1, 1)

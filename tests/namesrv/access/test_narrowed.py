@@ -1,4 +1,4 @@
-"""Whatever a narrowed account sends, in whatever order: nothing changes that is not its own."""
+"""Any sequence of requests of a narrowed account leaves the entries of others unchanged."""
 
 import tempfile
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, Spelling, native_registration, question, registration
 
-# one of the account's own names that is somebody else's in another cluster
+# a name that the account's rules match, held by another account in another cluster
 NAMESAKE = Broker("team-2", 0, "10.0.2.1:10911", "cluster-2")
 OTHERS = (VICTIM, NAMESAKE)
 
 
 class Sent(NamedTuple):
-    """A request, signed by the account or not at all."""
+    """A request, signed by the account or unsigned."""
 
     code: int
     ext: dict[str, str]
@@ -51,7 +51,7 @@ SENT = st.builds(
 
 
 def frame(sent: Sent, opaque: int) -> bytes:
-    """The request as it goes out."""
+    """The bytes of the request."""
     body = b""
     if sent.code == 103:
         body = native_registration(*sent.topics) if sent.spelling == "native" else registration(*sent.topics)
@@ -65,7 +65,7 @@ def frame(sent: Sent, opaque: int) -> bytes:
 
 
 def of_others(server: InProcess) -> Any:
-    """All that is not the account's."""
+    """The state that belongs to other accounts."""
     namesrv, tables = server.namesrv, server.namesrv.manager.tables
     return (
         {broker: tables.broker_live_table[broker.cluster, broker.addr] for broker in OTHERS},  # type: ignore[index]
@@ -79,8 +79,8 @@ def of_others(server: InProcess) -> Any:
 
 
 @given(st.lists(SENT, max_size=25))
-async def test_nothing_of_others_changes(requests: list[Sent]) -> None:
-    """Not a route, not a broker, not its last heartbeat; and what it does to its own makes no difference to that."""
+async def test_entries_of_others_stay_unchanged(requests: list[Sent]) -> None:
+    """No request of a narrowed account changes a route, a broker or a last heartbeat of others."""
     with tempfile.TemporaryDirectory() as place:
         access = Path(place) / "access.toml"
         access.write_text(FILE)

@@ -1,4 +1,4 @@
-"""Our agent and our client, with and without a key, and a server that lets nobody in without one."""
+"""The broker agent and the client against a server with an access file, with and without a key."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq", "auto"])
 
 @pytest.fixture
 async def guarded(tmp_path: Path) -> AsyncIterator[InProcess]:
-    """The server."""
+    """A server with the access file."""
     access = tmp_path / "access.toml"
     access.write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
@@ -40,15 +40,15 @@ async def guarded(tmp_path: Path) -> AsyncIterator[InProcess]:
 
 
 def refusals(server: InProcess) -> dict[tuple[str, str, str], int]:
-    """What was refused: class, reason, outcome."""
+    """Refused requests: class, reason, outcome -> count."""
     guard = server.namesrv.guard
     assert guard is not None
     return dict(guard.refusals)
 
 
 @BOTH
-async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protocol: str) -> None:
-    """A registration, heartbeats, a changed topic, routes and a goodbye: nothing of it is refused."""
+async def test_signing_agent_and_client_are_served(guarded: InProcess, protocol: str) -> None:
+    """The server refuses none of a registration, heartbeats, a changed topic, route requests and an unregistration."""
     clock, where = guarded.clock, guarded.where
     async with running(clock, where, protocol=protocol, **BROKER) as agent:
         assert await agent.registered() == 1
@@ -70,12 +70,12 @@ async def test_agent_and_client_that_sign_are_served(guarded: InProcess, protoco
     ],
 )
 @BOTH
-async def test_agent_says_why_it_is_refused(
+async def test_refused_agent_reports_the_remark(
     guarded: InProcess, protocol: str, key: dict[str, Any], remark: str
 ) -> None:
-    """It goes on trying with its heartbeats, and what it was told is in its state.
+    """A refused agent retries with its heartbeats and has the server's remark as its last error.
 
-    Asked which protocol it speaks, a server that refuses to say has read the question.
+    With protocol `auto` it asks for the server's information, which the server refuses, too.
     """
     async with running(guarded.clock, guarded.where, protocol=protocol, **key) as agent:
 
@@ -101,18 +101,18 @@ async def test_agent_says_why_it_is_refused(
         ("bills", READER, "account reader lacks route-read"),
     ],
 )
-async def test_client_says_why_it_is_refused(
+async def test_refused_client_raises_the_remark(
     guarded: InProcess, protocol: str, topic: str, key: dict[str, Any], remark: str
 ) -> None:
-    """A topic that may not be asked for is not one that does not exist."""
+    """A client without access to a topic gets the server's remark, not "unknown topic"."""
     async with route_client(guarded.clock, guarded.where, protocol=protocol, **key) as client:
         with pytest.raises(RouteUnavailableError, match=remark):
             await client.route(topic)
 
 
 @BOTH
-async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InProcess, protocol: str) -> None:
-    """Asked for at the same moment, so in one question natively."""
+async def test_refused_topic_does_not_fail_the_batch(guarded: InProcess, protocol: str) -> None:
+    """Topics of one batch are granted one by one; the native protocol sends them in one request."""
     where = guarded.where
     async with (
         running(guarded.clock, where, **BROKER) as agent,
@@ -126,8 +126,8 @@ async def test_topic_that_is_refused_does_not_take_others_with_it(guarded: InPro
 
 
 @pytest.mark.parametrize("watch", [False, True])
-async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: InProcess, watch: bool) -> None:
-    """The file changes under a client: what it knew it still serves, and nobody is asked in a tight loop."""
+async def test_client_keeps_the_route_of_a_revoked_topic(guarded: InProcess, watch: bool) -> None:
+    """A client that loses access to a topic keeps its cached route, follows other topics and polls no faster."""
     clock, where, guard = guarded.clock, guarded.where, guarded.namesrv.guard
     assert guard is not None
     async with (
@@ -154,8 +154,8 @@ async def test_topic_that_is_withdrawn_is_kept_and_others_are_followed(guarded: 
         assert queue_nums("bills") == 4
 
 
-async def test_clocks_that_differ_are_found_by_the_remark(guarded: InProcess) -> None:
-    """Two minutes apart; a RocketMQ signature does not care."""
+async def test_remark_of_a_late_signature_names_the_clock_skew(guarded: InProcess) -> None:
+    """A native signature two minutes old is refused with a remark that says so."""
     late = FakeClock(monotonic=guarded.clock.monotonic(), wall=guarded.clock.wall() - 120)
     async with route_client(late, guarded.where, **READER) as client:
         with pytest.raises(RouteUnavailableError, match="signed 120 s ago by this server's clock"):

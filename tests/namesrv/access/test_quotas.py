@@ -1,4 +1,4 @@
-"""Quotas: what comes too fast waits, then is refused, and what keeps brokers alive last of all."""
+"""Quotas: requests beyond the rate are delayed, then refused, the least important first."""
 
 import copy
 from pathlib import Path
@@ -25,20 +25,20 @@ PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
 ORDERS = {"topic": "T"}
 
 
-def limiter(clock: FakeClock, *, everybody: int = 1000, one: int = 10) -> RequestLimiter:
-    """One with so many requests a second."""
-    return RequestLimiter(quotas=RequestQuotas("enforce", everybody, one), clock=clock, on_refused=None)
+def limiter(clock: FakeClock, *, total: int = 1000, per_address: int = 10) -> RequestLimiter:
+    """A limiter for these numbers of requests a second."""
+    return RequestLimiter(quotas=RequestQuotas("enforce", total, per_address), clock=clock, on_refused=None)
 
 
 @pytest.mark.parametrize(("idle", "pulls"), [(0.0, 14), (100.0, 15)])
 @pytest.mark.settings(quotas="enforce", quota_requests_per_second=20)
-async def test_what_comes_too_fast_waits_and_then_is_refused(
+async def test_requests_beyond_the_quota_are_delayed_then_refused(
     server: InProcess, peer: NamesrvPeer, idle: float, pulls: int
 ) -> None:
-    """A burst of ten seconds' worth is answered at once, but for the part that is left to what matters more.
+    """An address has a burst of ten seconds' worth of requests, of which the last quarter is kept from reads.
 
-    A bucket of 20: the registration takes one, which an idle time gives back, and no more; pulls take what is above a
-    quarter, two of them wait, and the next one gets SYSTEM_BUSY. Heartbeats have the rest.
+    The bucket holds 20 tokens. The registration takes one, which an idle time gives back. Route requests take the
+    part above a quarter, two more are delayed, and the next gets SYSTEM_BUSY. Heartbeats use the rest.
     """
     await peer.register(Broker())
     await server.clock.advance(idle)
@@ -73,11 +73,11 @@ async def test_what_comes_too_fast_waits_and_then_is_refused(
     ] == [(line["request"], line["reason"], line["peer"], line["about"]) for line in refusals]
 
 
-async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Path) -> None:
-    """However they call what they send, signed with anything or not: what the access file refuses is administration.
+async def test_refused_requests_do_not_use_up_the_brokers_quota(tmp_path: Path) -> None:
+    """A request that the access file refuses draws from the quota as administration, with any code or signature.
 
-    A bucket of 20 for all: strangers take half of it and two that they wait for. A registration and two pulls take what
-    is above the quarter that is left to heartbeats.
+    The common bucket holds 20 tokens. Strangers take half of them and two more after a delay. A registration and two
+    route requests take the part above the quarter that is kept for heartbeats.
     """
     (tmp_path / "access.toml").write_text(ACCESS.format("us"))
     settings: dict[str, Any] = {"quotas": "enforce", "quota_requests_per_second": 2, "share_per_ip_percent": 100}
@@ -104,13 +104,13 @@ async def test_strangers_use_up_nothing_of_what_is_left_to_brokers(tmp_path: Pat
 
 
 @given(st.lists(st.tuples(st.sampled_from(Rank), st.floats(0, 2), st.integers(0, 3)), max_size=200))
-def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[Rank, float, int]]) -> None:
-    """In whatever state the buckets are: where something is refused, all that matters less is refused as well."""
+def test_higher_rank_never_waits_longer(steps: list[tuple[Rank, float, int]]) -> None:
+    """In any state of the buckets the wait grows with each lower rank."""
     clock = FakeClock()
-    limits = limiter(clock, everybody=7, one=3)
+    limits = limiter(clock, total=7, per_address=3)
     for rank, seconds, host in steps:
         clock.stall(seconds)
-        # one that is admitted takes a token: each is asked of its own copy of that state
+        # draw takes a token, so each rank draws from its own copy
         waits = [copy.deepcopy(limits, {id(clock): clock}).draw("10.0.0.0", each)[0] for each in Rank]
         assert waits == sorted(waits)
         limits.draw(f"10.0.0.{host}", rank)
@@ -120,10 +120,10 @@ def test_what_matters_less_never_keeps_out_what_matters_more(steps: list[tuple[R
     st.lists(st.tuples(st.sampled_from([Rank.READ, Rank.ADMINISTRATION]), st.floats(0, 0.2)), max_size=300),
     st.integers(1, 50),
 )
-def test_reads_alone_never_make_a_heartbeat_wait(steps: list[tuple[Rank, float]], rate: int) -> None:
-    """However fast clients and operators ask, their part of the bucket is what they can use up."""
+def test_reads_never_delay_a_heartbeat(steps: list[tuple[Rank, float]], rate: int) -> None:
+    """Reads and administration at any rate leave the heartbeats' part of the bucket."""
     clock = FakeClock()
-    limits = limiter(clock, everybody=rate, one=rate)
+    limits = limiter(clock, total=rate, per_address=rate)
     for rank, seconds in steps:
         clock.stall(seconds)
         limits.draw("10.0.0.1", rank)
@@ -131,10 +131,10 @@ def test_reads_alone_never_make_a_heartbeat_wait(steps: list[tuple[Rank, float]]
 
 
 @given(st.lists(st.floats(0, 0.3), max_size=400), st.integers(1, 20))
-def test_no_more_is_admitted_than_the_rate(pauses: list[float], rate: int) -> None:
-    """Beyond the burst and what waits, whatever the pauses are."""
+def test_admitted_requests_are_bounded_by_the_rate(pauses: list[float], rate: int) -> None:
+    """With any pauses, one address gets the burst, the allowed delay and the rate, and not more."""
     clock = FakeClock()
-    limits = limiter(clock, everybody=10 * rate, one=rate)
+    limits = limiter(clock, total=10 * rate, per_address=rate)
     admitted = 0
     for pause in pauses:
         clock.stall(pause)
@@ -142,9 +142,9 @@ def test_no_more_is_admitted_than_the_rate(pauses: list[float], rate: int) -> No
     assert admitted <= rate * (BURST_SECONDS + MAX_WAIT_SECONDS + sum(pauses)) + 1
 
 
-def test_each_address_has_a_bucket_and_all_have_one() -> None:
-    """One address that asks too fast harms no other; all together have a bound, too."""
-    limits = limiter(FakeClock(), everybody=10, one=1)
+def test_each_address_has_a_bucket_beside_the_common_one() -> None:
+    """A fast address does not slow down another; all addresses together share the common limit."""
+    limits = limiter(FakeClock(), total=10, per_address=1)
     found = [limits.draw("10.0.0.1", Rank.LIVENESS)[0] for _ in range(12)]
     assert found == [0.0] * 10 + [1.0, 2.0]
     assert limits.draw("10.0.0.2", Rank.LIVENESS)[0] == 0.0
@@ -163,13 +163,13 @@ def test_each_address_has_a_bucket_and_all_have_one() -> None:
         ("?", "?"),
     ],
 )
-def test_whose_bucket_it_is(ip: str, network: str) -> None:
-    """An IPv6 host has 2^64 addresses, and one bucket."""
+def test_bucket_of_an_address(ip: str, network: str) -> None:
+    """All IPv6 addresses of one /64 network share one bucket."""
     assert network == network_of(ip)
 
 
-def test_buckets_of_quiet_addresses_are_forgotten() -> None:
-    """So that their number is that of the addresses that ask now."""
+def test_buckets_of_quiet_addresses_are_removed() -> None:
+    """The limiter keeps buckets of recently active addresses only."""
     clock = FakeClock()
     limits = limiter(clock)
     for number in range(3000):
@@ -181,8 +181,8 @@ def test_buckets_of_quiet_addresses_are_forgotten() -> None:
 
 
 @pytest.mark.settings(quotas="observe", quota_requests_per_second=20)
-async def test_observed_quotas_let_everything_through(server: InProcess, peer: NamesrvPeer) -> None:
-    """What exceeds them is in the metric, and one request in 65 is in the audit trail."""
+async def test_observed_quotas_refuse_nothing(server: InProcess, peer: NamesrvPeer) -> None:
+    """Requests beyond an observed quota are counted in the metric; one in 65 is in the audit trail."""
     await peer.register(Broker())
     assert [(await peer.call(PULL, ORDERS)).code for _ in range(200)] == [0] * 200
     counts = server.namesrv.limiter.exceeded
@@ -193,7 +193,7 @@ async def test_observed_quotas_let_everything_through(server: InProcess, peer: N
 
 
 async def registered(peer: NamesrvPeer, broker: Broker, *topics: str) -> tuple[int, str | None]:
-    """The answer to a registration with these topics."""
+    """The response to a registration with these topics."""
     return (await peer.register(broker, registration(*topics))).outcome
 
 
@@ -202,12 +202,12 @@ ACCESS = '[accounts.{}]\nnetworks = ["127.0.0.1/32"]\nmay = ["route-read", "brok
 
 
 @pytest.mark.parametrize("scope", ["cluster", "account"])
-async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
-    """Of a cluster or account: one more is refused, changes nothing, and costs no broker its life."""
+async def test_quotas_of_topics_and_brokers(tmp_path: Path, scope: str) -> None:
+    """A topic or broker beyond the quota of its cluster or account is refused, and registered brokers stay alive."""
     (tmp_path / "access.toml").write_text(ACCESS.format("us"))
     settings: dict[str, Any] = {"quota_topics": 4, "quota_brokers": 2, "quotas": "enforce"}
     name, is_account = ("us", True) if scope == "account" else ("cluster-1", False)
-    # so that no cluster has too much
+    # two clusters, so that only the account exceeds the quota
     second = SECOND._replace(cluster="cluster-2" if is_account else SECOND.cluster)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml"), **settings) as server:
         peer = await server.connect()
@@ -220,7 +220,7 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         assert server.events("register") == []
         third = Broker("broker-c", 0, "10.0.0.3:10911", second.cluster)
         assert (BUSY, f"3 brokers of {scope} {name}, limit 2") == await registered(peer, third, "T1", "T2")
-        # the same and less is no more
+        # the same topics again do not exceed it
         assert await registered(peer, second, "T2", "T1") == (0, None)
 
         await server.clock.advance(100)
@@ -242,19 +242,19 @@ async def test_topics_and_brokers(tmp_path: Path, scope: str) -> None:
         {},
     ],
 )
-async def test_refused_registration_is_a_sign_of_life(tmp_path: Path, limit: dict[str, Any]) -> None:
-    """A broker of RocketMQ 4 sends nothing but registrations: it stays as it was registered last, the others go."""
+async def test_refused_registration_counts_as_a_heartbeat(tmp_path: Path, limit: dict[str, Any]) -> None:
+    """A broker of RocketMQ 4, which sends only registrations, stays alive with its last accepted one."""
     async with namesrv_in_process(tmp_path, **limit) as server:
         peer = await server.connect()
         assert await registered(peer, FIRST, "T1", "T2") == (0, None)
-        # too much, or unreadable
+        # a body beyond a limit, or one that cannot be parsed
         body = registration("T1", "T2", "T3") if limit else b"{"
         for _ in range(3):
             await server.clock.advance(100)
             assert (await peer.register(FIRST, body)).code in {1, BUSY}
         assert (await peer.call(105, {"topic": "T1"})).code == 0
 
-        # under another name it is another broker
+        # the same address under another name is another broker
         for _ in range(2):
             assert (await peer.register(FIRST._replace(name="broker-z"), body)).code in {1, BUSY}
             await server.clock.advance(100)
@@ -263,7 +263,7 @@ async def test_refused_registration_is_a_sign_of_life(tmp_path: Path, limit: dic
 
 @pytest.mark.settings(quotas="observe", quota_topics=1, quota_brokers=1)
 async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
-    """And counted."""
+    """Registrations beyond an observed quota are applied and counted."""
     assert await registered(peer, FIRST, "T1", "T2") == (0, None)
     assert await registered(peer, SECOND, "T1", "T2") == (0, None)
     assert server.namesrv.counters.quota_exceeded.total() == 2
@@ -271,8 +271,10 @@ async def test_observed_registrations_are_applied(server: InProcess, peer: Names
 
 
 @pytest.mark.settings(quotas="enforce", quota_topics=2)
-async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: NamesrvPeer) -> None:
-    """A full registration that names another topic in place of one, and that of a slave, which creates no routes."""
+async def test_registration_without_an_additional_topic_is_within_the_quota(
+    server: InProcess, peer: NamesrvPeer
+) -> None:
+    """A full quota admits a registration that replaces a topic, and one of a slave, which creates no routes."""
 
     async def outcome(broker: Broker, *topics: str) -> tuple[int, str | None]:
         body = native_registration(*topics)
@@ -286,8 +288,8 @@ async def test_what_adds_no_topic_exceeds_no_quota(server: InProcess, peer: Name
 
 
 @pytest.mark.settings(max_topics=2, max_brokers=1)
-async def test_limits_of_the_tables_are_counted_and_written_down(server: InProcess, peer: NamesrvPeer) -> None:
-    """Without any quotas, too: who asks for more than the tables may hold is refused with code 1."""
+async def test_limits_of_the_tables_are_counted_and_audited(server: InProcess, peer: NamesrvPeer) -> None:
+    """Without quotas, a request beyond `max_topics` or `max_brokers` is refused with code 1, counted and audited."""
     assert await registered(peer, FIRST, "T1", "T2") == (0, None)
     assert await registered(peer, SECOND, "T1", "T2") == (1, "2 brokers, limit 1")
     assert await registered(peer, FIRST, "T1", "T2", "T3") == (1, "3 topics, limit 2")
@@ -311,7 +313,7 @@ async def test_limits_of_the_tables_are_counted_and_written_down(server: InProce
 
 @pytest.mark.settings(max_brokers=16)
 async def test_one_address_leaves_room_in_the_tables(server: InProcess, peer: NamesrvPeer) -> None:
-    """An address that fills the table of brokers ends at seven eighths: others still register."""
+    """One address can fill seven eighths of the broker table; other addresses still register."""
     outcomes = [
         await registered(peer, Broker(f"fill-{number}", 0, f"10.0.1.{number}:10911"), *topics)
         for number in range(15)
@@ -325,8 +327,8 @@ async def test_one_address_leaves_room_in_the_tables(server: InProcess, peer: Na
 
 
 @pytest.mark.parametrize("begins", ["off", "observe"])
-async def test_reload(tmp_path: Path, begins: str) -> None:
-    """Quotas are enforced at once after a reload, with other numbers."""
+async def test_quotas_can_be_reloaded(tmp_path: Path, begins: str) -> None:
+    """A reload with other quotas enforces them on the next registration."""
     file = tmp_path / "ns.toml"
     async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics=1) as server:
         peer = await server.connect()
@@ -341,11 +343,11 @@ async def test_reload(tmp_path: Path, begins: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "on_fast_path"), [("off", 199), ("observe", 196), ("enforce", 14)])
-async def test_requests_of_one_read_are_counted(tmp_path: Path, mode: str, on_fast_path: int) -> None:
-    """A peer that pipelines its requests is stopped by the same quota as one that waits for each response.
+async def test_pipelined_requests_count_towards_the_quota(tmp_path: Path, mode: str, on_fast_path: int) -> None:
+    """A peer that pipelines its requests has the same quota as one that waits for each response.
 
-    The first request is learnt. Of a bucket of 20 a quarter is kept from reads, and the registration has taken a token.
-    Of requests beyond a quota that is only observed, one in 65 goes to the dispatcher.
+    The dispatcher answers the first request. A quarter of the bucket of 20 is kept from reads, and the registration has
+    taken a token. One in 65 requests beyond an observed quota goes to the dispatcher.
     """
     limits: dict[str, Any] = {"quotas": mode, "quota_requests_per_second": 20}
     async with namesrv_in_process(tmp_path, **limits) as server:

@@ -1,4 +1,4 @@
-"""Broker names and addresses that stay with the account that held them last: decisions, and tenants over the wire."""
+"""Reservations of broker names and addresses for the account that held them last: decisions and requests."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ BILLING, ORDERS, TESTERS = (Key(name, SECRET, "rocketmq") for name in ("billing"
 
 
 def accounts(**rules: str) -> str:
-    """An access file: account -> what narrows its rule for brokers."""
+    """An access file: account -> the bounds of its rule for brokers."""
     return "".join(
         f'[accounts.{name}]\nsecrets = ["{SECRET}"]\n'
         f'may = [{{ access = "broker-control", {narrowed} }}, "route-read", "admin-read"]\n'
@@ -35,19 +35,19 @@ TENANTS = accounts(billing='brokers = ["billing-*"]', orders='brokers = ["orders
 
 
 async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> Answer:
-    """Register a broker under an account."""
+    """The response to the registration of a broker under an account."""
     peer.send(key.question(103, {**broker.ext, **ext}, registration("T", "U")))
     return await peer.receive()
 
 
 def holders(server: InProcess) -> dict[str, str]:
-    """Broker address -> the account that registered it."""
+    """Broker address -> the account that registered the broker."""
     table = server.namesrv.manager.tables.broker_live_table
     return {key.broker_addr: live.account for key, live in table.items()}
 
 
 async def leave(server: InProcess, peer: NamesrvPeer) -> None:
-    """Close a broker's connection, and return when the broker is out."""
+    """Close a broker's connection, and return when the broker is removed."""
     await server.hang_up(peer)
     await until(lambda: not server.namesrv.manager.tables.broker_live_table)
 
@@ -69,10 +69,10 @@ async def leave(server: InProcess, peer: NamesrvPeer) -> None:
     ],
     ids=["address", "name elsewhere", "name and address elsewhere"],
 )
-async def test_place_of_a_broker_that_reconnects_is_not_taken(
+async def test_reservation_keeps_the_name_and_address_of_a_broker(
     tmp_path: Path, takeover: str, key: Key, taker: Broker, lacks: str
 ) -> None:
-    """Another tenant registers at the address of a broker that reconnects, or takes its name in another cluster."""
+    """Another tenant can take neither the address of a broker that reconnects nor its name in another cluster."""
     (tmp_path / "access.toml").write_text(TENANTS)
     access = str(tmp_path / "access.toml")
     async with namesrv_in_process(tmp_path / "data", access=access, takeover=takeover) as server:
@@ -90,7 +90,7 @@ async def test_place_of_a_broker_that_reconnects_is_not_taken(
 
 
 async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path) -> None:
-    """A broker that does not come back keeps nothing for ever; a file that gives its place away frees it at once."""
+    """A reservation ends an hour after the broker left, or at once with a file that lacks its account."""
     path = tmp_path / "access.toml"
     path.write_text(TENANTS)
     async with namesrv_in_process(tmp_path / "data", access=str(path)) as server:
@@ -121,12 +121,10 @@ async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path
     ],
     ids=["address", "network", "name", "name elsewhere"],
 )
-async def test_rule_that_fits_best_displaces_a_squatter(
-    tmp_path: Path, rules: dict[str, str], squatter: Broker
-) -> None:
-    """A tenant that came first, and whose rules do not name the place, leaves to the account whose rules do.
+async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: dict[str, str], squatter: Broker) -> None:
+    """An account whose rules name a broker's name or address displaces a tenant with wider rules that came first.
 
-    Its broker may even have the highest state version there is.
+    The squatter's state version, even the highest, makes no difference.
     """
     (tmp_path / "access.toml").write_text(accounts(**rules))
     access = str(tmp_path / "access.toml")
@@ -144,8 +142,8 @@ async def test_rule_that_fits_best_displaces_a_squatter(
         assert (await register(other, ORDERS, at)).code == NO_PERMISSION
 
 
-async def test_reserved_places_are_listed(tmp_path: Path) -> None:
-    """20005 names them with their account and the time that is left, as `namesrvctl access reserved` shows them."""
+async def test_reservations_are_listed(tmp_path: Path) -> None:
+    """Request 20005 lists each reservation with account and remaining time, for `namesrvctl access reserved`."""
     (tmp_path / "access.toml").write_text(TENANTS)
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         owner = await server.connect()
@@ -175,8 +173,8 @@ async def test_reserved_places_are_listed(tmp_path: Path) -> None:
         ('brokers = ["orders-*"], create_clusters = false', []),
     ],
 )
-async def test_new_cluster_is_a_permission(tmp_path: Path, narrowed: str, created: list[str]) -> None:
-    """A narrowed account creates clusters that its rule lists, or a single one; `create_clusters` says otherwise."""
+async def test_creating_a_cluster_needs_permission(tmp_path: Path, narrowed: str, created: list[str]) -> None:
+    """A narrowed account creates the clusters that its rule lists, or one; `create_clusters` overrides both."""
     (tmp_path / "access.toml").write_text(accounts(orders=narrowed, billing='clusters = ["d"]'))
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         other, peer = await server.connect(), await server.connect()
@@ -207,22 +205,22 @@ NAME, ADDRESS = Place("name", "billing-1"), Place("address", AT.broker_addr, "pr
         (NAME, 'brokers = ["billing-*"]', 'clusters = ["prod"]', "prod", True),
         (NAME, 'brokers = ["billing-*"]', 'brokers = ["b*"]', "prod", False),
         (NAME, 'brokers = ["billing-*"]', 'brokers = ["billing-1"]', "prod", False),
-        # the address is named, and that is another place
+        # the rule names the address, which does not reserve the name
         (NAME, 'broker_addresses = ["10.0.0.1"]', 'brokers = ["billing-*"]', "prod", False),
         (ADDRESS, 'broker_addresses = ["10.0.0.1"]', 'brokers = ["billing-1"]', "prod", True),
         (ADDRESS, 'broker_addresses = ["10.0.0.1:10911"]', 'broker_addresses = ["10.0.0.0/8"]', "prod", True),
         (ADDRESS, 'broker_addresses = ["0.0.0.0/0"]', 'brokers = ["billing-1"]', "prod", False),
         (ADDRESS, 'brokers = ["billing-1"]', 'brokers = ["*"]', "prod", False),
-        # each has a cluster of its own
+        # the two brokers are in different clusters
         (NAME, 'brokers = ["billing-1"]', 'clusters = ["prod"]', "test", True),
         (NAME, 'brokers = ["billing-*"]', 'clusters = ["prod"]', "test", False),
         (NAME, 'brokers = ["billing-1"]', 'brokers = ["b*"]', "test", False),
     ],
 )
-def test_account_that_names_a_place_more_closely_outranks(
+def test_account_with_the_more_specific_rule_outranks(
     place: Place, own: str, others: str, cluster: str, *, expected: bool
 ) -> None:
-    """By name or by address, whichever is contested."""
+    """Only rules about the contested name or address count, and the more specific one wins."""
     file = parse_access_file(accounts(a=own, b=others))
     wanted = Permission(103, cluster, "billing-1", None, AT.broker_addr)
     holder = Holder(AT, "billing-1", "b")
@@ -235,8 +233,8 @@ def live(name: str, account: str) -> BrokerLiveInfo:
     return BrokerLiveInfo(name, 0, 0.0, 120.0, None, 1, None, 1, account=account)
 
 
-def test_last_account_has_a_place() -> None:
-    """A place is reserved for the account that left it last, for an hour from then."""
+def test_last_account_holds_the_reservation() -> None:
+    """A name or address is reserved for the account that left it last, for an hour after it left."""
     held = Reservations()
     held.broker_left(AT, live("billing-1", "a"), now=0.0)
     held.broker_left(AT, live("orders-1", "b"), now=100.0)
@@ -250,8 +248,8 @@ def test_last_account_has_a_place() -> None:
     assert held.current(3_700.0) == []
 
 
-def test_places_of_an_account_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest ones of the account go, and no other account's."""
+def test_reservations_of_an_account_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new reservation beyond the limit drops the oldest of the same account, and of that account only."""
     monkeypatch.setattr(reservations, "MAX_PLACES_PER_ACCOUNT", 4)
     held = Reservations()
     for number, account in enumerate(["b", "a", "a", "a", ""]):
