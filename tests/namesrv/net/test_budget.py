@@ -1,4 +1,4 @@
-"""No peer holds more memory than its share, and nobody else notices."""
+"""The memory budget: each address has a share of it, and the connections of other addresses go on."""
 
 import asyncio
 import contextlib
@@ -25,30 +25,30 @@ REGISTER = int(RequestCode.REGISTER_BROKER)
 HEARTBEAT = int(RequestCode.BROKER_HEARTBEAT)
 SERVER_INFO = int(RequestCode.SERVER_INFO)
 LIST = 206
-# what a connection is charged with
+# bytes that the budget charges for a connection
 CONNECTION = 8 * 1024
-# two for everybody, four for brokers
+# two connections for any peer, four reserved for brokers
 SIX: dict[str, Any] = {"max_connections": 6, "reserved_connections": 4}
 
 
 async def small(request: Request) -> Reply:
-    """A handler whose answer is short."""
+    """A handler with a short response."""
     return Reply()
 
 
 async def large(request: Request) -> Reply:
-    """A handler whose answer is not."""
+    """A handler with a response of 1 MiB."""
     return Reply(bytes(MEBIBYTE))
 
 
 def registration(opaque: int = 7, size: int = 4 * MEBIBYTE) -> bytes:
-    """A large frame that is received."""
+    """A registration too large to be a small frame."""
     return json_frame(REGISTER, opaque, None, bytes(size))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 200)), max_size=60))
-def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> None:
-    """Of 1,000 bytes, 200 of which the tables hold, one address gets an eighth of the rest; all is given back."""
+def test_reservations_stay_within_the_budget(wanted: list[tuple[str, int]]) -> None:
+    """Of 1,000 bytes the tables hold 200, and one address gets an eighth of the rest; releases give all of it back."""
     budget = MemoryBudget(1000, lambda: 200)
     held = [(address, size) for address, size in wanted if budget.reserve(address, size)]
 
@@ -60,8 +60,8 @@ def test_nobody_reserves_more_than_there_is(wanted: list[tuple[str, int]]) -> No
     assert repr(budget) == "<MemoryBudget [0 of 800 bytes | 0 addresses]>"
 
 
-def test_large_things_leave_room_for_small_ones() -> None:
-    """A quarter of a share is for connections alone; however large the tables are, peers have an eighth of all."""
+def test_large_frames_leave_room_for_connections() -> None:
+    """A quarter of a share is kept for connections; with tables of any size, peers have an eighth of the memory."""
     budget = MemoryBudget(8 * MEBIBYTE)
 
     assert not budget.reserve("a", 800_000)
@@ -71,16 +71,16 @@ def test_large_things_leave_room_for_small_ones() -> None:
     assert MemoryBudget(1000, lambda: 5000).peers_bytes() == 125
 
 
-def test_largest_frame_is_received_however_large_the_tables_are() -> None:
-    """Or a large broker would be refused by a large server for ever."""
+def test_largest_frame_is_received_beside_large_tables() -> None:
+    """The smallest share fits the largest frame, so a server with large tables still receives a large registration."""
     budget = MemoryBudget(512 * MEBIBYTE, lambda: 600 * MEBIBYTE, least_share_bytes=32 * MEBIBYTE)
 
     assert [budget.reserve(address, 16 * MEBIBYTE) for address in "aaabc"] == [True, True, False, True, False]
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
-async def test_large_frame_is_refused_for_its_header(spell: Spell) -> None:
-    """Before anything of its body comes; what is as large as everybody's frames may be is received."""
+async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
+    """A frame above the size of small frames is refused before its body arrives; one of that size is received."""
     async with serving() as served:
         peer, other = await served.connect(), await served.connect()
         frame = spell(LIST, 7, None, bytes(MEBIBYTE))
@@ -93,8 +93,8 @@ async def test_large_frame_is_refused_for_its_header(spell: Spell) -> None:
         assert (await other.ask(fits)).opaque == 7
 
 
-async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> None:
-    """A registration of 4 MiB is, one of a byte more than the limit is not; every piece of it may come alone."""
+async def test_large_frames_have_a_limit_for_each_request_code() -> None:
+    """A registration of 4 MiB is received in any pieces; one above the limit of its request code is refused."""
     async with serving({REGISTER: small}, large_frames={REGISTER: 4 * MEBIBYTE}) as served:
         peer, other = await served.connect(), await served.connect()
         fits = registration(7, 4 * MEBIBYTE - len(registration(7, 0)))
@@ -108,8 +108,8 @@ async def test_large_frames_are_received_up_to_the_bound_of_their_request() -> N
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
-async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
-    """No part of 12 MiB is joined, copied or moved on the heap, which would keep the loop for 10 ms."""
+async def test_large_frame_is_received_without_copies(spell: Spell) -> None:
+    """A frame of 12 MiB is received without joining or copying its parts, which would block the loop for 10 ms."""
     sizes: list[int] = []
 
     async def measure(request: Request) -> Reply:
@@ -133,29 +133,29 @@ async def test_large_frame_is_received_where_it_stays(spell: Spell) -> None:
     assert most < 2 * MEBIBYTE
 
 
-async def test_others_have_their_turn_between_two_pieces_of_a_large_frame() -> None:
-    """However much of it has arrived already: a loop that reads on and on lets everybody else wait."""
+async def test_large_frame_is_read_in_bounded_chunks() -> None:
+    """One loop iteration reads at most 256 KiB of a frame although more has arrived, so other peers are served."""
     frame = memoryview(registration(size=8 * MEBIBYTE))
     async with serving({REGISTER: small}) as served:
         with socket.create_connection(served.addresses[0]) as peer:
             peer.setblocking(False)  # noqa: FBT003 - positional only
             sent = read = most = 0
             while read < len(frame):
-                # while the loop stands still
+                # fill the socket while the loop is blocked
                 with contextlib.suppress(BlockingIOError):
                     while sent < len(frame):
                         sent += peer.send(frame[sent:])
                 await asyncio.sleep(0)
                 most, read = max(most, served.server.bytes_received - read), served.server.bytes_received
-    # what a transport takes from its socket at a time
+    # the size of one read of a transport
     assert most <= 256 * 1024
 
 
 @pytest.mark.parametrize("gets_it", [True, False])
-async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
-    """Of 48 MiB one address gets 4.5: the second frame is received when the first is answered, or refused in time.
+async def test_large_frame_waits_for_memory(is_received: bool) -> None:
+    """Of 48 MiB one address gets 4.5: a second frame waits until the first is answered, or is refused after a time.
 
-    Then its body is dropped, and its peer stays.
+    The body of the refused frame is dropped, and its connection stays open.
     """
     gate, budget = Gate(), MemoryBudget(48 * MEBIBYTE)
     async with serving({REGISTER: gate}, budget=budget) as served:
@@ -164,15 +164,15 @@ async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
         await until(lambda: gate.came)
         second.send(registration(2))
         await settle()
-        await served.clock.advance(5 if gets_it else 32)
+        await served.clock.advance(5 if is_received else 32)
         assert gate.came == [1]
-        # who asks little notices nothing
+        # a small request needs no wait
         assert (await (await served.connect()).ask(json_frame(ECHO, 7))).opaque == 7
 
         gate.open()
         assert (await first.receive()).opaque == 1
         await served.clock.advance(1)
-        if gets_it:
+        if is_received:
             assert (await second.receive()).opaque == 2
             assert served.listener.refused == []
         else:
@@ -183,8 +183,8 @@ async def test_large_frame_waits_for_memory(gets_it: bool) -> None:
     assert budget.used_bytes == 0
 
 
-async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
-    """Everything is given back with the connection, however far it came."""
+async def test_closed_connection_releases_its_memory() -> None:
+    """The memory of a partly received frame is released with its connection."""
     budget = MemoryBudget(128 * MEBIBYTE)
     async with serving({REGISTER: small}, budget=budget) as served:
         for frame in (registration()[:MEBIBYTE], registration()[:100], json_frame(ECHO, 7, None, bytes(999))[:500]):
@@ -194,12 +194,12 @@ async def test_frames_of_peers_that_are_gone_take_nothing() -> None:
             peer.reset()
             await until(lambda: not served.server.connections)
             assert budget.used_bytes == 0
-            # not even for their addresses, of which anybody with IPv6 has more than there is memory
+            # addresses without memory are removed: an IPv6 host has more of them than fit into memory
             assert " 0 addresses]" in repr(budget)
 
 
-async def test_watch_that_never_began_takes_nothing() -> None:
-    """A question of a peer that breaks a rule in the same breath is given up before its first step."""
+async def test_cancelled_watch_releases_its_memory() -> None:
+    """A watch is cancelled before it starts when garbage follows it, and its memory is released."""
     budget = MemoryBudget(128 * MEBIBYTE)
     async with serving({LIST: Gate()}, budget=budget, concurrent=frozenset({LIST})) as served:
         peer = await served.connect()
@@ -209,8 +209,8 @@ async def test_watch_that_never_began_takes_nothing() -> None:
         assert budget.used_bytes == 0
 
 
-async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
-    """Code 2 says so; peers that read theirs get on."""
+async def test_response_without_memory_is_refused() -> None:
+    """A response beyond the budget becomes code 2 with a remark; the connection goes on."""
     budget = MemoryBudget(3 * MEBIBYTE)
     async with serving({LIST: large}, budget=budget) as served:
         peer = await served.connect()
@@ -222,8 +222,8 @@ async def test_answer_that_there_is_no_memory_for_is_refused() -> None:
         assert budget.used_bytes == CONNECTION
 
 
-async def test_unread_answers_are_charged_until_they_are_read() -> None:
-    """Or until the connection is gone."""
+async def test_unread_responses_are_charged() -> None:
+    """Responses count towards the budget until the peer has read them or the connection is closed."""
     budget = MemoryBudget(128 * MEBIBYTE)
     async with serving({LIST: large}, budget=budget) as served:
         reads, never = [await served.connect(receive_buffer=4096) for _ in range(2)]
@@ -232,7 +232,7 @@ async def test_unread_answers_are_charged_until_they_are_read() -> None:
             await until(lambda peer=peer: served.connection_of(peer).is_write_paused)  # type: ignore[misc]
         await settle()
         unsent = sum(one.unsent_bytes for one in served.server.connections.values())
-        # the transport keeps an answer whole until its last byte is sent
+        # the transport keeps a response whole until its last byte is sent
         assert unsent < 2 * MEBIBYTE < budget.used_bytes < 2 * (CONNECTION + MEBIBYTE + 1024)
 
         assert [(await reads.receive()).opaque for _ in range(20)] == [1] * 20
@@ -241,8 +241,8 @@ async def test_unread_answers_are_charged_until_they_are_read() -> None:
         await until(lambda: budget.used_bytes == CONNECTION)
 
 
-async def test_no_connection_is_let_in_without_memory() -> None:
-    """Those who are in stay, and are answered."""
+async def test_connection_without_memory_is_refused() -> None:
+    """A connection beyond the budget is closed; earlier connections are still served."""
     async with serving(budget=MemoryBudget(8 * CONNECTION)) as served:
         peer = await served.connect()
         assert await (await served.connect()).at_end()
@@ -251,12 +251,12 @@ async def test_no_connection_is_let_in_without_memory() -> None:
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
-async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> None:
-    """Watches and other small things, too: somebody from another address can still connect, and be answered."""
+async def test_new_address_connects_when_other_shares_are_used_up() -> None:
+    """A peer of a new address connects and is answered although other addresses have used up their shares."""
     budget = MemoryBudget(MEBIBYTE)
     for number in range(1000):
         budget.reserve(f"10.0.0.{number % 50}", 4096)
-    # and what nobody is asked about
+    # charges are not refused, unlike reservations
     budget.charge("10.0.0.1", MEBIBYTE)
     async with serving(budget=budget) as served:
         peer = await served.connect()
@@ -266,8 +266,8 @@ async def test_newcomers_are_let_in_when_others_have_taken_all_they_may() -> Non
 
 
 @pytest.mark.parametrize("spell", [json_frame, binary_frame, native_frame])
-async def test_last_connections_are_for_brokers(spell: Spell) -> None:
-    """A client gets one of the first two slots only; a peer in another one registers a broker, or is closed."""
+async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
+    """A client gets an unreserved slot only; a peer in a reserved one registers a broker or is closed."""
     async with serving({REGISTER: small, HEARTBEAT: small, SERVER_INFO: small}, **SIX) as served:
         for _ in range(2):
             assert (await (await served.connect()).ask(spell(ECHO, 7))).opaque == 7
@@ -288,14 +288,14 @@ async def test_last_connections_are_for_brokers(spell: Spell) -> None:
 
 
 @pytest.mark.parametrize("begins", [False, True])
-async def test_connections_without_a_registration_keep_no_broker_out(begins: bool) -> None:
-    """The oldest of them makes room for the next connection, silent or with heartbeats; registered brokers stay."""
+async def test_connections_without_a_registration_give_way_to_brokers(sends_heartbeats: bool) -> None:
+    """The oldest peer in a reserved slot that has not registered gives way, silent or with heartbeats; brokers stay."""
     async with serving({REGISTER: small, HEARTBEAT: small}, **SIX) as served:
         clients = [await served.connect() for _ in range(2)]
         broker = await served.connect()
         assert (await broker.ask(json_frame(REGISTER, 8))).opaque == 8
         silent = [await served.connect() for _ in range(3)]
-        for peer in silent if begins else ():
+        for peer in silent if sends_heartbeats else ():
             assert (await peer.ask(json_frame(HEARTBEAT, 5))).opaque == 5
         for number in range(3):
             late = await served.connect()

@@ -1,4 +1,4 @@
-"""Every request gets its answer, whatever its handler does."""
+"""The dispatcher answers every request, with any outcome of its handler."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ NATIVE_ANSWER = {"code": 0, "opaque": 7, "flag": 1, "version": 479, "remark": No
 
 
 def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
-    """One that knows one request, and what comes of it."""
+    """A dispatcher of one request code whose handler has this outcome."""
 
     async def handle(request: Request) -> Reply:
         if isinstance(outcome, Reply):
@@ -38,34 +38,34 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def answer_to(dispatcher: Dispatcher, *, unread: str = "", **question: Any) -> Answer:
-    """What is sent to a peer that asks."""
+async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: Any) -> Answer:
+    """The response to a request with these fields."""
     connection = ServerConnection(server_of(dispatcher, RecordingListener(), FakeClock(), asyncio.TaskGroup()), 1)
-    command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **question})
+    command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **request})
     return await dispatcher.answer(Request(command, connection, unread=unread))
 
 
-def only(response: Answer) -> spelling.Answer:
-    """The one frame of an answer."""
+def frame_of(response: Answer) -> spelling.Answer:
+    """The single frame of a response."""
     [found], rest = spelling.read_answers(response.data)
     assert rest == b""
     return found
 
 
 @pytest.mark.parametrize(
-    ("outcome", "question", "said"),
+    ("outcome", "request", "fields"),
     [
         (Reply(b"route"), {}, {}),
-        # no ext fields at all differ from no such member
+        # empty ext fields differ from absent ones
         (Reply(b"route", {}), {}, {"extFields": {}}),
         (Reply(b"route", {"value": "1"}, "so"), {}, {"extFields": {"value": "1"}, "remark": "so"}),
         (Reply(b"route"), {"opaque": 0}, {"opaque": 0}),
         (Reply(b"route"), {"opaque": -(2**31)}, {"opaque": -(2**31)}),
         (Reply(b"route"), {"opaque": 2**31 - 1, "serialize_type": NATIVE}, {"opaque": 2**31 - 1}),
-        # Java's server answers binary questions in JSON, and its remark begins with a blank
+        # Java's server answers binary requests in JSON, and its remark begins with a blank
         (Reply(b"route"), {"serialize_type": 1}, {}),
         (Reply(), {"code": 99999}, {"code": 3, "remark": " request type 99999 not supported"}),
-        # what this run of the server is goes with every native answer, refusals too
+        # every native response has the boot id, refusals included
         (Reply(b"route"), {"serialize_type": NATIVE}, {}),
         (
             Reply(b"route", {"changed": "true"}),
@@ -81,38 +81,41 @@ def only(response: Answer) -> spelling.Answer:
         (OtherResponseError(4711, "odd"), {}, {"code": 4711, "remark": "odd"}),
     ],
 )
-async def test_answer(
-    outcome: Reply | Exception, question: dict[str, Any], said: dict[str, Any], caplog: pytest.LogCaptureFixture
+async def test_response(
+    outcome: Reply | Exception,
+    request: dict[str, Any],
+    fields: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The question's opaque and spelling, the reply or the error's code and remark; nothing goes to the log.
+    """A response has the request's opaque and serialization, and the reply or the error; the log stays empty.
 
-    The same request without an answer is counted, and not answered.
+    The same request one-way is counted and gets no response.
     """
-    is_native = question.get("serialize_type") == NATIVE
-    body = b"route" if isinstance(outcome, Reply) and "code" not in said else b""
-    expected = spelling.Answer(NATIVE, NATIVE_ANSWER | said, body) if is_native else (JSON, ANSWER | said, body)
+    is_native = request.get("serialize_type") == NATIVE
+    body = b"route" if isinstance(outcome, Reply) and "code" not in fields else b""
+    expected = spelling.Answer(NATIVE, NATIVE_ANSWER | fields, body) if is_native else (JSON, ANSWER | fields, body)
     dispatcher = dispatcher_of(outcome)
 
-    assert expected == only(await answer_to(dispatcher, **question))
-    assert (await answer_to(dispatcher, flag=2, **question)).data == b""
-    # unknown codes are counted together, so that no peer can grow the table
-    code = -1 if "code" in question else KNOWN
-    assert {(code, said.get("code", 0)): 2} == dispatcher.answered
+    assert expected == frame_of(await response_to(dispatcher, **request))
+    assert (await response_to(dispatcher, flag=2, **request)).data == b""
+    # unknown codes are counted together, so that a peer cannot grow the table
+    code = -1 if "code" in request else KNOWN
+    assert {(code, fields.get("code", 0)): 2} == dispatcher.answered
     assert caplog.records == []
 
 
-async def test_question_without_an_opaque_gets_the_servers_own_number() -> None:
-    """As in Java: the server's request counter, another number each time, a positive 32-bit one for ever."""
+async def test_request_without_an_opaque_gets_a_server_number() -> None:
+    """As in Java, the opaque is the server's request counter, which grows and stays a positive 32-bit number."""
     dispatcher = dispatcher_of(Reply())
 
-    assert [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(3)] == [1, 2, 3]
+    assert [frame_of(await response_to(dispatcher, opaque=None)).opaque for _ in range(3)] == [1, 2, 3]
     dispatcher._last_opaque = 2**31 - 2
-    assert [only(await answer_to(dispatcher, opaque=None)).opaque for _ in range(2)] == [2**31 - 1, 1]
+    assert [frame_of(await response_to(dispatcher, opaque=None)).opaque for _ in range(2)] == [2**31 - 1, 1]
 
 
-async def test_answer_larger_than_the_limit_says_so() -> None:
-    """A peer would close its connection on such a frame; it gets code 1 with both sizes instead."""
-    response = only(await answer_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
+async def test_response_beyond_the_frame_limit_becomes_an_error() -> None:
+    """A peer would close its connection on a larger frame; it gets code 1 with size and limit instead."""
+    response = frame_of(await response_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
 
     assert (response.code, response.opaque, response.body, response.remark) == (
         1,
@@ -122,27 +125,27 @@ async def test_answer_larger_than_the_limit_says_so() -> None:
     )
 
 
-async def test_request_without_its_body_is_not_carried_out() -> None:
-    """There was no memory for it, or it was to be refused when its header came: it has to be asked again."""
-    response = only(await answer_to(dispatcher_of(Reply(b"route")), unread="no memory"))
+async def test_request_without_its_body_gets_busy() -> None:
+    """A request whose body was dropped is not handled; the response has the reason and asks for a retry."""
+    response = frame_of(await response_to(dispatcher_of(Reply(b"route")), unread="no memory"))
 
     assert (response.code, response.remark, response.body) == (2, "no memory; try again later", b"")
 
 
-async def test_cancelled_handler_is_not_answered() -> None:
-    """Who cancels a request means it: no answer is made up."""
+async def test_cancelled_handler_sends_no_response() -> None:
+    """A cancelled request is neither answered nor counted."""
     dispatcher = dispatcher_of(asyncio.CancelledError())
 
     with pytest.raises(asyncio.CancelledError):
-        await answer_to(dispatcher)
+        await response_to(dispatcher)
     assert dispatcher.answered == {}
 
 
-async def test_answers_are_timed() -> None:
-    """Every answer, also one that is an error; unknown codes are told under one number."""
+async def test_responses_are_timed() -> None:
+    """Every response is timed, errors included; unknown codes share the number -1."""
     timed: list[tuple[int, float]] = []
     dispatcher = dispatcher_of(TopicNotExistError("no"), timed=lambda code, seconds: timed.append((code, seconds)))
     for code in (KNOWN, 4711):
-        await answer_to(dispatcher, code=code)
+        await response_to(dispatcher, code=code)
 
     assert [code for code, seconds in timed if seconds > 0] == [KNOWN, -1]

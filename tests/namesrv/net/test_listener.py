@@ -1,4 +1,4 @@
-"""Everybody who may connect is let in, counted while connected, and forgotten when gone; and how a server leaves."""
+"""The listener: it admits connections up to the limits, counts them, and closes them when the server stops."""
 
 import asyncio
 import gc
@@ -17,17 +17,17 @@ from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Gate, RecordingListener, Serving, server_of, serving
 from tests.support.spelling import json_frame
 
-QUESTION = json_frame(ECHO, 7)
+REQUEST = json_frame(ECHO, 7)
 
 
 async def is_served(peer: RawPeer) -> bool:
-    """Whether a peer is answered."""
-    return (await peer.ask(QUESTION)).opaque == 7
+    """Return true if the peer's request is answered."""
+    return (await peer.ask(REQUEST)).opaque == 7
 
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 on this machine")
 async def test_several_hosts_share_one_port() -> None:
-    """Port 0 is drawn once, and the addresses that come back are where it can be reached; IPv6 ones have brackets."""
+    """Port 0 is chosen once for all hosts, and the returned addresses are reachable; IPv6 ones have brackets."""
     async with serving(hosts=["127.0.0.1", "::1"]) as served:
         (first, port), (second, other_port) = served.addresses
         assert ("127.0.0.1", "::1", port) == (first, second, other_port)
@@ -49,7 +49,7 @@ async def test_server_without_hosts_listens_nowhere() -> None:
 
 
 async def test_address_in_use_is_an_error() -> None:
-    """Whoever starts the server has to know; it then listens nowhere."""
+    """Listening on a used port raises, and leaves no socket listening."""
     with socket.socket() as taken, socket.socket() as other:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -57,17 +57,17 @@ async def test_address_in_use_is_an_error() -> None:
         server = server_of(Dispatcher({}), RecordingListener(), FakeClock(), asyncio.TaskGroup())
         with pytest.raises(OSError, match="in use"):
             await server.listen(["127.0.0.2", "127.0.0.1"], port)
-        # uvloop closes in its next turn
+        # uvloop closes the sockets in its next iteration
         await asyncio.sleep(0)
-        # A closed connection of another test may still have this port; a listening socket prevents the bind as ever.
+        # A closed connection of another test may still use this port; a listening socket would still prevent the bind.
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.2", port))
         with pytest.raises(OSError, match="in use"):
             await server.listen(["127.0.0.3", "127.0.0.3"], 0)
 
 
-async def test_accepted_sockets_are_set_up() -> None:
-    """No delay, keep-alive, and a bound on how long the kernel waits for a peer that vanished: on the real socket."""
+async def test_options_of_accepted_sockets() -> None:
+    """Accepted sockets have no delay, keep-alive, and a bound on the wait for a peer that vanished."""
     async with serving(tcp_user_timeout_seconds=12.5) as served:
         accepted = served.connection_of(await served.connect()).socket
 
@@ -79,8 +79,8 @@ async def test_accepted_sockets_are_set_up() -> None:
                 assert value == accepted.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
 
 
-def test_sockets_without_the_options_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 seconds leave the kernel's patience, other platforms lack some options, and a Unix socket has none."""
+def test_unsupported_socket_options_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout of 0 s sets no option, and neither do platforms or Unix sockets that lack one."""
     left, right = socket.socketpair()
     with left, right, socket.socket() as tcp:
         set_tcp_options(left, user_timeout_seconds=1.5)
@@ -100,9 +100,9 @@ def test_sockets_without_the_options_do_without(monkeypatch: pytest.MonkeyPatch)
     [("max_connections", "connections", ""), ("max_connections_per_ip", "connections_per_ip", " from one address")],
 )
 async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason: str, what: str) -> None:
-    """Who is in is not disturbed, and other addresses have their own limit; when one leaves, the next one is let in.
+    """A connection beyond the limit is closed, open ones and other addresses go on, and a closed one makes room.
 
-    Who was not let in has no end; its number does not come back, for removals are fenced with them.
+    The refused connection has no `closed` event, and its number is not used again, because numbers fence removals.
     """
     limits: dict[str, Any] = {limit: 2}
     async with serving(**limits) as served:
@@ -124,8 +124,8 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         assert [1, 2, *([5] if what else []), 6 if what else 5] == served.listener.opened
 
 
-async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptureFixture) -> None:
-    """No connection, no task, no count per address, no object, however they end; and each end was told once."""
+async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand connections, closed in any way, leave no task, count or object, and each reports its end once."""
     async with serving(max_connections_per_ip=1000) as served:
         await served.connect()
         await settle()
@@ -138,7 +138,7 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
 
         assert tasks == len(asyncio.all_tasks())
         assert served.server._sockets_per_network == {"127.0.0.1": 1}
-        # other tests' servers may leave theirs to a later collection
+        # objects of other tests' servers may wait for a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
         assert sum(connection._owner is served.server for connection in ours) == 1
         assert list(range(1, 1002)) == served.listener.opened
@@ -147,21 +147,21 @@ async def test_nothing_is_left_of_a_thousand_connections(caplog: pytest.LogCaptu
 
 
 async def come_and_go(address: tuple[str, int], batch: int) -> None:
-    """Fifty peers: silent ones, some that ask and read, some that ask and do not wait, closed or reset."""
+    """Open fifty connections, silent ones, with a request answered or not, and close or reset them."""
     peers = await asyncio.gather(*(RawPeer.connect(address) for _ in range(50)))
     for number, peer in enumerate(peers):
         if number % 3 == 1:
             assert await is_served(peer)
         elif number % 3 == 2:
-            peer.send(QUESTION * 3 + QUESTION[:9])
+            peer.send(REQUEST * 3 + REQUEST[:9])
         if (number + batch) % 2:
             peer.close()
         else:
             peer.reset()
 
 
-async def test_nobody_is_let_in_any_more() -> None:
-    """Those who are in stay, until all are closed at once: answers that were not read are lost."""
+async def test_stopped_listener_accepts_no_connection() -> None:
+    """After `stop_accepting` open connections are served, until `abort_all` closes them without sending the rest."""
     async with serving() as served:
         peers = [await served.connect() for _ in range(3)]
         served.server.stop_accepting()
@@ -176,12 +176,12 @@ async def test_nobody_is_let_in_any_more() -> None:
         assert sorted(number for number, _ in served.listener.closed) == [1, 2, 3]
 
 
-async def left_of(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
-    """How many connections there are after each step of a leaving."""
+async def open_after_each_step(served: Serving, count: int, over_seconds: float, step: float) -> list[int]:
+    """The number of open connections after each step of closing them."""
     for _ in range(count):
         await served.connect()
     connections = list(served.server.connections.values())
-    # passed over: it is closed already
+    # a closed connection is skipped
     connections[0].close()
     closing = asyncio.create_task(served.server.close_connections(connections, over_seconds))
     left = []
@@ -193,29 +193,29 @@ async def left_of(served: Serving, count: int, over_seconds: float, step: float)
     return left
 
 
-async def test_connections_are_closed_spread_over_the_time() -> None:
-    """One at once, then one every half second; over 0 seconds all at once, and many in handfuls.
+async def test_closing_is_spread_over_the_time() -> None:
+    """One connection is closed at once, then one every half second; over 0 s all at once, and many in groups.
 
-    A sleep per connection would be coarser than the spread: pauses shorter than 10 ms are saved up.
+    A sleep per connection would be coarser than the spread, so pauses below 10 ms are added up.
     """
     async with serving() as served:
-        assert await left_of(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+        assert await open_after_each_step(served, 11, 5.0, 0.5) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
         assert list(range(1, 12)) == [number for number, _ in served.listener.closed]
-        assert len(await left_of(served, 3, 0.0, 0.0)) == 1
-        _, half, *_ = await left_of(served, 61, 0.3, 0.15)
+        assert len(await open_after_each_step(served, 3, 0.0, 0.0)) == 1
+        _, half, *_ = await open_after_each_step(served, 61, 0.3, 0.15)
         assert 26 <= half <= 34
 
 
-async def answer_much(request: Request) -> Reply:
-    """A handler whose answer no socket takes at once."""
+async def large_response(request: Request) -> Reply:
+    """A handler whose response does not fit into a socket's buffer."""
     return Reply(bytes(16 * 1024 * 1024 - 4096))
 
 
 @pytest.mark.parametrize("waits_for", ["handler", "reader"])
-async def test_drain_waits_for_what_is_not_sent(waits_for: str) -> None:
-    """Until the last answer is sent, or its time is over."""
+async def test_drain_waits_for_unsent_responses(waits_for: str) -> None:
+    """Draining ends when the last response is sent, or after its time."""
     gate = Gate()
-    async with serving({10: gate if waits_for == "handler" else answer_much}) as served:
+    async with serving({10: gate if waits_for == "handler" else large_response}) as served:
         peer = await served.connect(receive_buffer=4096)
         connection = served.connection_of(peer)
         assert await served.server.drain(2.0)
@@ -235,7 +235,7 @@ async def test_drain_waits_for_what_is_not_sent(waits_for: str) -> None:
 
 @pytest.mark.parametrize(("host", "network"), [("127.0.0.1", "127.0.0.1"), ("::1", "::/64")])
 async def test_limits_of_an_address_are_those_of_its_network(host: str, network: str) -> None:
-    """Connections, memory and the share of the loop are counted by one key; an IPv6 host has 2^64 addresses."""
+    """Connections, memory and read shares are counted by network, since an IPv6 host has 2^64 addresses."""
     async with serving(hosts=(host,)) as served:
         peer = await served.connect()
         connection = served.connection_of(peer)

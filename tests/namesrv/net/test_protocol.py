@@ -1,4 +1,4 @@
-"""Everything that comes over one connection is answered, in whatever pieces it comes."""
+"""One connection answers all its requests, in any pieces."""
 
 import asyncio
 import logging
@@ -19,20 +19,20 @@ SPELLINGS = {JSON: json_frame, BINARY: binary_frame, NATIVE: native_frame}
 
 
 @every_feeding
-async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
-    """Many of all spellings without waiting for an answer: header, ext fields and body of each arrive, and come back.
+async def test_pipelined_requests_are_answered_in_order(feed: Feed) -> None:
+    """Header, ext fields and body of each pipelined request arrive in any serialization, and come back in order.
 
-    Of binary ones the body begins where the ext fields end, as in Java, whatever the declared header length says.
+    The body of a binary request begins after its ext fields, as in Java, with any declared header length.
     """
     kinds = [list(SPELLINGS)[opaque % 3] for opaque in range(30)]
-    questions = [SPELLINGS[kind](ECHO, opaque, {"a": "b"}, b"%d" % opaque) for opaque, kind in enumerate(kinds)]
+    requests = [SPELLINGS[kind](ECHO, opaque, {"a": "b"}, b"%d" % opaque) for opaque, kind in enumerate(kinds)]
     shifted = bytearray(binary_frame(ECHO, 30, None, b"0123456789"))
     shifted[7] += 4
     async with serving() as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
         assert Peer(peer.address, "127.0.0.1", network="127.0.0.1") == connection.peer
-        await feed(peer, b"".join(questions) + bytes(shifted))
+        await feed(peer, b"".join(requests) + bytes(shifted))
 
         for opaque, kind in enumerate(kinds):
             response = await peer.receive()
@@ -45,8 +45,8 @@ async def test_pipelined_questions_are_answered_in_order(feed: Feed) -> None:
         assert (connection.in_flight, connection.unsent_bytes, connection.is_open) == (0, 0, True)
 
 
-async def test_ordinary_requests_run_one_after_the_other() -> None:
-    """The second one of a connection is not begun before the first one is answered; other connections do not wait."""
+async def test_requests_of_one_connection_run_one_after_the_other() -> None:
+    """The second request starts after the first is answered; requests of other connections do not wait."""
     gate = Gate()
     async with serving({10: gate}) as served:
         first, second = await served.connect(), await served.connect()
@@ -61,7 +61,7 @@ async def test_ordinary_requests_run_one_after_the_other() -> None:
 
 
 async def test_concurrent_requests_are_answered_out_of_order() -> None:
-    """What may take long holds up nobody behind it, not even its like; peers go by the opaque."""
+    """A concurrent request delays no later request of its connection; the opaque identifies each response."""
     gates = {1: Gate(), 2: Gate()}
 
     async def wait(request: Request) -> Reply:
@@ -78,8 +78,8 @@ async def test_concurrent_requests_are_answered_out_of_order() -> None:
         assert served.connection_of(peer).in_flight == 0
 
 
-async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() -> None:
-    """Of handlers that never wait eight are run back to back: others get their turn in between."""
+async def test_pipelined_requests_yield_to_other_tasks() -> None:
+    """Eight requests whose handlers never wait run back to back; then other tasks run."""
     turns: list[str] = []
 
     async def note(request: Request) -> Reply:
@@ -97,8 +97,8 @@ async def test_many_pipelined_requests_of_one_peer_leave_the_loop_to_others() ->
     assert turns[first:last].count("other") >= 12
 
 
-async def test_peer_with_many_watches_keeps_no_other_from_beginning() -> None:
-    """Of fifty requests at once the last waits for its turn longer than one that another peer asked after them."""
+async def test_watches_of_one_peer_do_not_delay_another_peer() -> None:
+    """A request of another peer starts before most of fifty concurrent requests that one peer sent earlier."""
     begun: list[int] = []
 
     async def note(request: Request) -> Reply:
@@ -117,8 +117,8 @@ async def test_peer_with_many_watches_keeps_no_other_from_beginning() -> None:
 
 
 @every_feeding
-async def test_oneway_requests_and_responses_are_not_answered(feed: Feed) -> None:
-    """Oneway ones are carried out, refused, unknown or hit a bug; we asked nothing, so nothing answers it."""
+async def test_oneway_requests_and_responses_get_no_response(feed: Feed) -> None:
+    """One-way requests are handled without a response, also after an error; responses from a peer are ignored."""
     done: list[int | None] = []
 
     async def note(request: Request) -> Reply:
@@ -142,8 +142,8 @@ async def test_oneway_requests_and_responses_are_not_answered(feed: Feed) -> Non
         assert done == [0, 1, 2]
 
 
-async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """Code 1 for the one question, a traceback with the peer's address in the log, and the connection goes on."""
+async def test_exception_in_a_handler_becomes_code_1(caplog: pytest.LogCaptureFixture) -> None:
+    """The request gets code 1, the log a traceback with the peer's address, and the connection goes on."""
     async with serving() as served:
         peer = await served.connect()
         peer.send(json_frame(FAIL, 1) + json_frame(ECHO, 2))
@@ -157,8 +157,8 @@ async def test_bug_in_a_handler_costs_one_answer(caplog: pytest.LogCaptureFixtur
         assert ZeroDivisionError is record.exc_info[0]
 
 
-class Noted:
-    """A fast path that answers JSON requests with their body, swallows native ones, leaves binary ones alone."""
+class RecordingFastPath:
+    """A fast path that answers JSON requests with their body, swallows native ones and leaves binary ones."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, bytes]] = []
@@ -172,22 +172,22 @@ class Noted:
 
 
 @every_feeding
-async def test_fast_path_answers_first(feed: Feed) -> None:
-    """It sees every frame first, and what it does not answer goes to the dispatcher; all are counted."""
-    noted = Noted()
-    said = [(JSON, b"fast"), (NATIVE, b"swallowed"), (BINARY, b"dispatched"), (JSON, b"left"), (JSON, b"fast, too")]
-    async with serving(fast_path=noted) as served:
+async def test_fast_path_sees_every_frame_first(feed: Feed) -> None:
+    """A frame that the fast path leaves goes to the dispatcher; all frames are counted."""
+    fast_path = RecordingFastPath()
+    sent = [(JSON, b"fast"), (NATIVE, b"swallowed"), (BINARY, b"dispatched"), (JSON, b"left"), (JSON, b"fast, too")]
+    async with serving(fast_path=fast_path) as served:
         peer = await served.connect()
-        await feed(peer, b"".join(SPELLINGS[kind](ECHO, 1, None, body) for kind, body in said))
+        await feed(peer, b"".join(SPELLINGS[kind](ECHO, 1, None, body) for kind, body in sent))
 
         bodies = {(await peer.receive()).body for _ in range(4)}
         assert {b"fast", b"dispatched", b"left", b"fast, too"} == bodies
-        assert said == noted.seen
+        assert sent == fast_path.seen
         assert ((connection := served.connection_of(peer)).peer.requests, connection.peer.serialize_type) == (5, JSON)
 
 
-async def test_reads_of_one_frame_each_are_answered() -> None:
-    """On the fast path or by the dispatcher, short or long, in one piece or in two; every byte is counted."""
+async def test_frames_in_separate_reads_are_answered() -> None:
+    """Frames in one or two reads are answered by the fast path or the dispatcher, and every byte is counted."""
 
     def response(_: ServerConnection, frame: bytes) -> bytes | None:
         return (

@@ -1,4 +1,4 @@
-"""A peer that asks too much or reads too little hurts only itself."""
+"""Backpressure: a peer with too many requests or unread responses does not slow down other peers."""
 
 import asyncio
 from collections import Counter
@@ -15,28 +15,28 @@ from tests.support.spelling import JSON, cut, json_frame
 
 MEBIBYTE = 1024 * 1024
 LARGE = 10
-# more than the kernel's buffers take
-QUESTIONS = 24
+# as many as exceed the kernel's buffers
+REQUESTS = 24
 
 
-def questions(count: int, code: int = LARGE, body: bytes = b"") -> bytes:
-    """Questions with the opaques from 1 on."""
+def requests(count: int, code: int = LARGE, body: bytes = b"") -> bytes:
+    """Requests with the opaques from 1 on."""
     return b"".join(json_frame(code, opaque, None, body) for opaque in range(1, count + 1))
 
 
-async def answer_large(request: Request) -> Reply:
-    """A handler whose answers are a mebibyte."""
+async def large_response(request: Request) -> Reply:
+    """A handler with a response of 1 MiB."""
     return Reply(bytes(MEBIBYTE))
 
 
-def answer_at_once(connection: ServerConnection, frame: bytes) -> bytes | None:
-    """A fast path whose answers are 16 KiB; the opaque is the question's."""
+def fast_response(connection: ServerConnection, frame: bytes) -> bytes | None:
+    """A fast path with responses of 16 KiB that have the request's opaque."""
     opaque = int(frame.partition(b'"opaque":')[2].split(b",")[0].rstrip(b"}"))
     return json_frame(0, opaque, body=bytes(16 * 1024), flag=1)
 
 
 async def stuck(served: Serving, asked: bytes) -> tuple[RawPeer, ServerConnection]:
-    """A peer that has asked much and reads nothing, when its answers no longer move."""
+    """A peer that has sent these requests and reads nothing, once its unsent responses stop moving."""
     peer = await served.connect(receive_buffer=4096)
     connection = served.connection_of(peer)
     peer.send(asked)
@@ -48,21 +48,21 @@ async def stuck(served: Serving, asked: bytes) -> tuple[RawPeer, ServerConnectio
 
 
 async def is_served(served: Serving) -> bool:
-    """Whether somebody else is answered."""
+    """Return true if a new peer is answered."""
     peer = await served.connect()
     return (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "one read"])
 @pytest.mark.parametrize(("body", "most", "is_watch"), [(b"", 4, False), (b"", 4, True), (bytes(60 * 1024), 5, False)])
-async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:
-    """By number, watches too, or by size. The others wait, in the socket or behind it, and nothing is lost."""
+async def test_requests_in_flight_are_bounded(at_once: bool, body: bytes, most: int, is_watch: bool) -> None:
+    """Requests and watches in flight are bounded by number and by size; further ones wait, and none is lost."""
     gate = Gate()
     concurrent = frozenset({10} if is_watch else ())
     async with serving({10: gate}, concurrent=concurrent, max_in_flight=4 if most == 4 else 256) as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
-        asked = questions(10, 10, body)
+        asked = requests(10, 10, body)
         if at_once:
             connection.data_received(asked)
         for at in range(0, 0 if at_once else len(asked), len(asked) // 10):
@@ -78,9 +78,9 @@ async def test_questions_in_flight_are_bounded(at_once: bool, body: bytes, most:
         assert list(range(1, 12)) == sorted([(await peer.receive()).opaque for _ in range(11)])
 
 
-async def test_decoding_leaves_the_loop_to_others() -> None:
-    """However many odd headers one read holds: after 5 ms of them the rest waits for its next turn."""
-    # single quotes are for the slow reader
+async def test_decoding_is_bounded_in_time() -> None:
+    """Decoding of the requests of one read pauses after 5 ms until the next loop iteration."""
+    # the fast JSON decoder rejects single quotes
     odd = cut(JSON, b"{'code':1,'opaque':7,'extFields':{%b}}" % b",".join(b"'k%d':'v'" % i for i in range(200)))
     async with serving() as served:
         peer = await served.connect()
@@ -91,23 +91,23 @@ async def test_decoding_leaves_the_loop_to_others() -> None:
         assert [(await peer.receive()).opaque for _ in range(50)] == [7] * 50
 
 
-async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
-    """Read in one pass of the loop, they begin in order, and no more than a few dozen in each of the next ones."""
-    passes, begun = 0, []
+async def test_requests_of_many_peers_start_in_batches() -> None:
+    """A hundred requests of one loop iteration start in order, at most 32 in each following iteration."""
+    iterations, begun = 0, []
 
-    def note_pass() -> None:
-        nonlocal passes
-        passes += 1
-        loop.call_soon(note_pass)
+    def note_iteration() -> None:
+        nonlocal iterations
+        iterations += 1
+        loop.call_soon(note_iteration)
 
     async def note(request: Request) -> Reply:
-        begun.append((passes, request.command.opaque))
+        begun.append((iterations, request.command.opaque))
         return Reply()
 
     loop = asyncio.get_running_loop()
     async with serving({LARGE: note}) as served:
         peers = [await served.connect() for _ in range(100)]
-        loop.call_soon(note_pass)
+        loop.call_soon(note_iteration)
         for opaque, peer in enumerate(peers):
             served.connection_of(peer).data_received(json_frame(LARGE, opaque))
         responses = [(await peer.receive()).opaque for peer in peers]
@@ -116,70 +116,70 @@ async def test_requests_of_a_crowd_leave_the_loop_to_others() -> None:
     assert max(Counter(number for number, _ in begun).values()) <= 32
 
 
-async def test_peer_that_pipelines_a_lot_and_reads_gets_everything() -> None:
-    """Its answers are many times the write buffer, which it cannot have read while its questions were looked at."""
-    async with serving(write_buffer_bytes=MEBIBYTE, fast_path=answer_at_once) as served:
+async def test_pipelining_peer_that_reads_gets_every_response() -> None:
+    """The responses exceed the write buffer many times, and the peer is not closed, since it reads."""
+    async with serving(write_buffer_bytes=MEBIBYTE, fast_path=fast_response) as served:
         peer = await served.connect()
-        asked = questions(2000)
+        asked = requests(2000)
         peer.send(asked)
 
         assert list(range(1, 2001)) == [(await peer.receive()).opaque for _ in range(2000)]
         assert served.listener.refused == []
-        # what had to wait was not counted again
+        # bytes of a delayed request are counted once
         assert len(asked) == served.server.bytes_received
 
 
 @pytest.mark.parametrize(
     ("asked", "fast"),
-    # a frame that is late besides does not keep it open
-    [(questions(QUESTIONS), False), (questions(QUESTIONS) + json_frame(ECHO, 7)[:9], False), (questions(2000), True)],
-    ids=["ordinary", "half a frame behind", "fast"],
+    # a late frame behind them does not keep the connection open
+    [(requests(REQUESTS), False), (requests(REQUESTS) + json_frame(ECHO, 7)[:9], False), (requests(2000), True)],
+    ids=["dispatcher", "half a frame behind", "fast path"],
 )
-async def test_peer_that_does_not_read_gets_no_further_answer(asked: bytes, fast: bool) -> None:
-    """Its questions wait until it has read; it has as long as for a frame: at 31 s it is gone, and nobody else is."""
-    options: dict[str, Any] = {"fast_path": answer_at_once} if fast else {}
-    async with serving({LARGE: answer_large}, write_buffer_bytes=16 * MEBIBYTE, **options) as served:
+async def test_peer_that_does_not_read_is_closed(asked: bytes, fast: bool) -> None:
+    """Requests of a peer that does not read wait; after 31 s its connection is closed, and other peers are served."""
+    options: dict[str, Any] = {"fast_path": fast_response} if fast else {}
+    async with serving({LARGE: large_response}, write_buffer_bytes=16 * MEBIBYTE, **options) as served:
         peer, connection = await stuck(served, asked)
         assert connection.unsent_bytes <= MEBIBYTE + 64 * 1024
-        made = connection.peer.requests
-        peer.send(questions(1))
+        received = connection.peer.requests
+        peer.send(requests(1))
         await served.clock.advance(30)
         assert "slow_reader" not in served.listener.reasons
         if not fast:
             assert await is_served(served)
-        assert made == connection.peer.requests
+        assert received == connection.peer.requests
 
         await served.clock.advance(1)
         assert (connection.id, "slow_reader", "peer does not read") == served.listener.refused[-1]
         await until(lambda: served.listener.closed)
 
 
-async def test_peer_that_reads_again_gets_everything() -> None:
-    """A pause of reading costs nothing: every answer arrives, reading goes on, and the deadline is off."""
-    async with serving({LARGE: answer_large}) as served:
-        peer, _ = await stuck(served, questions(QUESTIONS))
-        peer.send(questions(1))
+async def test_peer_that_reads_again_gets_every_response() -> None:
+    """A peer that pauses reading for less than the deadline gets every response, and the deadline ends."""
+    async with serving({LARGE: large_response}) as served:
+        peer, _ = await stuck(served, requests(REQUESTS))
+        peer.send(requests(1))
         await served.clock.advance(29)
 
         peer.widen()
-        assert [*range(1, 1 + QUESTIONS), 1] == [(await peer.receive()).opaque for _ in range(1 + QUESTIONS)]
+        assert [*range(1, 1 + REQUESTS), 1] == [(await peer.receive()).opaque for _ in range(1 + REQUESTS)]
         await served.clock.advance(100)
         assert served.listener.refused == []
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7
 
 
-async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
-    """A large one counts like many small ones: who has not read the first is closed before it gets the fifth."""
+async def test_concurrent_responses_are_bounded_by_the_write_buffer() -> None:
+    """A peer that does not read concurrent responses is closed when they exceed the write buffer."""
     gate = Gate()
 
-    async def answer_late(request: Request) -> Reply:
+    async def late_response(request: Request) -> Reply:
         await gate(request)
         return Reply(bytes(MEBIBYTE))
 
-    async with serving({10: answer_late}, concurrent=frozenset({10}), write_buffer_bytes=4 * MEBIBYTE) as served:
+    async with serving({10: late_response}, concurrent=frozenset({10}), write_buffer_bytes=4 * MEBIBYTE) as served:
         peer = await served.connect(receive_buffer=4096)
-        peer.send(questions(QUESTIONS))
-        await until(lambda: len(gate.came) == QUESTIONS)
+        peer.send(requests(REQUESTS))
+        await until(lambda: len(gate.came) == REQUESTS)
         gate.open()
         await until(lambda: served.listener.closed)
 
@@ -188,7 +188,7 @@ async def test_answers_out_of_order_are_bounded_by_the_write_buffer() -> None:
 
 
 async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
-    """What the socket does not take is unsent; no further request is read before the peer has read it."""
+    """Bytes that the socket does not take are unsent, and no further request is read until they are sent."""
     responses: list[bytes] = []
 
     def response(_: ServerConnection, frame: bytes) -> bytes | None:
@@ -213,10 +213,10 @@ async def test_fast_path_waits_until_its_last_response_is_sent() -> None:
         assert len(b"".join(responses)) == served.server.bytes_sent
 
 
-async def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read() -> None:
-    """What is written may be read for as long as for a frame."""
-    async with serving({LARGE: answer_large}) as served:
-        _, connection = await stuck(served, questions(QUESTIONS))
+async def test_closing_waits_a_bounded_time_for_unread_responses() -> None:
+    """A closing connection waits 31 s for its peer to read the rest."""
+    async with serving({LARGE: large_response}) as served:
+        _, connection = await stuck(served, requests(REQUESTS))
         connection.close()
         await served.clock.advance(30)
         assert served.listener.closed == []

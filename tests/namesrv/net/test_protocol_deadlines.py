@@ -1,4 +1,4 @@
-"""A peer that takes too long is closed, and no other."""
+"""Deadlines of a connection: a late peer is closed, and no other."""
 
 import os
 from typing import Any
@@ -23,28 +23,28 @@ Steps = list[bytes | float]
         # RocketMQ 5.x connects to every name server in advance and may ask two minutes later
         ({}, [120, 1], ("silent", "nothing received for 120 s")),
         ({}, [120, FRAME, 7200], None),
-        # from its first byte, whenever that came
+        # the deadline begins with the first byte of the frame
         *(({}, [100, FRAME[:size], 10, 1], FIRST) for size in (1, 3, 7, 8, len(FRAME) - 1)),
         ({}, [FRAME[:9], 10, FRAME[9:]], None),
-        # one byte a second is not in time, however long it goes on
+        # single bytes do not extend the deadline
         ({}, [*(step for at in range(10) for step in (FRAME[at : at + 1], 1)), 1], FIRST),
         ({}, [FRAME, *(step for at in range(30) for step in (FRAME[at : at + 1], 1)), 1], REST),
-        # after its first frame a peer may be silent for hours: a broker that says nothing is the scan's business
+        # after its first frame a peer may be silent for hours; expiry is the scan's task
         *(({}, [first, 7200, FRAME], None) for first in (native_frame(ECHO, 7), json_frame(ECHO, 7, flag=ONEWAY))),
         ({}, [FRAME, 100, FRAME[:20], 30, 1], REST),
         ({}, [FRAME, 100, FRAME[:20], 30, FRAME[20:], 100], None),
-        # every frame has its own thirty seconds, though reads always end within one
+        # each frame has its own thirty seconds, although every read ends within a frame
         ({}, [FRAME[:20], *[8, FRAME[20:] + FRAME[:20]] * 10, 30, 1], REST),
-        # 0 seconds is no deadline
+        # 0 seconds turn a deadline off
         ({"whole_frame_seconds": 0}, [FRAME[:9], FRAME[9:] + FRAME + FRAME[:20], 1000], None),
         ({"silent_seconds": 0, "first_frame_seconds": 0}, [1000, FRAME[:20], 1000, FRAME[20:]], None),
-        # any byte counts as a sign of life
+        # any byte ends the idle time
         ({"idle_seconds": 120}, [FRAME, 120, 1], ("idle", "nothing received for 120 s")),
         ({"idle_seconds": 120, "whole_frame_seconds": 1000}, [FRAME, 100, FRAME[:1], 120], None),
     ],
 )
-async def test_peer_that_is_late_is_closed(limits: dict[str, Any], steps: Steps, late: tuple[str, str] | None) -> None:
-    """In the last second of those that it lets pass, and not before; another one never, and is answered."""
+async def test_late_peer_is_closed(limits: dict[str, Any], steps: Steps, late: tuple[str, str] | None) -> None:
+    """A peer is closed in the last second of its deadline; another peer, which is in time, is answered."""
     async with serving(**limits) as served:
         peer, other = await served.connect(), await served.connect()
         await other.ask(FRAME)
@@ -64,8 +64,8 @@ async def test_peer_that_is_late_is_closed(limits: dict[str, Any], steps: Steps,
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
 
 
-async def test_server_that_was_late_itself_closes_nobody_for_it() -> None:
-    """What came in time may still wait to be read when the loop wakes up: it is read before the next look."""
+async def test_late_event_loop_closes_no_connection() -> None:
+    """Bytes that came while the loop was blocked are read before deadlines are checked."""
     async with serving() as served:
         peer = await served.connect()
         await peer.send_slowly(FRAME[:9])
@@ -78,14 +78,14 @@ async def test_server_that_was_late_itself_closes_nobody_for_it() -> None:
         assert (await peer.receive()).opaque == 7
 
 
-async def test_frame_that_arrived_is_read_before_its_deadline_is_judged() -> None:
-    """On a starved machine it may have waited in the socket for long."""
+async def test_received_bytes_are_read_before_the_deadline_is_checked() -> None:
+    """A frame that waits in the socket is read before its deadline is checked."""
     async with serving() as served:
         peer = await served.connect()
         await peer.send_slowly(FRAME[:9])
         connection = served.connection_of(peer)
         os.write(peer.writer.get_extra_info("socket").fileno(), FRAME[9:])
-        # no turn of the loop in between
+        # the loop does not run in between
         connection.check_deadlines(served.clock.monotonic() + 100)
 
         assert served.listener.refused == []
@@ -131,8 +131,8 @@ async def test_time_in_the_queue_of_the_server_does_not_count() -> None:
         assert (await peer.receive()).opaque == 7
 
 
-async def test_peer_that_waits_for_an_answer_is_not_idle() -> None:
-    """It has nothing to say until it is answered."""
+async def test_peer_that_waits_for_a_response_is_not_idle() -> None:
+    """The idle time begins after the last response."""
     gate = Gate()
     async with serving({10: gate}, concurrent=frozenset({10}), idle_seconds=120) as served:
         peer = await served.connect()
@@ -148,8 +148,8 @@ async def test_peer_that_waits_for_an_answer_is_not_idle() -> None:
         assert await peer.at_end()
 
 
-async def test_peer_that_asks_the_same_all_the_time_is_not_idle() -> None:
-    """A request of the fast path counts as something received."""
+async def test_request_of_the_fast_path_ends_the_idle_time() -> None:
+    """A peer whose requests are all answered by the fast path is not idle."""
     response = cut(JSON, b'{"code":0,"opaque":7}')
     async with serving(fast_path=lambda *_: response, idle_seconds=120) as served:
         peer = await served.connect()

@@ -1,4 +1,4 @@
-"""The peer's address when a proxy stands in between."""
+"""The peer's address behind a proxy."""
 
 import struct
 from typing import Any
@@ -27,7 +27,7 @@ HEADERS = {
 @every_feeding
 @pytest.mark.parametrize(("header", "proxied"), list(HEADERS.values()), ids=list(HEADERS))
 async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: Feed) -> None:
-    """The frames behind it are answered; the socket's own address is kept, and what limits count."""
+    """Frames after a PROXY header are answered, and the header's address is kept beside the socket's own."""
     async with serving(**ON) as served:
         peer = await served.connect()
         await feed(peer, header + json_frame(ECHO, 7) + native_frame(ECHO, 8))
@@ -39,8 +39,8 @@ async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: F
 @pytest.mark.parametrize(
     ("size", "seconds", "reason"), [(None, 121, "silent"), (9, 11, "slow_frame")], ids=["whole", "begun"]
 )
-async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, reason: str) -> None:
-    """Whoever says nothing after it is silent; one that was begun has to be ended like a frame."""
+async def test_header_does_not_count_as_a_frame(size: int | None, seconds: float, reason: str) -> None:
+    """A peer that sends only a header is closed as silent; one that sends part of a header, as slow."""
     async with serving(**ON) as served:
         peer = await served.connect()
         peer.send(HEADERS["v1"][0][:size])
@@ -54,8 +54,8 @@ async def test_header_alone_is_not_a_frame(size: int | None, seconds: float, rea
 
 
 @pytest.mark.parametrize("feed", [whole, byte_by_byte])
-async def test_broken_header_closes_the_connection(feed: Feed) -> None:
-    """It began as one, so that it is no frame either."""
+async def test_malformed_header_closes_the_connection(feed: Feed) -> None:
+    """Bytes that begin as a PROXY header and are malformed close the connection."""
     async with serving(**ON) as served:
         peer = await served.connect()
         await feed(peer, b"PROXY TCP4 not.an.address x 1 2\r\n")
@@ -66,8 +66,8 @@ async def test_broken_header_closes_the_connection(feed: Feed) -> None:
 
 @pytest.mark.parametrize("name", ["v1", "v2"])
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_header_is_garbage_anywhere_else(name: str, is_on: bool) -> None:
-    """Behind a frame, and where no proxy is expected: its first bytes are the length of a frame that is too large."""
+async def test_unexpected_header_is_garbage(name: str, is_on: bool) -> None:
+    """After a frame, or without `proxy_protocol`, a header is read as the length of a frame that is too large."""
     async with serving(proxy_protocol=is_on) as served:
         peer = await served.connect()
         header = HEADERS[name][0]

@@ -1,4 +1,4 @@
-"""A peer that breaks the protocol is closed, what it asked before is answered; and how else a connection ends."""
+"""Ends of a connection: garbage closes it after the responses to earlier requests, and watches end with it."""
 
 import gc
 import tracemalloc
@@ -18,7 +18,7 @@ from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
 PULL = 105
 
-# what comes, and what the log says of it
+# bytes, reason and message of the refusal
 GARBAGE = {
     "length 0": (bytes(8), "frame_too_short", "frame length 0, minimum 4"),
     "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, minimum 4"),
@@ -28,14 +28,14 @@ GARBAGE = {
     "header too large": (b"\0\0\x08\0\0\0\x04\x01", "header_too_large", "header of 1025 bytes, limit 1024"),
     "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "unknown serialize type 2, expected 0, 1 or 77"),
     "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
-    "header of no json": (
+    "malformed json header": (
         cut(0, b"{,}"),
         "header",
         "header cannot be read: JSON is malformed: object keys must be strings near ',}'",
     ),
-    "header of no binary": (cut(1, bytes(20)), "header", None),
-    "header of no msgpack": (cut(77, b"\xc1"), "header", None),
-    "header of another type": (cut(77, b"\x01"), "header", "header cannot be read: Expected `array`, got `int`"),
+    "malformed binary header": (cut(1, bytes(20)), "header", None),
+    "malformed msgpack header": (cut(77, b"\xc1"), "header", None),
+    "header of a wrong type": (cut(77, b"\x01"), "header", "header cannot be read: Expected `array`, got `int`"),
 }
 
 every_garbage = pytest.mark.parametrize(
@@ -43,29 +43,29 @@ every_garbage = pytest.mark.parametrize(
 )
 
 
-async def with_good_frames_behind(peer: RawPeer, data: bytes) -> None:
-    """In one write."""
+async def with_good_frames_after(peer: RawPeer, data: bytes) -> None:
+    """Send the data and good frames in one write."""
     peer.send(data + json_frame(ECHO, 9) * 3)
 
 
 def pulls(connection: ServerConnection, frame: bytes) -> bytes | None:
-    """A fast path that answers JSON route questions."""
+    """A fast path that answers JSON route requests."""
     return cut(JSON, b'{"code":0,"opaque":0}') if b'"code":105' in frame else None
 
 
-@pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_behind])
+@pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_after])
 @every_garbage
 async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str | None) -> None:
-    """Nothing is answered; the listener is told once, by reason; the other connections go on."""
+    """Garbage gets no response, the listener reports the refusal once, and other connections go on."""
     async with serving(**LIMITS) as served:
         peer, other = await served.connect(), await served.connect()
         await feed(peer, garbage)
 
         assert await peer.at_end()
         await until(lambda: served.listener.closed)
-        [(refused, why, said)] = served.listener.refused
-        assert (1, reason) == (refused, why)
-        assert message in (None, said)
+        [(refused, actual_reason, actual_message)] = served.listener.refused
+        assert (1, reason) == (refused, actual_reason)
+        assert message in (None, actual_message)
         assert {reason: 1} == served.server.refusals
         assert served.listener.closed == [(1, "closed")]
         assert (await other.ask(json_frame(ECHO))).opaque == 1
@@ -81,18 +81,18 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
         [json_frame(ECHO, 0), *[json_frame(PULL, 0)] * 3],
         [binary_frame(ECHO, 0)] * 40,
     ],
-    ids=["fast", "ordinary", "fast-ordinary", "ordinary-fast", "many"],
+    ids=["fast", "dispatched", "fast-dispatched", "dispatched-fast", "many"],
 )
 @pytest.mark.parametrize("cut_off", [0, 3, 12], ids=["one-write", "garbage-later", "good-in-two"])
 async def test_good_frames_before_garbage_are_answered(
     garbage: bytes, reason: str, message: str | None, good: list[bytes], cut_off: int
 ) -> None:
-    """What came before the fault is answered, whichever path it takes; then the connection is closed."""
+    """Frames before the garbage are answered on either path; then the connection is closed."""
     async with serving(fast_path=pulls, **LIMITS) as served:
         peer = await served.connect()
-        questions = b"".join(good)
-        data = questions + garbage
-        where = {0: len(data), 3: len(questions) + 3, 12: 12}[cut_off]
+        requests = b"".join(good)
+        data = requests + garbage
+        where = {0: len(data), 3: len(requests) + 3, 12: 12}[cut_off]
         peer.send(data[:where])
         await settle()
         peer.send(data[where:])
@@ -103,7 +103,7 @@ async def test_good_frames_before_garbage_are_answered(
 
 
 async def test_refused_frames_are_freed_at_once() -> None:
-    """Without the help of the garbage collector, which may come long after a thousand others."""
+    """A refused frame is freed by its reference count, without the garbage collector."""
     garbage = cut(JSON, b"{'a':" + bytes(60_000))
     async with serving() as served:
         gc.disable()
@@ -121,10 +121,10 @@ async def test_refused_frames_are_freed_at_once() -> None:
     assert held < 10 * len(garbage)
 
 
-async def test_questions_after_garbage_are_dropped() -> None:
-    """The stream has no meaning any more, even while what came before is still being answered.
+async def test_requests_after_garbage_are_dropped() -> None:
+    """Bytes after garbage are dropped, also while earlier requests are being answered.
 
-    They are read all the same: left unread, they would reset the connection, and the answer with it.
+    They are read from the socket, because unread bytes would reset the connection and lose the response.
     """
     gate = Gate()
     async with serving({10: gate}, fast_path=pulls) as served:
@@ -143,7 +143,7 @@ async def test_questions_after_garbage_are_dropped() -> None:
 
 @pytest.mark.parametrize("is_broker", [False, True])
 async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) -> None:
-    """Java clients change servers when a connection closes; brokers are what the server waits for."""
+    """A client is disconnected by the response "not ready", so that it tries another server; a broker stays."""
 
     async def refuse(request: Request) -> Reply:
         raise NotReadyError
@@ -162,8 +162,8 @@ async def test_only_brokers_stay_while_the_server_is_not_ready(is_broker: bool) 
         assert served.listener.refused == []
 
 
-async def test_requests_of_a_peer_that_hangs_up_are_carried_out() -> None:
-    """Whoever sends an unregistration and closes has unregistered."""
+async def test_requests_of_a_closed_connection_are_handled() -> None:
+    """Requests that arrived before the peer closed its connection are handled, such as an unregistration."""
     gate = Gate()
     async with serving({10: gate}) as served:
         peer = await served.connect()
@@ -188,7 +188,7 @@ ENDS: dict[str, tuple[Callable[[RawPeer, ServerConnection], None], str]] = {
 
 @pytest.mark.parametrize(("end", "reason"), list(ENDS.values()), ids=list(ENDS))
 async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerConnection], None], reason: str) -> None:
-    """There is nobody to tell any more; others go on. The listener is told once, whatever is called after that."""
+    """Watches of a closed connection are cancelled, those of others go on, and the end is reported once."""
     gate = Gate()
     async with serving({10: gate}, concurrent=frozenset({10})) as served:
         peer, other = await served.connect(), await served.connect()
@@ -210,8 +210,8 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
         assert list(served.server.connections) == [2]
 
 
-async def test_close_comes_after_what_was_written() -> None:
-    """Closing does not cut an answer off; questions that arrive while it is being sent are not begun."""
+async def test_close_sends_written_responses_first() -> None:
+    """Closing sends responses that are already written; requests that arrive meanwhile are not handled."""
     body = bytes(range(256)) * 4096 * 8
     async with serving(large_frames=LARGE) as served:
         peer = await served.connect(receive_buffer=4096)

@@ -1,4 +1,4 @@
-"""The peer is who a proxy says it is, and a broken preamble is refused."""
+"""The PROXY header: it names the peer's address, and a malformed one is refused."""
 
 import pytest
 
@@ -11,7 +11,7 @@ V2_TCP6 = SIGNATURE + b"\x21\x21\x00\x24" + bytes(15) + b"\x01" + bytes(15) + b"
 
 
 def read(stream: bytes) -> ProxyHeader | None:
-    """What a stream begins with: the same whole, byte by byte, and with a frame behind it."""
+    """The header of a stream, the same for the whole stream, byte by byte, and with a frame after it."""
     whole = read_proxy_header(stream)
     assert whole is not None
     needed = max(whole.size, 1)
@@ -42,23 +42,23 @@ def read(stream: bytes) -> ProxyHeader | None:
          "v2 local", "v2 local with addresses", "v2 unspecified", "v2 unix", "v2 with a tlv"],
 )  # fmt: skip
 def test_header_is_read(header: bytes, source: tuple[str, int] | None) -> None:
-    """All of it is skipped; the source is None where the proxy speaks for itself or names no IP address."""
+    """The size covers the whole header; the source is None for a local connection or one without an IP address."""
     assert ProxyHeader(len(header), source) == read(header)
 
 
 @pytest.mark.parametrize(
     "stream", [b"\x00\x00\x00\x06\x00\x00\x00\x02{}", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"x"]
 )
-def test_no_header_is_size_0(stream: bytes) -> None:
-    """Known with the first byte that cannot begin one: a frame never waits for twelve bytes."""
+def test_stream_without_a_header_has_size_0(stream: bytes) -> None:
+    """The first byte that cannot begin a header decides, so that a frame never waits for twelve bytes."""
     assert ProxyHeader(0, None) == read(stream)
 
 
 @pytest.mark.parametrize(
     ("stream", "differs_at"), [(b"PROXX TCP4 ", 5), (b"\r\n\r\n\x00\r\nQUIX\n", 11), (b"POST /", 2)]
 )
-def test_what_only_begins_like_a_header_is_none(stream: bytes, differs_at: int) -> None:
-    """It is waited for as long as it may become one, and no longer."""
+def test_first_different_byte_ends_the_wait_for_a_header(stream: bytes, differs_at: int) -> None:
+    """The reader waits only as long as the bytes may become a header."""
     assert None is read_proxy_header(stream[: differs_at - 1])
     assert ProxyHeader(0, None) == read_proxy_header(stream[:differs_at])
 
@@ -66,8 +66,8 @@ def test_what_only_begins_like_a_header_is_none(stream: bytes, differs_at: int) 
 @pytest.mark.parametrize(
     "stream", [b"", b"P", b"PROXY", b"PROXY TCP4 1.2.3.4 5.6.7.8 1111 2222\r", SIGNATURE, V2_TCP4[:-1]]
 )
-def test_more_is_to_come(stream: bytes) -> None:
-    """Nothing can be said before the header is whole."""
+def test_incomplete_header_needs_more_bytes(stream: bytes) -> None:
+    """An incomplete header gives None."""
     assert None is read_proxy_header(stream)
 
 
@@ -96,8 +96,8 @@ def test_more_is_to_come(stream: bytes) -> None:
         (SIGNATURE + b"\x21\x21\x00\x23" + bytes(35), "version 2 header of 35 bytes is too short for its addresses"),
     ],
 )
-def test_broken_header_is_refused(header: bytes, error: str) -> None:
-    """What begins as a header and is none says so, with or without more behind it."""
+def test_malformed_header_is_refused(header: bytes, error: str) -> None:
+    """A malformed header raises, with or without more bytes after it."""
     for stream in (header, header + b"\x00\x00\x00\x06\x00\x00\x00\x02{}"):
         with pytest.raises(RemoteProtocolError, match=rf"^PROXY header: {error}$") as caught:
             read_proxy_header(stream)
@@ -105,7 +105,7 @@ def test_broken_header_is_refused(header: bytes, error: str) -> None:
 
 
 def test_longest_line_is_107_bytes() -> None:
-    """The specification's bound, CRLF included: 107 pass, 108 do not."""
+    """The specification allows 107 bytes, CRLF included; a line of 108 is refused."""
     assert ProxyHeader(107, None) == read(b"PROXY UNKNOWN " + b"x" * 91 + b"\r\n")
     with pytest.raises(RemoteProtocolError):
         read_proxy_header(b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n")

@@ -1,4 +1,4 @@
-"""Everything that a peer sends counts, and waits for the next loop iteration when the peer's share is used up."""
+"""Read shares: each address has a share of every loop iteration, and frames beyond it wait for the next one."""
 
 import asyncio
 import itertools
@@ -16,12 +16,12 @@ FLOOD = 3_000
 
 
 def answer_oneway(connection: ServerConnection, frame: bytes) -> bytes | None:
-    """Answer every one-way request as the fast path answers heartbeats: with nothing."""
+    """Answer one-way requests with no bytes, as the fast path answers heartbeats."""
     return b"" if b'"flag":2' in frame else None
 
 
 async def requests_by_iteration(served: Serving, connections: list[ServerConnection], floods: list[bytes]) -> list[int]:
-    """Let each connection receive its flood in one read; how many frames were processed in each loop iteration."""
+    """Let each connection receive its flood in one read; return the number of frames processed in each iteration."""
     counts: list[int] = []
     expected = sum(flood.count(b'"opaque"') for flood in floods)
     before = sum(connection.peer.requests for connection in connections)
@@ -43,7 +43,7 @@ async def requests_by_iteration(served: Serving, connections: list[ServerConnect
     ],
 )
 async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int) -> None:
-    """A flood in a single read is processed over many iterations, however small the responses to its frames are."""
+    """A flood in a single read is processed over many iterations, also when its frames have no responses."""
     async with serving(fast_path=answer_oneway, max_in_flight=FLOOD) as served:
         peer = await served.connect()
         frame = json_frame(99, 1, flag=flag)
@@ -54,19 +54,19 @@ async def test_one_connection_has_a_share_of_each_iteration(flag: int, most: int
 
 
 async def test_connections_of_one_address_divide_its_share() -> None:
-    """Ten connections that flood have no more processed in an iteration than one, and none of them is left behind."""
+    """Ten flooding connections of one address are processed as fast as one, and each of them ends."""
     async with serving(fast_path=answer_oneway) as served:
         connections = [served.connection_of(await served.connect()) for _ in range(10)]
         floods = [json_frame(99, 1, flag=ONEWAY) * 500] * 10
         counts = await requests_by_iteration(served, connections, floods)
 
     assert sum(counts) == 5_000
-    # the first iteration is the one in which all of them are read
+    # all connections are read in the first iteration
     assert max(counts[1:]) <= 256
 
 
-async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between() -> None:
-    """The flood of another connection is far from its end then."""
+async def test_request_is_answered_during_a_flood_of_its_address() -> None:
+    """A request of another connection is answered before the flood of the same address ends."""
     async with serving(fast_path=answer_oneway) as served:
         hostile, other = await served.connect(), await served.connect()
         flooded = served.connection_of(hostile)
@@ -78,8 +78,8 @@ async def test_request_beside_a_flood_of_its_own_address_is_answered_in_between(
         await until(lambda: flooded.peer.requests == FLOOD)
 
 
-async def test_order_of_frames_survives_the_waiting() -> None:
-    """Requests are answered in order when they were held in the middle of a read, and when more is read meanwhile."""
+async def test_delayed_frames_are_answered_in_order() -> None:
+    """Requests are answered in order although some wait for the next iteration while further ones are read."""
     seen: list[int] = []
 
     async def note(request: Request) -> Reply:
@@ -96,8 +96,8 @@ async def test_order_of_frames_survives_the_waiting() -> None:
     assert seen == answered == list(range(2_000))
 
 
-async def test_input_of_a_refused_connection_counts() -> None:
-    """Until its last responses are sent, what comes is dropped, one read in an iteration."""
+async def test_bytes_after_garbage_use_the_read_share() -> None:
+    """Until its last response is sent, a refused connection drops one read in each iteration."""
     async with serving(fast_path=answer_oneway) as served:
         peer = await served.connect()
         connection = served.connection_of(peer)
@@ -120,7 +120,7 @@ async def test_input_of_a_refused_connection_counts() -> None:
 
 
 async def test_shares_are_divided_among_the_active_addresses() -> None:
-    """The total of an iteration stays about the same; each address can have a request processed in any case."""
+    """The total of an iteration is divided among active addresses; each share fits at least one request."""
     shares = ReadShares()
     addresses = [shares.enter(f"192.0.2.{number}") for number in range(100)]
     alone = addresses[0]
@@ -154,8 +154,8 @@ async def test_requests_of_closed_connections_are_counted() -> None:
     assert counted == [63, 63]
 
 
-async def test_connections_wait_in_order_until_something_is_left() -> None:
-    """Each continues once in an iteration; a share that is used up at once leaves the others to the next one."""
+async def test_waiting_connections_continue_in_order() -> None:
+    """A waiting connection continues when its share has something left; a used-up share leaves the rest waiting."""
     shares, continued = ReadShares(), list[str]()
     share = shares.enter("192.0.2.1")
 

@@ -1,4 +1,4 @@
-"""The receiver turns bytes into the same events however they are cut, and knows at any time what it holds."""
+"""The receiver turns bytes into the same events for any cuts of the stream, and counts the bytes that it holds."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,18 +16,18 @@ from tests.support.spelling import JSON, NATIVE, cut
 
 SMALL = 64
 LIMITS_HERE = replace(LIMITS, small_frame_bytes=SMALL, max_frame_bytes=1024, max_header_bytes=32, proxy_protocol=True)
-# a header that begins with this has its frame accepted, or its body dropped; every other one ends the receiver
+# a large frame is accepted or dropped by the first byte of its header; any other byte ends the receiver
 ACCEPTED, DROPPED = b"+", b"-"
 SMALL_FRAME = cut(JSON, b"+{}", b"body")
 LARGE_FRAME = cut(JSON, b"+{}", b"x" * 100)
 PROXIED = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"
 
-# what is compared of an event
+# an event in a form that can be compared
 Seen = tuple[str, object]
 
 
 def receive(pieces: Iterable[bytes], *, on_probation: bool = False) -> tuple[list[Seen], Receiver]:
-    """The events of these reads, with every decision taken at once, and the receiver behind them."""
+    """The events of these reads with every decision taken at once, and the receiver after them."""
     receiver, seen = Receiver(LIMITS_HERE), list[Seen]()
     if on_probation:
         receiver.begin_probation()
@@ -43,7 +43,7 @@ def receive(pieces: Iterable[bytes], *, on_probation: bool = False) -> tuple[lis
 
 
 def decide(receiver: Receiver, event: HeaderReceived) -> None:
-    """Accept, drop or end, as the header says; the body of a small frame cannot be dropped."""
+    """Accept, drop or end by the first byte of the header; the body of a small frame cannot be dropped."""
     begins = event.header.header[:1]
     if begins == ACCEPTED:
         receiver.accept()
@@ -54,7 +54,7 @@ def decide(receiver: Receiver, event: HeaderReceived) -> None:
 
 
 def shown(event: object) -> Seen:
-    """An event as it is compared."""
+    """An event in a form that can be compared."""
     if isinstance(event, Frame):
         return "large", event._replace(body=bytes(event.body))
     if isinstance(event, RemoteProtocolError):
@@ -87,15 +87,15 @@ def shown(event: object) -> Seen:
         (b"PROXY nonsense\r\n", [("error", "PROXY header: version 1 line")]),
         (SMALL_FRAME + LARGE_FRAME[:10], [("event", SMALL_FRAME)]),
     ],
-    ids=["small", "large", "dropped", "proxied", "garbage", "too large", "no proxy header", "begun"],
+    ids=["small", "large", "dropped", "proxied", "garbage", "too large", "malformed proxy header", "incomplete"],
 )
-def test_stream_becomes_these_events(stream: bytes, seen: list[Seen]) -> None:
-    """Small frames as they came; of large ones the header first."""
+def test_events_of_a_stream(stream: bytes, seen: list[Seen]) -> None:
+    """A small frame is one event; a large one has an event for its header first."""
     assert seen == receive([stream])[0]
 
 
 def test_on_probation_every_header_comes_first() -> None:
-    """However small the frame is, until probation ends."""
+    """Until probation ends, a small frame has an event for its header, too."""
     header = ("event", HeaderReceived(Frame(JSON, b"+{}", b""), len(SMALL_FRAME)))
     seen, receiver = receive([SMALL_FRAME], on_probation=True)
     assert [header, ("event", SMALL_FRAME)] == seen
@@ -105,8 +105,8 @@ def test_on_probation_every_header_comes_first() -> None:
     assert receiver.next_event() == SMALL_FRAME
 
 
-def test_nothing_comes_out_before_the_decision() -> None:
-    """The frame waits, and those behind it; how much memory an accepted one needs is known from its header on."""
+def test_receiver_waits_for_the_decision_on_a_header() -> None:
+    """A frame and those after it wait for the decision; an accepted header shows how many bytes its frame needs."""
     receiver = Receiver(replace(LIMITS_HERE, proxy_protocol=False))
     assert (receiver.state, receiver.is_idle, receiver.is_inside_frame) == (State.FRAMES, True, False)
     receiver.receive_data(LARGE_FRAME[:20])
@@ -133,7 +133,7 @@ def test_nothing_comes_out_before_the_decision() -> None:
 
 
 def test_ended_receiver_holds_nothing() -> None:
-    """What still comes has no meaning."""
+    """An ended receiver drops its bytes and those that follow."""
     _, receiver = receive([LARGE_FRAME[:50]])
     receiver.end()
     receiver.receive_data(SMALL_FRAME)
@@ -149,7 +149,7 @@ def test_ended_receiver_holds_nothing() -> None:
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
-    """A stream of frames with some garbage in it, and the pieces that it is cut into."""
+    """A stream of frames with some garbage, and the pieces into which it is cut."""
     parts = [draw(st.sampled_from([b"", PROXIED, PROXIED[:9], b"\r\n\r\n"]))]
     for _ in range(draw(st.integers(0, 6))):
         header = draw(st.sampled_from([b"+{}", b"-{}", b"?", b"", b"+" * 40]))
@@ -161,10 +161,8 @@ def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
 
 
 @given(cut_up=streams(), on_probation=st.booleans())
-def test_events_do_not_depend_on_how_the_stream_is_cut(
-    cut_up: tuple[bytes, Sequence[bytes]], *, on_probation: bool
-) -> None:
-    """Any pieces give the events of the whole; so does one byte at a time, and no byte is held that was handed out."""
+def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, on_probation: bool) -> None:
+    """Any pieces, single bytes included, give the events of the whole stream and the same number of held bytes."""
     stream, pieces = cut_up
     whole, receiver = receive([stream], on_probation=on_probation)
     for cut_in in (pieces, [stream[at : at + 1] for at in range(len(stream))]):

@@ -1,4 +1,4 @@
-"""Long work and many tasks, in turn with the loop."""
+"""Fair scheduling of many tasks in the event loop."""
 
 import asyncio
 import itertools
@@ -7,8 +7,8 @@ from namesrv.net.steps import Pace, Turns
 from tests.support.fake_clock import settle
 
 
-class Computing:
-    """A clock of computing time that only work moves."""
+class ComputingClock:
+    """A clock of computing time that only `work` moves."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -20,8 +20,8 @@ class Computing:
         self.seconds += milliseconds / 1000
 
 
-async def test_turns_are_taken_in_order_and_by_nobody_who_has_left() -> None:
-    """One at a time here; a cancelled one costs the others no turn."""
+async def test_tasks_begin_in_order_without_cancelled_ones() -> None:
+    """Tasks begin one at a time in order; a cancelled task takes no time slice."""
     turns, begun = Turns(Pace(1)), []
 
     async def begin(number: int) -> None:
@@ -38,9 +38,9 @@ async def test_turns_are_taken_in_order_and_by_nobody_who_has_left() -> None:
     assert repr(turns) == "<Turns [1 of 1 left | 0 waiting]>"
 
 
-async def test_as_many_begin_at_once_as_two_milliseconds_are_enough_for() -> None:
-    """As long as the last ones took, that is, or most of what others took before; one in any case."""
-    clock = Computing()
+async def test_number_of_tasks_per_iteration_fits_two_milliseconds() -> None:
+    """The number follows the measured cost of earlier tasks; at least one begins in each iteration."""
+    clock = ComputingClock()
     turns, begun = Turns(Pace(8, clock.now)), []
     costs = [0.12] * 8 + [0.49] * 8 + [0.24] * 4 + [5.0] * 5 + [0.0] * 10
 
@@ -50,35 +50,35 @@ async def test_as_many_begin_at_once_as_two_milliseconds_are_enough_for() -> Non
         begun.append(cost)
 
     crowd = [asyncio.create_task(begin(cost)) for cost in costs]
-    told = [0]
-    while told[-1] < len(crowd):
+    begun_until = [0]
+    while begun_until[-1] < len(crowd):
         await asyncio.sleep(0)
-        told.append(len(begun))
+        begun_until.append(len(begun))
 
-    passes = [later - earlier for earlier, later in itertools.pairwise(told) if later > earlier]
-    # 8 at once, unmeasured; 8 of 0.49 ms, so 4; those of 0.24 ms, so a few more; those of 5 ms, so one, and slowly more
-    assert passes == [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2]
+    per_iteration = [later - earlier for earlier, later in itertools.pairwise(begun_until) if later > earlier]
+    # 8 unmeasured; 8 of 0.49 ms, so 4; then 0.24 ms, so a few more; then 5 ms, so one, and slowly more
+    assert per_iteration == [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2]
 
 
-async def say_when_begun(turns: Turns, begun: list[str], name: str, peer: object = None) -> None:
-    """Begin when it is one's turn, and say so."""
+async def record_begin(turns: Turns, begun: list[str], name: str, peer: object = None) -> None:
+    """Wait for the time slice and record the name."""
     await turns.begin(peer)
     begun.append(name)
 
 
-async def test_peer_with_many_requests_waits_in_line_once() -> None:
-    """Those who ask one thing need not wait for all that somebody asked before them."""
+async def test_peers_begin_in_turn() -> None:
+    """Of a peer with many requests one begins at a time, so that other peers do not wait for all of them."""
     turns, begun, greedy = Turns(Pace(1)), list[str](), object()
-    crowd = [asyncio.create_task(say_when_begun(turns, begun, name, greedy)) for name in ("a1", "a2", "a3", "a4")]
-    crowd += [asyncio.create_task(say_when_begun(turns, begun, name)) for name in ("b", "c")]
+    crowd = [asyncio.create_task(record_begin(turns, begun, name, greedy)) for name in ("a1", "a2", "a3", "a4")]
+    crowd += [asyncio.create_task(record_begin(turns, begun, name)) for name in ("b", "c")]
     await settle()
 
     assert begun == ["a1", "a2", "b", "c", "a3", "a4"]
     assert not turns
 
 
-async def test_turns_are_crowded_while_more_than_64_requests_wait() -> None:
-    """A peer's frames are then left undecoded: as bytes they take less memory than as requests."""
+async def test_queue_is_crowded_with_more_than_64_requests() -> None:
+    """A crowded queue leaves a peer's frames undecoded, since bytes take less memory than requests."""
     turns, peer, crowded = Turns(Pace(1)), object(), list[bool]()
     crowd = [asyncio.create_task(turns.begin()) for _ in range(65)]
     await asyncio.sleep(0)

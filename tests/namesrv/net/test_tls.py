@@ -1,4 +1,4 @@
-"""TLS on a server's port: who is let in, who is refused and told why, and what handshakes may take."""
+"""TLS on a server's port: refusals and their reasons, client certificates, and the cost of handshakes."""
 
 import asyncio
 import contextlib
@@ -46,14 +46,14 @@ TLS_IS_OFF = "this server does not speak TLS (tls-mode is off)"
 
 @pytest.fixture(scope="module")
 def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority for all tests here; it has certified `server`."""
+    """A certificate authority for all tests of this module, with a certificate for `server`."""
     authority = Authority(tmp_path_factory.mktemp("ca"))
     authority.issue("server")
     return authority
 
 
 def tls(ca: Authority, mode: Any = "enforcing", client_auth: Any = "none") -> ServerTls:
-    """A server's side, with its certificate."""
+    """The TLS settings of a server with a certificate."""
     issued = ca.issue("server")
     return ServerTls(mode, server_context(TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file), client_auth))
 
@@ -66,7 +66,7 @@ def client_of(
     version: ssl.TLSVersion | None = None,
     **options: Any,
 ) -> RemotingClient:
-    """A client over TLS, or without an authority over plain text."""
+    """A client over TLS, or over plain text without an authority."""
     side = None
     if ca is not None:
         certificate, key = (None, None) if shown is None else (shown.cert_file, shown.key_file)
@@ -77,26 +77,26 @@ def client_of(
     return RemotingClient(f"{host}:{port}", clock=FakeClock(), tls=side, protocols=ServerProtocols())
 
 
-async def said(client: RemotingClient, body: bytes = b"hello") -> bytes:
-    """What a server answers to ECHO."""
+async def echo(client: RemotingClient, body: bytes = b"hello") -> bytes:
+    """The body of the response to ECHO."""
     async with client:
         return (await client.invoke(ECHO, body=body, timeout_seconds=10.0)).body
 
 
 @pytest.mark.parametrize("size", [0, 1, 16 * 1024, 16 * 1024 + 1, 3_000_000])
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-async def test_requests_and_answers_of_any_size_pass(ca: Authority, mode: str, size: int) -> None:
-    """Whatever the size, records or not, both ways."""
+async def test_bodies_of_any_size_pass(ca: Authority, mode: str, size: int) -> None:
+    """Requests and responses of any number of TLS records arrive unchanged."""
     body = bytes(range(251)) * (size // 251) + bytes(size % 251)
     async with serving(tls=tls(ca, mode), large_frames={ECHO: 16 * 1024 * 1024}) as served:
-        assert body == await said(client_of(served, ca), body)
+        assert body == await echo(client_of(served, ca), body)
 
 
-async def test_permissive_takes_both_on_one_port(ca: Authority) -> None:
-    """The first byte says what a connection is."""
+async def test_permissive_mode_serves_tls_and_plain_text(ca: Authority) -> None:
+    """The first byte of a connection decides whether it is TLS."""
     async with serving(tls=tls(ca, "permissive")) as served:
-        assert await said(client_of(served, ca)) == b"hello"
-        assert await said(client_of(served, None)) == b"hello"
+        assert await echo(client_of(served, ca)) == b"hello"
+        assert await echo(client_of(served, None)) == b"hello"
         assert served.server.tls.handshakes["TLSv1.3"] == 1
         async with client_of(served, ca) as client:
             await client.invoke(ECHO, timeout_seconds=10.0)
@@ -105,11 +105,11 @@ async def test_permissive_takes_both_on_one_port(ca: Authority) -> None:
         assert served.server.tls.open_connections == 0
 
 
-async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> None:
-    """The peer gets an answer to its request, the log the same; nothing was carried out."""
+async def test_plain_text_to_an_enforcing_server_is_refused(ca: Authority) -> None:
+    """The client's request gets the reason as an error, the log has it too, and no handler runs."""
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(SystemError_, match="requires TLS"):
-            await said(client_of(served, None))
+            await echo(client_of(served, None))
         await until(lambda: served.listener.closed)
 
         assert [(reason, message) for _, reason, message in served.listener.refused] == [("tls", PLAIN_REFUSED)]
@@ -131,8 +131,8 @@ async def test_plain_text_to_an_enforcing_server_is_told_so(ca: Authority) -> No
     ],
     ids=["json", "native", "binary", "begun", "cut", "byte", "http", "alert", "garbage"],
 )
-async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: int | None) -> None:
-    """A request is answered as soon as its header is here, so that its owner learns why; all else is just closed."""
+async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int | None) -> None:
+    """A request gets the reason when its header is complete; a connection with any other bytes is closed."""
     async with serving(tls=tls(ca)) as served:
         peer = await served.connect()
         peer.send(sent)
@@ -144,31 +144,31 @@ async def test_whatever_is_plain_is_refused(ca: Authority, sent: bytes, opaque: 
         assert served.listener.reasons == ["tls"]
 
 
-async def test_tls_to_a_server_without_is_told_so(ca: Authority) -> None:
-    """The client's error says that the server answered in plain text, the server's log that TLS came."""
+async def test_tls_to_a_server_without_tls_is_refused(ca: Authority) -> None:
+    """The client's error names the plain-text response, and the server's log names TLS as the reason."""
     async with serving() as served:
         with pytest.raises(ConnectError, match="the server does not speak TLS: it answered in plain text"):
-            await said(client_of(served, ca))
+            await echo(client_of(served, ca))
         await until(lambda: served.listener.closed)
 
         assert served.listener.reasons == ["tls"]
 
 
 class Side:
-    """A client's end of TLS in memory: what it says goes out as the test wants."""
+    """A client's end of TLS in memory, whose bytes the test sends."""
 
     def __init__(self, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost", session=session)
 
     def hello(self) -> bytes:
-        """What it begins with."""
+        """The ClientHello."""
         with pytest.raises(ssl.SSLWantReadError):
             self.tls.do_handshake()
         return self._outgoing.read()
 
     async def finish(self, peer: RawPeer) -> bytes:
-        """The rest of the handshake, read from and not yet written to a server that has got the hello."""
+        """The last bytes of the handshake, which the test has yet to send, after the server has the hello."""
         while True:
             self._incoming.write(await peer.reader.read(65536))
             try:
@@ -191,7 +191,7 @@ class Side:
                 found += [read_answer(*frame) for frame in reader.receive_data(self.tls.read(65536))]
             except ssl.SSLWantReadError:
                 data = await peer.reader.read(65536)
-                assert data, "the server hung up"
+                assert data, "the server closed the connection"
                 self._incoming.write(data)
         return found
 
@@ -209,10 +209,10 @@ def trusting(ca: Authority, shown: Identity | None = None, version: ssl.TLSVersi
 @pytest.mark.parametrize("header", [b"", b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n"], ids=["direct", "proxied"])
 @pytest.mark.parametrize("feed", [whole, byte_by_byte])
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-async def test_bytes_may_come_one_by_one(
+async def test_handshake_in_any_pieces(
     ca: Authority, mode: str, feed: Feed, header: bytes, version: ssl.TLSVersion
 ) -> None:
-    """A proxy's header in plain text, the handshake, two requests: whatever the pieces in which they arrive."""
+    """A PROXY header in plain text, the handshake and two requests may arrive byte by byte."""
     async with serving(tls=tls(ca, mode), proxy_protocol=True) as served:
         peer, side = await served.connect(), Side(trusting(ca, version=version))
         await feed(peer, header + side.hello())
@@ -253,13 +253,13 @@ async def test_client_certificates(
     refused: str | None,
     version: ssl.TLSVersion,
 ) -> None:
-    """Only certificates of the authority count, and only their names are believed; both sides say what is wrong."""
+    """Only names of certificates of the authority count; client and server log report a refused certificate."""
     issuer = Authority(tmp_path, "others") if shown == "stranger" else ca
     identity = None if shown is None else issuer.issue("peer", "broker-a.example", common_name="Broker A")
-    heard: list[tuple[str, ...]] = []
+    received_names: list[tuple[str, ...]] = []
 
     async def note(request: Request) -> Reply:
-        heard.append(request.connection.certificate_names)
+        received_names.append(request.connection.certificate_names)
         return Reply()
 
     async with serving({ASK: note}, tls=tls(ca, "enforcing", client_auth)) as served:
@@ -272,12 +272,12 @@ async def test_client_certificates(
                     await client.invoke(ASK, timeout_seconds=10.0)
                 await until(lambda: served.listener.refused)
 
-        assert ([] if names is None else [names]) == heard
+        assert ([] if names is None else [names]) == received_names
         assert ([] if refused is None else [refused]) == [message for _, _, message in served.listener.refused]
 
 
 async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
-    """TLS 1.2 lets a client resume its session with the certificate that was verified then, and may have expired."""
+    """A TLS 1.2 session cannot be resumed after its client certificate, verified at the start, has expired."""
     issued = ca.issue("peer", expires=datetime(2090, 1, 1, tzinfo=UTC))
     context = trusting(ca, issued, ssl.TLSVersion.TLSv1_2)
     async with serving(tls=tls(ca, "enforcing", "require")) as served:
@@ -310,8 +310,8 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
 
 @pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1"])
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
-async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
-    """Not even if a peer offers nothing else, with ciphers as weak as it likes."""
+async def test_old_tls_versions_are_refused(ca: Authority, version: str) -> None:
+    """TLS 1.0 and 1.1 are refused, also with weak ciphers that the client allows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ca.ca_file)
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -326,7 +326,7 @@ async def test_older_versions_are_refused(ca: Authority, version: str) -> None:
 
 
 async def test_renegotiation_is_refused(ca: Authority) -> None:
-    """A client of TLS 1.2 that wants to begin anew, which costs the server more than it, gets no second handshake."""
+    """A TLS 1.2 client cannot renegotiate, which would cost the server more than the client."""
     async with serving(tls=tls(ca)) as served:
         context = SSL.Context(SSL.TLS_METHOD)
         context.set_max_proto_version(SSL.TLS1_2_VERSION)
@@ -362,10 +362,10 @@ async def test_renegotiation_is_refused(ca: Authority) -> None:
         ("permissive", None, 5.0, "tls"),
     ],
 )
-async def test_half_a_handshake_is_ended(
+async def test_incomplete_handshake_is_closed(
     ca: Authority, mode: str, cut: int | None, seconds: float, reason: str
 ) -> None:
-    """It counts as a connection until its deadline, from connecting or, where plain peers come, from the first byte."""
+    """The deadline of a handshake begins with the connection, or in permissive mode with the first byte."""
     async with serving(tls=tls(ca, mode)) as served:
         peer, threads = await served.connect(), served.server.tls.threads
         peer.send(Side(trusting(ca)).hello()[:cut])
@@ -380,7 +380,7 @@ async def test_half_a_handshake_is_ended(
 
 
 async def test_handshakes_count_as_connections(ca: Authority) -> None:
-    """Who stalls takes a place, and the one who comes after the last place is refused before any hello."""
+    """Incomplete handshakes count towards `max_connections`; one more is refused before its hello."""
     async with serving(tls=tls(ca), max_connections=3) as served:
         for cut in (0, 1, 200):
             (await served.connect()).send(Side(trusting(ca)).hello()[:cut])
@@ -391,13 +391,13 @@ async def test_handshakes_count_as_connections(ca: Authority) -> None:
         assert served.listener.reasons == ["connections"]
 
 
-async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None:
-    """Stalled ones are paid for out of the budget that all peers share; who comes when it is used up is refused."""
+async def test_handshakes_are_charged_to_the_memory_budget(ca: Authority) -> None:
+    """Incomplete handshakes are charged until they end; a connection beyond the budget is refused."""
     budget = MemoryBudget(1024 * 1024)
     async with serving(tls=tls(ca), budget=budget) as served:
 
         def taken() -> bool:
-            # 48 KiB each, and 8 as for every connection
+            # 48 KiB for the handshake and 8 KiB for the connection
             return bool(served.listener.refused) or budget.used_bytes == len(served.peers) * 56 * 1024
 
         while not served.listener.refused:
@@ -415,22 +415,22 @@ async def test_handshakes_take_memory_until_they_are_over(ca: Authority) -> None
     ("host", "message"),
     [("elsewhere.example", "the server's certificate is refused: IP address mismatch"), ("127.0.0.1", None)],
 )
-async def test_host_is_verified_unless_told_otherwise(ca: Authority, host: str, message: str | None) -> None:
-    """The certificate has to be of the address that was dialled; without that it only has to be of the authority."""
+async def test_host_of_the_certificate_is_verified(ca: Authority, host: str, message: str | None) -> None:
+    """The certificate must name the server's address unless `verify_host` is false."""
     issued = ca.issue("elsewhere", host)
     side = ServerTls("enforcing", server_context(TlsFiles(issued.cert_file, issued.key_file), "none"))
     async with serving(tls=side) as served:
-        assert await said(client_of(served, ca, verify_host=False)) == b"hello"
+        assert await echo(client_of(served, ca, verify_host=False)) == b"hello"
         if message is None:
-            assert await said(client_of(served, ca)) == b"hello"
+            assert await echo(client_of(served, ca)) == b"hello"
         else:
             with pytest.raises(ConnectError, match=message):
-                await said(client_of(served, ca))
+                await echo(client_of(served, ca))
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n"])
 async def test_https_port_releases_the_share_of_a_peer_without_tls(ca: Authority, sent: bytes) -> None:
-    """Port checks and plain HTTP leave nothing behind, and are no failed handshakes."""
+    """A port check or plain HTTP releases its read share, and does not count as a failed handshake."""
     shares, counts = ReadShares(), Counter[tuple[str, int | str]]()
     listener = HttpListener(Starlette(), counts, tls=tls(ca), read_shares=shares)
     async with asyncio.timeout(GUARD_SECONDS):
@@ -447,11 +447,11 @@ async def test_https_port_releases_the_share_of_a_peer_without_tls(ca: Authority
     assert ("other", "tls") not in counts
 
 
-async def test_unknown_authority_is_told_on_both_sides(ca: Authority, tmp_path: Path) -> None:
-    """The client does not trust the server; the server's log says so."""
+async def test_unknown_authority_is_reported_on_both_sides(ca: Authority, tmp_path: Path) -> None:
+    """The client's error and the server's log report a server certificate of an unknown authority."""
     async with serving(tls=tls(ca)) as served:
         with pytest.raises(ConnectError, match="the server's certificate is refused: self-signed certificate in"):
-            await said(client_of(served, Authority(tmp_path, "others")))
+            await echo(client_of(served, Authority(tmp_path, "others")))
         await until(lambda: served.listener.closed)
 
         [message] = [message for _, _, message in served.listener.refused]
@@ -459,7 +459,7 @@ async def test_unknown_authority_is_told_on_both_sides(ca: Authority, tmp_path: 
 
 
 async def test_broken_record_ends_the_connection(ca: Authority) -> None:
-    """A byte that was changed on the way is noticed; what was asked before it is answered."""
+    """A changed byte in a record closes the connection; the request before it is answered."""
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
@@ -475,8 +475,8 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         assert message.removeprefix("TLS connection broken: ") in broken
 
 
-async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
-    """A peer that asks and does not read is not asked for more; it gets every answer, in order, once it reads."""
+async def test_responses_over_tls_wait_for_a_slow_reader(ca: Authority) -> None:
+    """No further request of a peer that does not read is received; once it reads, it gets every response in order."""
     body = b"x" * 60_000
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(receive_buffer=4096), Side(trusting(ca))
@@ -492,8 +492,8 @@ async def test_answers_wait_for_a_slow_reader(ca: Authority) -> None:
         assert list(range(100)) == [response.opaque for response in await side.frames(peer, 100)]
 
 
-async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
-    """It is read piece by piece, so that others are read, too; meanwhile TLS takes no more of it than that."""
+async def test_large_frame_over_tls_is_read_in_chunks(ca: Authority) -> None:
+    """The server takes a bounded part of a large frame from the socket at a time, so that others are served."""
     body = bytes(8 * 1024 * 1024)
     async with serving(tls=tls(ca), large_frames={ECHO: 2 * len(body)}) as served:
         peer, side = await served.connect(), Side(trusting(ca))
@@ -514,12 +514,12 @@ async def test_large_frame_waits_in_the_socket(ca: Authority) -> None:
             most = max(most, gone - served.server.bytes_received)
 
         assert [response.opaque for response in await side.frames(peer, 1)] == [7]
-    # what a transport takes from its socket at a time, and the buffers of both sockets
+    # the size of one read of a transport, and the buffers of both sockets
     assert most <= 256 * 1024 + 2 * 256 * 1024
 
 
-async def test_a_record_for_each_byte(ca: Authority) -> None:
-    """Requests in a thousand records that come at once are as good as in one; the server is handed them together."""
+async def test_requests_in_one_record_per_byte(ca: Authority) -> None:
+    """Requests that are split into many records of one byte are answered in order."""
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
@@ -530,8 +530,8 @@ async def test_a_record_for_each_byte(ca: Authority) -> None:
         assert list(range(20)) == [response.opaque for response in await side.frames(peer, 20)]
 
 
-async def test_goodbye_ends_the_connection(ca: Authority) -> None:
-    """A peer that asks, says goodbye and is gone: it was heard, and nothing is wrong with it."""
+async def test_close_notify_ends_the_connection(ca: Authority) -> None:
+    """A request followed by the TLS close is handled, and the end is not a refusal."""
     async with serving(tls=tls(ca)) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         peer.send(side.hello())
@@ -545,8 +545,8 @@ async def test_goodbye_ends_the_connection(ca: Authority) -> None:
         assert (served.listener.closed, served.listener.refused) == ([(1, "closed")], [])
 
 
-async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
-    """While all threads for handshakes are busy, those who are connected are answered; who waits gets in afterwards."""
+async def test_busy_handshake_threads_delay_no_open_connection(ca: Authority) -> None:
+    """While all handshake threads are busy, open connections are served, and new handshakes wait."""
     go_on = threading.Event()
     tls_side = ServerTls("permissive", tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side) as served:
@@ -562,17 +562,17 @@ async def test_handshakes_hold_up_nobody(ca: Authority) -> None:
         assert [response.opaque for response in await side.frames(peer, 1)] == [8]
 
 
-async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
-    """A crowd of hellos keeps nobody from finishing: work on a handshake that its peer gives up is lost."""
+async def test_started_handshakes_precede_new_ones(ca: Authority) -> None:
+    """The second half of a handshake precedes waiting hellos, because a handshake that times out is lost work."""
     go_on, end = threading.Event(), threading.Event()
-    # handshakes, as each hello of the crowd is taken
+    # number of finished handshakes at each hello of the crowd
     completed: list[int] = []
     tls_side = ServerTls("enforcing", tls(ca).context, HandshakeThreads(1))
     threads = tls_side.threads
     async with serving(tls=tls_side) as served:
         peer, side = await served.connect(), Side(trusting(ca))
         late, piecemeal = await served.connect(), Side(trusting(ca)).hello()
-        # not answered yet: it may take as long as it likes over it
+        # an incomplete hello has no response yet
         late.send(piecemeal[:100])
         peer.send(side.hello())
         last = await side.finish(peer)
@@ -595,8 +595,8 @@ async def test_handshakes_that_have_begun_go_first(ca: Authority) -> None:
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
-async def test_time_in_our_queue_is_not_the_peers(ca: Authority, mode: Any) -> None:
-    """However long a handshake waits for a thread: its peer has the whole 5 s for its own part, and no more."""
+async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: Any) -> None:
+    """A peer has 5 s for its own part of the handshake; the wait for a thread comes on top."""
     go_on = threading.Event()
     tls_side = ServerTls(mode, tls(ca).context, HandshakeThreads(1))
     async with serving(tls=tls_side) as served:
@@ -661,8 +661,8 @@ def _wait(event: threading.Event) -> None:
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
 @pytest.mark.parametrize("seed", range(4))
-async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -> None:
-    """Whatever becomes of a hello on its way: the connection is ended, in time; others are served; nothing is left."""
+async def test_corrupted_hellos_are_refused_in_time(ca: Authority, mode: str, seed: int) -> None:
+    """Connections with a corrupted hello are closed in time, other peers are served, and all memory is released."""
     dice = random.Random(seed)
     async with serving(tls=tls(ca, mode)) as served:
         for _ in range(50):
@@ -681,7 +681,7 @@ async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -
                         del data[at : at + dice.randrange(1, 50)]
             (await served.connect()).send(bytes(data))
         await settle()
-        assert await said(client_of(served, ca)) == b"hello"
+        assert await echo(client_of(served, ca)) == b"hello"
         while served.server.connections:
             await served.clock.advance(6)
             await asyncio.sleep(0)
@@ -698,7 +698,7 @@ async def test_changed_hellos_harm_nobody(ca: Authority, mode: str, seed: int) -
         ("enforcing", 5, "tls", "timed out waiting for the TLS handshake"),
     ],
 )
-async def test_header_of_a_proxy_has_to_be_one_and_to_end(
+async def test_bad_proxy_headers_before_tls_are_refused(
     ca: Authority, mode: str, seconds: float, reason: str, message: str
 ) -> None:
     """A malformed PROXY header before TLS closes the connection, and so does an incomplete one when its time is up."""
@@ -716,7 +716,7 @@ async def test_header_of_a_proxy_has_to_be_one_and_to_end(
         assert served.listener.refused[1:] == [(2, reason, message)]
 
 
-async def test_records_without_data_are_bounded_and_shared_out(ca: Authority) -> None:
+async def test_records_without_data_count_towards_share_and_memory(ca: Authority) -> None:
     """An iteration of the loop decrypts sixteen KeyUpdates of a peer, and 64 KiB of them close the connection."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
