@@ -1,4 +1,4 @@
-"""Pulls of topics that have a late broker."""
+"""Counts of pulls of topics that have a late broker."""
 
 import pytest
 
@@ -11,40 +11,40 @@ KEY = BrokerAddrInfo("cluster-1", "10.0.0.1:10911")
 
 
 def brokers(*, last_update: float, topics: set[str]) -> tuple[RouteTables, LateBrokers]:
-    """One broker with topics, which may be silent for 120 s."""
+    """Tables with one broker, whose expiry is 120 s, and its topics."""
     tables = RouteTables()
     tables.broker_live_table[KEY] = BrokerLiveInfo("broker-a", 0, last_update, 120.0, None, 1, None, 1)
     tables.topics_of_broker["broker-a"] = dict.fromkeys(topics)
     return tables, LateBrokers(tables)
 
 
-def beats(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
-    """The broker is heard at these moments, and we look right after each."""
+def heartbeats_at(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
+    """Record a heartbeat of the broker at each of these moments, and update the late topics after each."""
     for moment in moments:
         tables.broker_live_table[KEY] = tables.broker_live_table[KEY].heard(moment, 1, None)
         finished(late.update(moment))
 
 
 @pytest.mark.parametrize(
-    ("heard", "in_time", "late_at"),
+    ("heartbeats", "in_time", "late_at"),
     [
-        # four heartbeats fit into an expiry; one and a half of these periods are 45 s
+        # without a known interval, one and a half times a quarter of the expiry: 45 s
         ((), 45.0, 45.1),
-        # one that sends every second is late after one and a half
+        # a broker that sends every second is late after 1.5 s
         ((0.0, 1.0, 2.0, 3.0), 4.5, 4.6),
-        # one that was frozen for a minute is still one that sends every second: 1 + 0.25 * (2 - 1)
+        # a pause of a minute hardly changes the interval: 1 + 0.25 * (2 - 1)
         ((0.0, 1.0, 61.0), 62.8, 62.9),
     ],
-    ids=["no period shown", "its own period", "a silence is no period"],
+    ids=["unknown interval", "known interval", "pause"],
 )
-def test_a_broker_is_late_after_one_and_a_half_periods(
-    heard: tuple[float, ...], in_time: float, late_at: float
+def test_broker_is_late_after_one_and_a_half_intervals(
+    heartbeats: tuple[float, ...], in_time: float, late_at: float
 ) -> None:
-    """And no earlier."""
+    """The topics of a broker become late topics after one and a half heartbeat intervals, and no earlier."""
     tables, late = brokers(last_update=0.0, topics={"T"})
-    # the fast lane looks into the same object all the time
+    # the fast path keeps a reference to this set
     topics = late.topics
-    beats(tables, late, *heard)
+    heartbeats_at(tables, late, *heartbeats)
 
     finished(late.update(in_time))
     assert set() == topics
@@ -52,18 +52,18 @@ def test_a_broker_is_late_after_one_and_a_half_periods(
     assert {"T"} == topics
 
 
-def test_a_broker_that_left_begins_anew() -> None:
-    """Another process may be at its address next time."""
+def test_removed_broker_loses_its_interval() -> None:
+    """Another process may use the address afterwards, so its interval is unknown."""
     tables, late = brokers(last_update=0.0, topics={"T"})
-    beats(tables, late, 0.0, 1.0)
+    heartbeats_at(tables, late, 0.0, 1.0)
     late.left(KEY)
 
     finished(late.update(45.0))
     assert set() == late.topics
 
 
-def test_counts_stay_when_the_broker_is_back() -> None:
-    """Until they are taken, at the next scan."""
+def test_counts_survive_the_next_heartbeat() -> None:
+    """Counts stay after the broker's heartbeat until a scan takes them."""
     tables, late = brokers(last_update=0.0, topics={"T", "U"})
     finished(late.update(50.0))
     late.pulls["T"] += 2
@@ -76,8 +76,8 @@ def test_counts_stay_when_the_broker_is_back() -> None:
     assert late.take() == [("T", 3)]
 
 
-def test_counts_of_some_topics() -> None:
-    """The others' stay."""
+def test_counts_of_some_topics_are_taken() -> None:
+    """The counts of other topics stay."""
     _, late = brokers(last_update=0.0, topics={"T", "U"})
     finished(late.update(50.0))
     late.pulls.update(T=1, U=2)

@@ -1,4 +1,4 @@
-"""Lines that say what changed, and can be read from the beginning of any file."""
+"""Lines of the heartbeat log describe changes, and can be read from the beginning of any file."""
 
 import json
 from typing import Any
@@ -24,27 +24,27 @@ GROUPS = st.fixed_dictionaries({name: st.frozensets(st.integers(0, 2), min_size=
 
 
 def new_lines() -> HeartbeatLines:
-    """A boot's first."""
+    """The lines of a new boot."""
     return HeartbeatLines("ns", "0a", {"version": "1"})
 
 
-def at(what: object) -> Item:
-    """It happened, whenever."""
-    return Item(1_772_351_990.0, 0.0, what)
+def at(item: object) -> Item:
+    """An item at some moment."""
+    return Item(1_772_351_990.0, 0.0, item)
 
 
 def row(names: frozenset[str]) -> TopicRow | None:
-    """A topic's row, if it is on any broker."""
+    """The row of a topic on these brokers, or None without any."""
     return TopicRow(tuple(QueueData(name, 4, 4, 6, 0) for name in sorted(names))) if names else None
 
 
 def group(name: str, ids: frozenset[int]) -> BrokerData:
-    """The group of a broker."""
+    """The group of a broker with these ids."""
     return BrokerData("cluster", name, {number: f"10.0.0.{number}:10911" for number in ids})
 
 
 def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes, Groups]) -> RoutesPublished:
-    """A change as the tables tell of it: every topic whose row or one of whose groups is another one."""
+    """A change as the tables publish it, with each topic whose row or one of whose groups differs."""
     (routes, groups), (new_routes, new_groups) = before, after
     changed = {name for name in NAMES if groups[name] != new_groups[name]}
     topics = [
@@ -62,13 +62,13 @@ def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes,
 
 
 class Reader:
-    """What somebody knows who reads from some line on."""
+    """The routes that a reader knows who starts at some line."""
 
     def __init__(self) -> None:
         self.routes: dict[str, dict[str, Any]] = {}
 
     def read(self, line: dict[str, Any]) -> list[str]:
-        """Take a line over; the topics in it."""
+        """Apply a line and return its topics."""
         if line["event"] == "dropped":
             self.routes.clear()
         for change in line.get("changes", ()):
@@ -81,9 +81,9 @@ class Reader:
         return [topic for change in line.get("changes", ()) for topic in change["topics"]]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["told", "lost", "new file"]), ROUTES, GROUPS)))
-def test_routes_can_be_followed(steps: list[tuple[str, Routes, Groups]]) -> None:
-    """From the beginning of the boot or of any file, whatever was lost in between."""
+@given(st.lists(st.tuples(st.sampled_from(["written", "lost", "new file"]), ROUTES, GROUPS)))
+def test_routes_can_be_read_from_any_file(steps: list[tuple[str, Routes, Groups]]) -> None:
+    """A reader knows the routes from the beginning of a boot or of any file, in spite of lost lines."""
     lines, readers = new_lines(), [Reader()]
     state: tuple[Routes, Groups] = ({}, dict.fromkeys(NAMES, frozenset({0})))
     for revision, (how, routes, groups) in enumerate(steps, 1):
@@ -103,8 +103,8 @@ def test_routes_can_be_followed(steps: list[tuple[str, Routes, Groups]]) -> None
                 } == reader.routes[topic]
 
 
-def test_topics_with_the_same_difference_stand_together() -> None:
-    """Only what changed is told, once."""
+def test_topics_with_the_same_difference_share_one_entry() -> None:
+    """The line has only what changed, once for all topics with the same change."""
     lines = new_lines()
     alone = dict.fromkeys(NAMES, frozenset({0}))
     first = {"T": frozenset("a"), "U": frozenset("a"), "V": frozenset("ab")}
@@ -118,8 +118,8 @@ def test_topics_with_the_same_difference_stand_together() -> None:
 
 
 @pytest.mark.parametrize("name", ["\x9b2J", "\u202etxt", "a\u2028b", "\ud800", "\x1b[2J\x7f", "名前", "\U000e0001"])
-def test_names_act_on_nobody(name: str) -> None:
-    """Whatever a peer calls itself: the lines are printable ASCII, and say the same."""
+def test_names_are_written_as_printable_ascii(name: str) -> None:
+    """Any name of a peer is one line of printable ASCII, which decodes to the same name."""
     served = (1_772_351_990.0, 0.0, name, name, 7)
     lines = new_lines().lines((at(Told(b"client_gone", {"client": name})), served, served)).splitlines(keepends=True)
 
@@ -130,16 +130,18 @@ def test_names_act_on_nobody(name: str) -> None:
     assert {**first, "seq": 3} == second
 
 
-def test_heartbeats_are_numbered_among_other_lines() -> None:
-    """Each names its broker as of its registration; moments have three decimals, however long the machine runs."""
+def test_heartbeat_lines_share_the_sequence_of_other_lines() -> None:
+    """Each heartbeat line has the broker's id and topics as last registered, and times with three decimals."""
     key = BrokerAddrInfo("cluster-1", "10.0.0.1:10911")
     live = BrokerLiveInfo("broker-a", 0, 0.0, 120.0, None, 1, None, generation=1)
     again = msgspec.structs.replace(live, generation=2, broker_id=1)
     wall, monotonic = 1_772_351_990.0004, 9_999_999.1234567
-    beats = [(wall, monotonic, key, each, 1 / 3) for each in (live, live, again)]
+    heartbeats = [(wall, monotonic, key, each, 1 / 3) for each in (live, live, again)]
     registered = at(EffectLine(Registered(key, again, "full", topics=5, is_new=False, silent_seconds=0.0), 5))
     evicted = at(EffectLine(Evicted(key, again, "disconnected", 0.0)))
-    lines = [json.loads(line) for line in new_lines().lines((*beats, registered, beats[2], evicted)).splitlines()]
+    lines = [
+        json.loads(line) for line in new_lines().lines((*heartbeats, registered, heartbeats[2], evicted)).splitlines()
+    ]
 
     assert [line["seq"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert [(line["broker_id"], line["topics"]) for line in lines] == [(0, 0), (0, 0), (1, 0), (1, 5), (1, 5), (1, 5)]

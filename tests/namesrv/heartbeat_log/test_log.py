@@ -1,4 +1,4 @@
-"""Contents of the heartbeat log, as docs/heartbeat-log.md promises them."""
+"""Contents of the heartbeat log of a running server, as described in docs/heartbeat-log.md."""
 
 import asyncio
 import gzip
@@ -15,27 +15,27 @@ from tests.support.namesrv_peer import SLAVE, TIMESTAMP, Broker, NamesrvPeer, na
 
 BROKER = Broker()
 PULL, PULL_ROUTES, UNREGISTER, HEARTBEAT, VERSION = 105, 20001, 104, 904, 322
-# the fake clock's start
+# start of the fake clock
 START_MS = 1_000_000
 
 
 async def pull(peer: NamesrvPeer, topic: str, **how: Any) -> int:
-    """Ask for the route of a topic."""
+    """Request the route of a topic."""
     return (await peer.call(PULL, {"topic": topic}, **how)).code
 
 
-async def beat(peer: NamesrvPeer, broker: Broker = BROKER) -> None:
+async def send_heartbeat(peer: NamesrvPeer, broker: Broker = BROKER) -> None:
     """Send a heartbeat."""
     assert (await peer.call(HEARTBEAT, broker.ext)).code == 0
 
 
 def log_of(data_dir: Path) -> list[Line]:
-    """What a server has written, all of it once it has stopped."""
+    """The lines that a stopped server has written."""
     return read_log(data_dir / "heartbeats")
 
 
-async def test_the_frame_of_a_boot(tmp_path: Path) -> None:
-    """A log begins with what shapes staleness and ends when the server does."""
+async def test_first_and_last_line_of_a_boot(tmp_path: Path) -> None:
+    """A log begins with the settings that shape staleness, and ends when the server stops."""
     async with namesrv_in_process(tmp_path, nameserver_name="ns-7", broker_expiry_seconds=60.0) as server:
         boot_id = server.namesrv.boot_id
     lines = log_of(tmp_path)
@@ -48,13 +48,13 @@ async def test_the_frame_of_a_boot(tmp_path: Path) -> None:
     assert list(range(1, len(lines) + 1)) == [line["seq"] for line in lines]
 
 
-async def test_the_life_of_a_broker(tmp_path: Path) -> None:
-    """Registered, heard, registered as before, and silent: each at the moment on which the server decides."""
+async def test_lines_of_a_broker(tmp_path: Path) -> None:
+    """A broker registers, sends a heartbeat, registers unchanged and is evicted, each with the server's own time."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER)
         await server.clock.advance(30.0)
-        # 322 is how Java's brokers say that they are alive
+        # brokers of RocketMQ send 322 as a heartbeat
         await peer.call(VERSION, BROKER.ext, b"{}")
         await server.clock.advance(0.5)
         await peer.register(BROKER)
@@ -77,8 +77,8 @@ async def test_the_life_of_a_broker(tmp_path: Path) -> None:
     assert only(lived[0], *named[:5]) == only(evict, *named[:5])
 
 
-async def test_goodbyes(tmp_path: Path) -> None:
-    """Unregistering and closing are told apart; what nobody knows leaves no line."""
+async def test_lines_of_unregistrations_and_disconnects(tmp_path: Path) -> None:
+    """Unregistrations and disconnects have different reasons; an unregistration of an unknown broker has no line."""
     async with namesrv_in_process(tmp_path) as server:
         leaver, breaker = await server.connect(), await server.connect()
         await leaver.register(BROKER)
@@ -93,20 +93,20 @@ async def test_goodbyes(tmp_path: Path) -> None:
     assert [(line["reason"], line["scan"]) for line in lines[1:]] == [("unregistered", None), ("disconnected", None)]
 
 
-async def test_every_scan_is_a_line(tmp_path: Path) -> None:
-    """Without them, nobody could replay when a silent broker should have been found."""
+async def test_every_scan_has_a_line(tmp_path: Path) -> None:
+    """A replay needs the scans to know when a silent broker was due."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER)
         await server.clock.advance(20.0)
 
     scans = [only(line, "scan", "brokers", "mono_ms") for line in of(log_of(tmp_path), "scan")]
-    # there may be more while the server leaves
+    # the stop of the server may add scans
     assert scans[:2] == [[1, 1, START_MS + 10_000], [2, 1, START_MS + 20_000]]
 
 
-async def test_lateness_of_the_server_is_a_line(tmp_path: Path) -> None:
-    """A minute in which the server itself stood still is nobody's silence."""
+async def test_late_event_loop_has_a_line(tmp_path: Path) -> None:
+    """A minute in which the server itself was blocked is logged, so that it is not counted as silence."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER)
@@ -118,15 +118,15 @@ async def test_lateness_of_the_server_is_a_line(tmp_path: Path) -> None:
     assert only(late, "mono_ms", "late_ms") == [START_MS + 60_500, 59_500]
 
 
-async def test_a_broker_heard_in_the_middle_of_its_eviction_is_fenced(tmp_path: Path) -> None:
-    """Two brokers are due; the second one is heard while the first one's many topics are worked out."""
+async def test_heartbeat_during_an_eviction_fences_it(tmp_path: Path) -> None:
+    """A heartbeat of the second broker arrives while a scan evicts the first, and the second stays."""
     async with namesrv_in_process(tmp_path) as server:
         large, small = await server.connect(), await server.connect()
         await large.register(BROKER, registration(*(f"topic-{number}" for number in range(20_000))))
         await server.clock.advance(0.001)
         await small.register(SLAVE._replace(name="broker-b"), registration("T", "U"))
         await server.clock.advance(119.0)
-        # both are due now, and no tick has noticed that yet
+        # both brokers are due, and no scan has run since
         server.clock.stall(2.0)
         manager = server.namesrv.manager
         scan = server.namesrv.spawn(manager.evict_silent())
@@ -141,8 +141,8 @@ async def test_a_broker_heard_in_the_middle_of_its_eviction_is_fenced(tmp_path: 
     assert ["broker-a", fenced["scan"]] == only(evict, "broker_name", "scan")
 
 
-async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
-    """Names in order, each with its ids; empty once nobody is left. Its number is that of the change."""
+async def test_route_line_lists_the_brokers(tmp_path: Path) -> None:
+    """A route line has the brokers in order with their ids, or none, and the revision of the change."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER, registration("T", "U"))
@@ -160,21 +160,21 @@ async def test_a_route_is_told_with_its_brokers(tmp_path: Path) -> None:
     assert sorted({line["revision"] for line in routes}) == [line["revision"] for line in routes]
 
 
-async def test_many_brokers_of_the_same_topics_cost_linear_bytes(tmp_path: Path) -> None:
-    """Each registration is told with what it changed, and not with all brokers there are."""
+async def test_size_of_route_lines_is_linear_in_brokers(tmp_path: Path) -> None:
+    """Each registration writes only its own change, not all brokers of the topic."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         for number in range(400):
             await peer.register(Broker(f"broker-{number}", addr=f"10.0.{number // 200}.{number % 200}:10911"))
     size = sum(len(gzip.decompress(path.read_bytes())) for path in (tmp_path / "heartbeats").rglob("*.gz"))
 
-    # a line of 350 bytes for the broker, and one of 250 for its topics
+    # 350 bytes for the broker's line, and 250 for its topics
     assert 400 * 400 < size < 400 * 800
 
 
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
-async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str) -> None:
-    """Whichever road the answer took; the number joins with the route's."""
+async def test_served_route_has_one_line_per_client_and_revision(tmp_path: Path, spelling: str) -> None:
+    """Repeated pulls of one revision write one line on either path, with the revision of the route line."""
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, registration("T", "U"))
@@ -196,8 +196,8 @@ async def test_a_client_is_told_once_per_revision(tmp_path: Path, spelling: str)
 
 
 @pytest.mark.parametrize("spelling", ["json", "native", "binary"])
-async def test_a_client_is_told_once_that_a_topic_is_gone(tmp_path: Path, spelling: str) -> None:
-    """Who asks for one topic and gets the answer that there is none has learnt that its last broker left."""
+async def test_served_absence_has_one_line(tmp_path: Path, spelling: str) -> None:
+    """A client that gets code 17 for a topic that it knew has a `served` line with the removing revision."""
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, native_registration("T"), spelling="native")
@@ -212,12 +212,12 @@ async def test_a_client_is_told_once_that_a_topic_is_gone(tmp_path: Path, spelli
     assert revisions == [line["revision"] for line in by_topic(lines, "served")]
 
 
-async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
-    """A native answer without a route says that there is none; a topic that never was has no line."""
+async def test_batch_with_removed_topics_has_served_lines(tmp_path: Path) -> None:
+    """A native response without a removed topic has a `served` line for it; an unknown topic has none."""
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, native_registration("T", "U"), spelling="native")
-        ask = msgpack.packb({"topics": ["T", "U", "never"], "boot_id": None, "since": 0, "wait_ms": 0})
+        ask = msgpack.packb({"topics": ["T", "U", "unknown"], "boot_id": None, "since": 0, "wait_ms": 0})
         await client.call(PULL_ROUTES, None, ask, spelling="native")
         await broker.call(UNREGISTER, BROKER.ext, spelling="native")
         await client.call(PULL_ROUTES, None, ask, spelling="native")
@@ -230,15 +230,15 @@ async def test_a_batch_tells_what_is_gone_too(tmp_path: Path) -> None:
 
 
 async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
-    """From one and a half periods on, per topic and revision, told at the next scan; never while all is well."""
+    """Pulls after one and a half intervals of silence are counted by topic and revision until the next scan."""
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER)
         await pull(client, "T")
         await server.clock.advance(20.0)
-        await beat(broker)
+        await send_heartbeat(broker)
         await pull(client, "T")
-        # its period is 20 s
+        # the broker's interval is 20 s
         await server.clock.advance(29.0)
         await pull(client, "T")
         await server.clock.advance(2.0)
@@ -251,7 +251,7 @@ async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
             spelling="native",
         )
         await server.clock.advance(10.0)
-        await beat(broker)
+        await send_heartbeat(broker)
         await server.clock.advance(1.0)
         await pull(client, "T")
     lines = log_of(tmp_path)
@@ -261,8 +261,8 @@ async def test_pulls_are_counted_while_a_broker_is_late(tmp_path: Path) -> None:
     assert ["T", route["revision"], 4] == only(pulls, "topic", "revision", "count")
 
 
-async def test_pulls_are_told_with_the_revision_that_was_answered(tmp_path: Path) -> None:
-    """A route that changes between two scans: what was answered before it counts for what it was then."""
+async def test_pulls_are_counted_by_the_revision_that_was_served(tmp_path: Path) -> None:
+    """Pulls before and after a change of the route within one scan interval are counted separately."""
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()
         await broker.register(BROKER, registration("T", "U"))
@@ -279,8 +279,8 @@ async def test_pulls_are_told_with_the_revision_that_was_answered(tmp_path: Path
     assert [(first, 1), (second, 2)] == [(line["revision"], line["count"]) for line in by_topic(lines, "pulls")]
 
 
-async def test_an_empty_directory_switches_it_off(tmp_path: Path) -> None:
-    """No thread, no file."""
+async def test_empty_directory_turns_the_log_off(tmp_path: Path) -> None:
+    """An empty `heartbeat_log_dir` starts no log and writes no file."""
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
         peer = await server.connect()
         await peer.register(BROKER)
@@ -290,15 +290,15 @@ async def test_an_empty_directory_switches_it_off(tmp_path: Path) -> None:
     assert not (tmp_path / "heartbeats").exists()
 
 
-async def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
-    """What is told is when the lines say it was; what is measured is on the other clock."""
+async def test_wall_clock_may_jump(tmp_path: Path) -> None:
+    """A jump of the wall clock shows in `ts_ms` and the folder, and not in `mono_ms`."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER)
         await server.clock.advance(30.0)
         server.clock.step_wall(-7200.0)
         await server.clock.advance(1.0)
-        await beat(peer)
+        await send_heartbeat(peer)
     register, heartbeat = of(log_of(tmp_path), "register", "heartbeat")
 
     assert heartbeat["mono_ms"] - register["mono_ms"] == 31_000
@@ -307,12 +307,12 @@ async def test_the_wall_clock_may_jump(tmp_path: Path) -> None:
     assert {"hour=22", "hour=20"} == folders
 
 
-async def test_of_a_topic_there_is_one_string(tmp_path: Path) -> None:
-    """Connections remember what they got by the tables' own names: a client asks for hundreds of thousands."""
+async def test_served_topics_share_the_strings_of_the_tables(tmp_path: Path) -> None:
+    """Connections record served topics by the tables' own strings, since a client may pull hundreds of thousands."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.register(BROKER)
-        # the first time by the dispatcher
+        # the dispatcher answers the first request
         for _ in range(2):
             await pull(peer, "T")
         (connection,) = server.namesrv.connections.values()
@@ -323,7 +323,7 @@ async def test_of_a_topic_there_is_one_string(tmp_path: Path) -> None:
 
 
 async def test_served_records_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When there are too many, all are forgotten: the next answers are told once more, and nothing grows."""
+    """At the limit all served records are dropped, so the next response is logged once more."""
     monkeypatch.setattr("namesrv.heartbeat_log.log.MAX_SERVED_PAIRS", 2)
     async with namesrv_in_process(tmp_path) as server:
         broker, client = await server.connect(), await server.connect()

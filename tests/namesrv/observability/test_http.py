@@ -1,4 +1,4 @@
-"""The HTTP port with peers that are odd, slow or hostile."""
+"""The HTTP port with malformed, slow and hostile peers."""
 
 import asyncio
 from collections import Counter
@@ -22,12 +22,12 @@ GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Site:
-    """A listening server with a short page, a large one, one that waits and one with a bug."""
+    """A listening server with four pages: short, large, waiting and failing."""
 
     def __init__(self, limits: HttpLimits) -> None:
-        # lets the waiting page answer
+        # lets the waiting page respond
         self.go = asyncio.Event()
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         pages = {"/page": self._page, "/large": self._large, "/wait": self._wait, "/bug": self._bug}
         self.counts: Counter[tuple[str, int | str]] = Counter()
         app = Starlette(routes=[Route(path, page) for path, page in pages.items()])
@@ -36,15 +36,15 @@ class Site:
         self._peers: list[RawPeer] = []
 
     async def _page(self, request: Request) -> PlainTextResponse:
-        self.asked.append(request.url.query)
+        self.requested.append(request.url.query)
         return PlainTextResponse(f"page {request.url.query}\n")
 
     async def _large(self, _: Request) -> PlainTextResponse:
-        self.asked.append("large")
+        self.requested.append("large")
         return PlainTextResponse(b"x" * 8_000_000)
 
     async def _wait(self, request: Request) -> PlainTextResponse:
-        self.asked.append(request.url.query)
+        self.requested.append(request.url.query)
         await self.go.wait()
         return PlainTextResponse(f"waited {request.url.query}\n")
 
@@ -52,19 +52,19 @@ class Site:
         raise RuntimeError("a bug")
 
     async def connect(self, **options: Any) -> RawPeer:
-        """A connection to it."""
+        """A connection to the site."""
         peer = await RawPeer.connect(self.address, **options)
         self._peers.append(peer)
         return peer
 
     async def ask(self, request: bytes) -> bytes:
-        """Everything that comes back on a connection of its own, until the server closes it."""
+        """All bytes of the response on a new connection, until the server closes it."""
         peer = await self.connect()
         peer.send(request)
         return await peer.reader.read()
 
     async def close(self) -> None:
-        """End it, and the peers."""
+        """Close the listener and the peers."""
         await self.listener.close()
         for peer in self._peers:
             peer.writer.transport.abort()
@@ -72,7 +72,7 @@ class Site:
 
 @asynccontextmanager
 async def serving(**limits: Any) -> AsyncIterator[Site]:
-    """A site, until the block ends."""
+    """A site that is open within the block."""
     async with asyncio.timeout(GUARD_SECONDS):
         site = Site(replace(LIMITS, **limits))
         (site.address,) = await site.listener.listen("127.0.0.1", 0)
@@ -83,23 +83,23 @@ async def serving(**limits: Any) -> AsyncIterator[Site]:
             await until(lambda: not site.listener.connections)
 
 
-async def read_answer(peer: RawPeer) -> tuple[bytes, bytes]:
-    """Status line and body of the next answer."""
+async def read_response(peer: RawPeer) -> tuple[bytes, bytes]:
+    """Status line and body of the next response."""
     head = await peer.reader.readuntil(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     (length,) = [int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length:")]
     return lines[0], await peer.reader.readexactly(length)
 
 
-async def test_connection_is_kept() -> None:
-    """It serves one request after another; when several come at once the first is answered, and then it is closed."""
+async def test_connection_is_kept_alive() -> None:
+    """A connection serves one request after another; it is closed after the first of several pipelined requests."""
     async with serving() as site:
         peer = await site.connect()
         for query in (b"1", b"2"):
             peer.send(b"GET /page?" + query + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (b"HTTP/1.1 200 OK", b"page " + query + b"\n") == await read_answer(peer)
+            assert (b"HTTP/1.1 200 OK", b"page " + query + b"\n") == await read_response(peer)
         peer.send(b"".join(b"GET /page?%d HTTP/1.1\r\nHost: x\r\n\r\n" % number for number in range(3, 6)))
-        assert (await read_answer(peer))[1] == b"page 3\n"
+        assert (await read_response(peer))[1] == b"page 3\n"
         assert await peer.at_end()
 
 
@@ -114,33 +114,35 @@ async def test_connection_is_kept() -> None:
         (b"GET /bug HTTP/1.1\r\nHost: x\r\n\r\n", b"500 Internal Server Error"),
     ],
 )
-async def test_other_statuses(request_: bytes, status: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """What is not there, not allowed, not HTTP, too large, or our own fault; the next peer is served."""
+async def test_error_statuses(request_: bytes, status: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Each faulty request gets its status, and the next peer is served."""
     async with serving() as site:
         peer = await site.connect()
         peer.send(request_)
         assert (await peer.reader.readline()).startswith(b"HTTP/1.1 " + status)
 
         assert b"page" in await site.ask(b"GET /page HTTP/1.0\r\n\r\n")
-    # a stranger's mistake is counted, and only a bug of ours is worth a line
+    # faulty requests are counted, and only a bug of the server is logged
     assert [b"bug" in request_] == [bool(caplog.records)]
     assert (b"400" in status) == bool(site.counts)
 
 
-async def test_noise_after_a_request_ends_the_connection_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    """While the answer to the request before it is still in work."""
+async def test_garbage_after_a_request_closes_the_connection_without_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The garbage arrives while the response to the request before it is in work."""
     async with serving() as site:
         peer = await site.connect()
         peer.send(b"GET /wait?1 HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: site.asked)
+        await until(lambda: site.requested)
         peer.send(b"\x00" * 20_000)
         site.go.set()
         await peer.reader.read()
     assert caplog.records == []
 
 
-async def test_peer_that_sends_its_request_slowly() -> None:
-    """Has so much time for it, however steadily it sends, and is closed without an answer."""
+async def test_slow_request_is_closed() -> None:
+    """A request must be complete within its deadline, even if its bytes arrive steadily."""
     async with serving(request_seconds=0.3) as site:
         peer = await site.connect()
         while not peer.reader.at_eof():
@@ -155,90 +157,90 @@ async def test_peer_that_sends_its_request_slowly() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "sent", "answers"),
+    ("limits", "sent", "responses"),
     [
         ({"request_seconds": 0.2}, b"", 0),
         ({"idle_seconds": 0.2}, GET, 1),
         ({"request_seconds": 0.3}, GET + GET[:10], 1),
     ],
-    ids=["nothing", "nothing more", "half of its second request"],
+    ids=["sends nothing", "sends nothing more", "sends half of a second request"],
 )
-async def test_peer_that_says(limits: dict[str, float], sent: bytes, answers: int) -> None:
-    """Is closed after a while; for a second request it has as much time as for a first one, not as if it were idle."""
+async def test_late_peer_is_closed(limits: dict[str, float], sent: bytes, responses: int) -> None:
+    """A peer is closed at its deadline; that of a second request is the one of a first request, not the idle time."""
     async with serving(**limits) as site:
         peer = await site.connect()
         peer.send(sent)
-        for _ in range(answers):
-            await read_answer(peer)
+        for _ in range(responses):
+            await read_response(peer)
 
         assert await peer.at_end()
 
 
-async def test_peer_that_does_not_read() -> None:
-    """Is closed after a while, and its answer forgotten."""
+async def test_peer_that_does_not_read_is_closed() -> None:
+    """A peer that does not read its response in time is closed."""
     async with serving(write_seconds=0.3) as site:
         await (peer := await site.connect(receive_buffer=4096)).reader.read(0)
         peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: site.asked)
+        await until(lambda: site.requested)
 
         await until(lambda: not site.listener.connections)
 
 
-async def test_peer_that_reads_slowly_gets_its_answer() -> None:
-    """All of it, and nothing more is done for a peer that asks on meanwhile."""
+async def test_peer_that_reads_slowly_gets_its_response() -> None:
+    """A slow reader gets its whole response, and its pipelined request is not handled."""
     async with serving() as site:
         peer = await site.connect(receive_buffer=4096)
         peer.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
-        await until(lambda: site.asked)
+        await until(lambda: site.requested)
 
-        assert len((await read_answer(peer))[1]) == 8_000_000
+        assert len((await read_response(peer))[1]) == 8_000_000
         assert await peer.at_end()
-        assert len(site.asked) == 1
+        assert len(site.requested) == 1
 
 
-async def test_one_connection_too_many_takes_the_place_of_the_idlest() -> None:
-    """Who waits for an answer keeps its place, and so does who asked last."""
+async def test_connection_beyond_the_limit_replaces_the_idlest() -> None:
+    """A connection that waits for a response, and one with a later request, stay open."""
     async with serving(max_connections=3) as site:
         busy, first, second = [await site.connect() for _ in range(3)]
         busy.send(b"GET /wait?busy HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: site.asked)
+        await until(lambda: site.requested)
         first.send(GET)
-        await read_answer(first)
+        await read_response(first)
 
         newcomer = await site.connect()
         newcomer.send(GET)
 
-        assert await read_answer(newcomer) == (b"HTTP/1.1 200 OK", b"page \n")
+        assert await read_response(newcomer) == (b"HTTP/1.1 200 OK", b"page \n")
         assert await second.at_end()
         first.send(GET)
-        assert await read_answer(first) == (b"HTTP/1.1 200 OK", b"page \n")
+        assert await read_response(first) == (b"HTTP/1.1 200 OK", b"page \n")
         site.go.set()
-        assert await read_answer(busy) == (b"HTTP/1.1 200 OK", b"waited busy\n")
+        assert await read_response(busy) == (b"HTTP/1.1 200 OK", b"waited busy\n")
         assert len(site.listener.connections) == 3
 
 
-async def test_nobody_comes_in_while_all_are_busy() -> None:
-    """The one too many is closed, and the others get their answers."""
+async def test_connection_beyond_the_limit_is_closed_while_all_are_busy() -> None:
+    """The additional connection is closed, and the busy ones get their responses."""
     async with serving(max_connections=2) as site:
         busy = [await site.connect() for _ in range(2)]
         for peer in busy:
             peer.send(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: len(site.asked) == 2)
+        await until(lambda: len(site.requested) == 2)
 
         assert await (await site.connect()).at_end()
 
         site.go.set()
-        assert [(await read_answer(peer))[1] for peer in busy] == [b"waited \n"] * 2
+        assert [(await read_response(peer))[1] for peer in busy] == [b"waited \n"] * 2
 
 
-async def test_closing_ends_everything() -> None:
-    """Connections that wait and answers in work."""
+async def test_closing_the_listener_closes_all_connections() -> None:
+    """Closing the listener closes idle and busy connections."""
     async with serving() as site:
         idle, busy = await site.connect(), await site.connect()
         idle.send(GET)
-        await read_answer(idle)
+        await read_response(idle)
         busy.send(b"GET /wait?cut HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: len(site.asked) == 2)
+        await until(lambda: len(site.requested) == 2)
 
         await site.listener.close()
 

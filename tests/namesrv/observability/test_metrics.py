@@ -1,4 +1,4 @@
-"""Every metric follows what it is about."""
+"""Metrics of a running server."""
 
 import asyncio
 import itertools
@@ -26,22 +26,22 @@ A = Broker()
 B = Broker("broker-b", 0, "10.0.0.2:10911")
 
 
-async def seen(server: InProcess) -> Scrape:
-    """Its metrics now."""
+async def scrape(server: InProcess) -> Scrape:
+    """The current metrics of the server."""
     return Scrape((await exposition(server.namesrv, server.controller.server)).decode())
 
 
 def by(metrics: Scrape, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-    """All samples of a name, by the values of its labels."""
+    """All samples of a metric by the values of these labels."""
     return {tuple(each[label] for label in labels): metrics(name, **each) for each in metrics.labels(name)}
 
 
-async def test_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -> None:
-    """Brokers, topics and queues come with a registration, and go with the broker; what has not happened yet is 0."""
-    metrics = await seen(server)
+async def test_metrics_of_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -> None:
+    """Brokers, topics and queues follow registrations and disconnects; counters start at 0."""
+    metrics = await scrape(server)
     assert [version()] == [labels["version"] for labels in metrics.labels("nameserver_build_info")]
     for name in ("connections_rejected_total", "evictions_total", "stale_unregister_fenced_total"):
-        # there before it happens, so that a rate of the first one is seen
+        # the counter exists at 0, so that a rate shows its first increment
         assert {0} == set(by(metrics, f"nameserver_{name}", "reason").values())
     assert len(asyncio.all_tasks()) == metrics("nameserver_tasks")
     assert metrics("nameserver_allocated_blocks") > 100_000
@@ -50,7 +50,7 @@ async def test_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -
     # T and U, with 8 queues each
     expected = {"ready": 1, "watchers": 0, "topics": 2, "queues": 16, "table_revision": 1}
     for _ in range(2):
-        metrics = await seen(server)
+        metrics = await scrape(server)
         assert expected == {name: metrics(f"nameserver_{name}") for name in expected}
         assert bool(expected["topics"]) == metrics("nameserver_brokers", state="live")
         await server.hang_up(peer)
@@ -59,27 +59,27 @@ async def test_the_server_and_its_tables(server: InProcess, peer: NamesrvPeer) -
         expected = {"ready": 0, "watchers": 0, "topics": 0, "queues": 0, "table_revision": 2}
 
 
-async def test_broker_that_missed_a_heartbeat_is_suspect(server: InProcess) -> None:
-    """After 45 s of silence it is suspect, and after a word live again."""
+async def test_broker_is_suspect_after_a_missed_heartbeat(server: InProcess) -> None:
+    """A broker is suspect after 45 s without a heartbeat, and live again after the next one."""
     peer, other = await server.connect(), await server.connect()
     await peer.register(A)
-    # one that asked for 10 s is suspect after 7.5
+    # a broker with an expiry of 10 s is suspect after 7.5 s
     await other.register(B, heartbeatTimeoutMillis="10000")
 
-    for passes, live, suspect in ((7.0, 2, 0), (1.0, 1, 1)):
-        await server.clock.advance(passes)
-        metrics = await seen(server)
+    for seconds, live, suspect in ((7.0, 2, 0), (1.0, 1, 1)):
+        await server.clock.advance(seconds)
+        metrics = await scrape(server)
         assert (live, suspect) == tuple(metrics("nameserver_brokers", state=state) for state in ("live", "suspect"))
     for _ in range(5):
         await other.call(904, B.ext)
         await server.clock.advance(7.0)
     await other.call(904, B.ext)
-    # 43 s after its only word the first one still counts as live
-    assert (await seen(server))("nameserver_brokers", state="live") == 2
+    # the first broker counts as live until 45 s after its registration
+    assert (await scrape(server))("nameserver_brokers", state="live") == 2
     await server.clock.advance(3.0)
-    assert (await seen(server))("nameserver_brokers", state="suspect") == 1
+    assert (await scrape(server))("nameserver_brokers", state="suspect") == 1
     await peer.call(904, A.ext)
-    assert (await seen(server))("nameserver_brokers", state="live") == 2
+    assert (await scrape(server))("nameserver_brokers", state="live") == 2
 
 
 async def test_broker_groups_are_counted_by_health(server: InProcess) -> None:
@@ -95,22 +95,22 @@ async def test_broker_groups_are_counted_by_health(server: InProcess) -> None:
         await server.clock.advance(seconds)
         await slave.call(904, SLAVE.ext)
         await other.call(904, OTHER.ext)
-        metrics = await seen(server)
+        metrics = await scrape(server)
         found.append(tuple(metrics("nameserver_broker_groups", state=state) for state in states))
 
     assert found == [(2, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
 
 
-async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: NamesrvPeer) -> None:
-    """One in time, one 5 s late, and a registration that says the same again."""
+async def test_lateness_of_heartbeats(server: InProcess, peer: NamesrvPeer) -> None:
+    """The histogram has a heartbeat in time, one 5 s late and an unchanged registration."""
     await peer.register(A)
-    for passes in (30.0, 35.0):
-        await server.clock.advance(passes)
+    for seconds in (30.0, 35.0):
+        await server.clock.advance(seconds)
         await peer.call(904, A.ext)
     await server.clock.advance(1.0)
     await peer.register(A)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     assert tuple(metrics("nameserver_heartbeats_total", kind=kind) for kind in ("heartbeat", "registration")) == (2, 1)
     name = "nameserver_heartbeat_lateness_seconds"
@@ -121,8 +121,8 @@ async def test_heartbeats_and_how_late_they_are(server: InProcess, peer: Namesrv
 @pytest.mark.parametrize(
     ("reason", "seconds"), [("silent", 130.0), ("disconnected", 2.0), ("unregistered", 2.0), ("superseded", 2.0)]
 )
-async def test_ends_of_brokers(server: InProcess, peer: NamesrvPeer, reason: str, seconds: float) -> None:
-    """Silence, a closed connection, a goodbye, or another broker at its address: counted, and how stale it got."""
+async def test_evictions_by_reason(server: InProcess, peer: NamesrvPeer, reason: str, seconds: float) -> None:
+    """Each reason of an eviction is counted with the staleness at that time."""
     await peer.register(A)
     await server.clock.advance(seconds)
     if reason == "disconnected":
@@ -133,7 +133,7 @@ async def test_ends_of_brokers(server: InProcess, peer: NamesrvPeer, reason: str
         await peer.register(Broker("broker-z", 0, A.addr))
     await until(lambda: server.namesrv.counters.staleness[reason].count)  # type: ignore[index]
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     ended = by(metrics, "nameserver_evictions_total", "reason")
     assert {(reason,): 1} == {of: count for of, count in ended.items() if count}
@@ -144,25 +144,25 @@ async def test_ends_of_brokers(server: InProcess, peer: NamesrvPeer, reason: str
     assert seconds // 10 == metrics("nameserver_scan_seconds_count")
 
 
-async def test_stale_unregister(server: InProcess, peer: NamesrvPeer) -> None:
-    """A goodbye over the connection before is fenced, and removes nothing."""
+async def test_fenced_unregistration_is_counted(server: InProcess, peer: NamesrvPeer) -> None:
+    """An unregistration over the broker's earlier connection is fenced, and evicts no broker."""
     await peer.register(A)
     await (await server.connect()).register(A)
     await peer.call(104, A.ext)
-    metrics = await seen(server)
+    metrics = await scrape(server)
     assert metrics("nameserver_stale_unregister_fenced_total", reason="unregistered") == 1
     assert metrics("nameserver_evictions_total", reason="unregistered") == 0
 
 
 async def test_connections_by_protocol_and_role(server: InProcess) -> None:
-    """Who asks how, and as what; one that said nothing yet is there, too."""
+    """Open connections are counted by protocol and role; both are `none` before the first request."""
     broker, agent, client, operator, _silent = [await server.connect() for _ in range(5)]
     await broker.register(A, spelling="binary")
     await agent.register(B, spelling="native")
     await client.call(105, {"topic": "T"})
     await operator.call(106)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     assert by(metrics, "nameserver_connections", "proto", "role") == {
         ("rocketmq", "broker"): 1,
@@ -180,19 +180,19 @@ async def test_connections_by_protocol_and_role(server: InProcess) -> None:
         pytest.param(1, "connections_per_ip", marks=pytest.mark.settings(max_connections=10)),
     ],
 )
-async def test_connection_beyond_a_limit(server: InProcess, most: int, reason: str) -> None:
-    """The third of two, and the second from an address that may have one."""
+async def test_connection_beyond_a_limit_is_counted(server: InProcess, most: int, reason: str) -> None:
+    """A refused connection is counted by the limit that it exceeds."""
     for _ in range(most):
         await server.connect()
     refused = await RawPeer.connect(server.address)
     assert await refused.at_end()
     refused.close()
-    assert (await seen(server))("nameserver_connections_rejected_total", reason=reason) == 1
+    assert (await scrape(server))("nameserver_connections_rejected_total", reason=reason) == 1
 
 
 @pytest.mark.settings(idle_timeout_seconds=5)
-async def test_connections_that_are_ended(server: InProcess) -> None:
-    """For a frame that is none, by what was wrong and what the peer spoke; for silence, which is a limit, no error."""
+async def test_closed_connections_are_counted_by_reason(server: InProcess) -> None:
+    """A malformed frame counts as a frame error of its protocol, and an idle connection as a rejected one."""
     idle, peer, stranger = [await server.connect() for _ in range(3)]
     await idle.call(106)
     await peer.call(106, spelling="native")
@@ -202,15 +202,15 @@ async def test_connections_that_are_ended(server: InProcess) -> None:
     await server.clock.advance(7.0)
     assert await idle.at_end()
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     errors = by(metrics, "nameserver_frame_errors_total", "proto", "reason")
     assert errors == {("msgpack", "frame_too_large"): 1, ("none", "frame_too_large"): 1}
     assert metrics("nameserver_connections_rejected_total", reason="idle") == 1
 
 
-async def test_peer_that_does_not_read(server: InProcess) -> None:
-    """It asks for more than it reads, and is a slow consumer."""
+async def test_slow_consumer_is_counted(server: InProcess) -> None:
+    """A peer that is closed because it does not read counts as a slow consumer."""
     broker = await server.connect()
     await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
     peer = await RawPeer.connect(server.address, receive_buffer=4096)
@@ -218,21 +218,21 @@ async def test_peer_that_does_not_read(server: InProcess) -> None:
     connection = max(server.namesrv.connections.values(), key=lambda each: each.id)
 
     while connection.is_open:
-        # the list of all topics, more of them than sockets hold; then half a minute passes
+        # each response lists all topics and exceeds the socket buffers; the deadline is half a minute
         peer.send(question(206))
         await server.clock.advance(0.1)
     peer.writer.transport.abort()
 
-    assert (await seen(server))("nameserver_slow_consumers_total") == 1
+    assert (await scrape(server))("nameserver_slow_consumers_total") == 1
 
 
-async def test_bytes_both_ways(server: InProcess) -> None:
-    """Also of connections that are gone."""
+async def test_bytes_by_direction(server: InProcess) -> None:
+    """Bytes of closed connections stay in the counters."""
     count = 40
     asked = question(206) * count
     broker = await server.connect()
     await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
-    before = await seen(server)
+    before = await scrape(server)
     peer = await RawPeer.connect(server.address)
     peer.send(asked)
     answered = 0
@@ -242,18 +242,18 @@ async def test_bytes_both_ways(server: InProcess) -> None:
     peer.close()
     await until(lambda: len(server.namesrv.connections) == 1)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
     assert len(asked) == metrics("nameserver_bytes_total", dir="in") - before("nameserver_bytes_total", dir="in")
     assert answered == metrics("nameserver_bytes_total", dir="out") - before("nameserver_bytes_total", dir="out")
 
 
 async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer) -> None:
-    """Those answered from memory and all others, under RocketMQ's names; a watch has a class of its own."""
+    """Requests on both paths are counted under RocketMQ's names; watches have a class of their own."""
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
     watcher = await server.connect()
     opaque = watcher.tell(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers))
-    assert (await seen(server))("nameserver_watchers") == 1
+    assert (await scrape(server))("nameserver_watchers") == 1
     await peer.register(A)
     await watcher.answer_to(opaque)
     for code, ext in ((105, {"topic": "T"}), (105, {"topic": "T"}), (105, {"topic": "missing"}), (904, A.ext)):
@@ -261,7 +261,7 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
     for code in (322, 322, 4711):
         await peer.call(code, A.ext)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     assert by(metrics, "nameserver_requests_total", "code", "result") == {
         ("REGISTER_BROKER", "SUCCESS"): 1,
@@ -272,7 +272,7 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
         ("QUERY_DATA_VERSION", "SUCCESS"): 2,
         ("UNKNOWN", "REQUEST_CODE_NOT_SUPPORTED"): 1,
     }
-    # What the dispatcher answered: a registration, what came for the first time, a watch, and an unknown code.
+    # The dispatcher answered a registration, first requests, a watch and an unknown code.
     timed = {labels["class"] for labels in metrics.labels("nameserver_request_seconds_count")}
     assert {kind: metrics("nameserver_request_seconds_count", class_=kind) for kind in timed} == {
         "broker": 3,
@@ -283,8 +283,8 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
     assert metrics("nameserver_request_seconds_sum", class_="broker") > 0
 
 
-async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
-    """Who got it at once does not count; who had to wait does."""
+async def test_lock_waits_are_counted(server: InProcess, peer: NamesrvPeer) -> None:
+    """Only acquisitions of the lock that had to wait are counted."""
     lock = server.namesrv.manager.lock
     async with lock.read():
         peer.tell(103, A.ext, registration("T", "U"))
@@ -292,7 +292,7 @@ async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
     await peer.receive()
     await peer.register(B)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     assert metrics("nameserver_lock_wait_seconds_count", mode="write") == 1
     assert metrics("nameserver_lock_wait_seconds_count", mode="read") == 0
@@ -301,61 +301,61 @@ async def test_waits_for_the_lock(server: InProcess, peer: NamesrvPeer) -> None:
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
 async def test_event_loop_lag(server: InProcess) -> None:
-    """Measured all the time: what was due while a callback ran for 0.3 s is late by most of that."""
+    """A callback that runs for 0.3 s shows as event loop lag."""
     lag = server.namesrv.counters.lag
     await until(lambda: lag.count >= 2)
     before = lag.sum
     time.sleep(LAG_INTERVAL_SECONDS + 0.3)
     await until(lambda: lag.sum >= before + 0.3)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
     assert metrics("nameserver_eventloop_lag_seconds_count") >= 3
     assert metrics("nameserver_eventloop_lag_seconds_sum") >= 0.3
 
 
-async def test_snapshot(tmp_path: Path) -> None:
-    """Its size, and how long ago it was right: always less than 5 s, unless it cannot be written."""
+async def test_age_and_size_of_the_snapshot(tmp_path: Path) -> None:
+    """The age of the snapshot's contents stays below 5 s unless the file cannot be written."""
     async with namesrv_in_process(tmp_path) as server:
         await server.clock.advance(5.0)
-        assert _snapshot(await seen(server)) == (0, 0)
+        assert _snapshot(await scrape(server)) == (0, 0)
         peer = await server.connect()
         await peer.register(A)
         await server.clock.advance(4.0)
-        assert _snapshot(await seen(server)) == (4.0, 0)
+        assert _snapshot(await scrape(server)) == (4.0, 0)
 
         await server.clock.advance(1.0)
         await until((tmp_path / "snapshot.json").exists)
         await until(lambda: server.namesrv.counters.snapshot_bytes)
         size = (tmp_path / "snapshot.json").stat().st_size
-        assert (0.0, size) == _snapshot(await seen(server))
+        assert (0.0, size) == _snapshot(await scrape(server))
 
-        # as root no permission keeps it from being written, a directory in its place does
+        # permissions do not stop root from writing, but a directory in place of the file does
         (tmp_path / "snapshot.json").unlink()
         (tmp_path / "snapshot.json").mkdir()
         await peer.register(B)
         await server.clock.advance(20.0)
-        assert _snapshot(await seen(server))[0] == 20.0
+        assert _snapshot(await scrape(server))[0] == 20.0
 
 
-async def test_heartbeat_log(tmp_path: Path) -> None:
-    """Its queue and its losses are shown when there is one, and only then."""
+async def test_metrics_of_the_heartbeat_log(tmp_path: Path) -> None:
+    """Queue and losses are exported only when the server has a heartbeat log."""
     async with namesrv_in_process(tmp_path / "with", heartbeat_log_dir=str(tmp_path / "log")) as server:
         assert isinstance(server.namesrv.heartbeat_log, HeartbeatLog)
-        metrics = await seen(server)
+        metrics = await scrape(server)
         names = {"nameserver_eventlog_queue", "nameserver_eventlog_dropped_total", "nameserver_log_lines_lost_total"}
         assert names <= metrics.names
     async with namesrv_in_process(tmp_path / "without", heartbeat_log_dir="") as server:
-        assert [name for name in (await seen(server)).names if "eventlog" in name] == []
+        assert [name for name in (await scrape(server)).names if "eventlog" in name] == []
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
-async def test_requests_over_http(server: InProcess) -> None:
-    """By page and status; pages that are none are counted together."""
+async def test_http_requests_by_path_and_status(server: InProcess) -> None:
+    """HTTP requests are counted by path and status; unknown paths are counted together."""
     address = server.controller.http_addresses[0]
     for target in ("/livez", "/livez?verbose", "/x", "/y", "/readyz"):
         await asyncio.to_thread(ask, address, target)
 
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     asked = by(metrics, "nameserver_http_requests_total", "path", "status")
     assert asked == {("/livez", "200"): 2, ("/readyz", "200"): 1, ("other", "404"): 2}
@@ -365,14 +365,14 @@ def _snapshot(metrics: Scrape) -> tuple[float, float]:
     return metrics("nameserver_snapshot_age_seconds"), metrics("nameserver_snapshot_bytes")
 
 
-# -- what a scrape costs -----------------------------------------------------------------------------------------------
+# -- cost of a scrape --------------------------------------------------------------------------------------------------
 
-# of functions, in a step in which the loop looks at nothing else; `make bench` measures how long that is
-MOST_CALLS = 1_200
+# function calls in one uninterrupted step of the loop; `make bench` measures its time
+MAX_CALLS = 1_200
 
 
-async def test_scrape_of_many_brokers_and_connections(server: InProcess) -> None:
-    """A thousand brokers with ten topics each, on a hundred connections: no step looks at all of them."""
+async def test_scrape_yields_to_the_loop(server: InProcess) -> None:
+    """With a thousand brokers on a hundred connections, no step of a scrape visits all of them."""
     peers = [await server.connect() for _ in range(100)]
     for number in range(1000):
         body = registration(*(f"topic-{number % 100}-{each}" for each in range(10)))
@@ -381,18 +381,18 @@ async def test_scrape_of_many_brokers_and_connections(server: InProcess) -> None
 
     of_brokers, brokers = await _driven(count_brokers(server.namesrv))
     of_connections, connections = await _driven(count_connections(server.namesrv))
-    metrics = await seen(server)
+    metrics = await scrape(server)
 
     assert metrics("nameserver_brokers", state="live") == 1000
     assert metrics("nameserver_connections", proto="json", role="broker") == 100
     assert (metrics("nameserver_topics"), metrics("nameserver_queues")) == (1000, 80_000)
     assert metrics("nameserver_table_bytes") == 1000 * 2048 + 1000 * 600
     assert (brokers["live"], connections["json", "broker"]) == (1000, 100)
-    assert max(of_brokers, of_connections) < MOST_CALLS
+    assert max(of_brokers, of_connections) < MAX_CALLS
 
 
-async def test_pulls_are_answered_during_a_scrape(server: InProcess, peer: NamesrvPeer) -> None:
-    """Between two families the loop looks at its sockets: questions that came meanwhile do not wait for the rest."""
+async def test_requests_are_answered_during_a_scrape(server: InProcess, peer: NamesrvPeer) -> None:
+    """A scrape yields to the event loop between metric families, so requests are answered meanwhile."""
     await peer.register(Broker())
     work = asyncio.ensure_future(exposition(server.namesrv, server.controller.server))
     answered = 0
@@ -404,7 +404,7 @@ async def test_pulls_are_answered_during_a_scrape(server: InProcess, peer: Names
 
 
 async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
-    """How many calls of functions the longest step of a coroutine makes, and its result."""
+    """The number of function calls in the longest step of a coroutine, and its result."""
     longest = 0
     steps = work.__await__()
     while True:
@@ -417,5 +417,5 @@ async def _driven(work: Coroutine[None, None, T]) -> tuple[int, T]:
         finally:
             sys.setprofile(None)
             longest = max(longest, next(calls))
-        assert waits_for is None, "nothing but giving way to others"
+        assert waits_for is None, "the coroutine only yields to the loop"
         await asyncio.sleep(0)

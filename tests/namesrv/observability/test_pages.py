@@ -1,4 +1,4 @@
-"""The pages of a server: when it counts as alive and as ready; more of them is in tests/journeys/test_http.py."""
+"""HTTP pages of a server: liveness and readiness; tests/journeys/test_http.py tests their texts."""
 
 import asyncio
 import logging
@@ -20,8 +20,8 @@ from tests.support.raw_peer import RawPeer
     [("", 1), ("?verbose", 7), ("?verbose=1", 7), ("?x&verbose", 7), ("?verbos", 1), ("?x=verbose", 1)],
 )
 @pytest.mark.settings(http_listen="127.0.0.1:0")
-async def test_verbose_is_a_word_of_the_query(server: InProcess, query: str, lines: int) -> None:
-    """With or without a value, among others or alone; nothing is to be cached."""
+async def test_verbose_query_parameter(server: InProcess, query: str, lines: int) -> None:
+    """`verbose` counts with or without a value, alone or among other parameters."""
     (address,) = server.controller.http_addresses
     response = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
@@ -39,8 +39,8 @@ async def test_verbose_is_a_word_of_the_query(server: InProcess, query: str, lin
 @pytest.mark.settings(
     http_listen="127.0.0.1:0", nameserver_name="our.name", http_hosts="ns1.example.com,*.svc.cluster.local"
 )
-async def test_other_hosts_get_nothing(server: InProcess, host: str, status: int) -> None:
-    """A web page whose name resolves to this address names itself; the answer is counted, and says what to do."""
+async def test_unknown_hosts_are_refused(server: InProcess, host: str, status: int) -> None:
+    """A request for an unknown host, as from a rebound DNS name, gets 421 with a hint, and is counted."""
     (address,) = server.controller.http_addresses
     peer = await RawPeer.connect(address)
     peer.send(f"GET /livez HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -56,8 +56,8 @@ async def test_other_hosts_get_nothing(server: InProcess, host: str, status: int
 
 
 @pytest.mark.settings(http_listen="127.0.0.1:0")
-async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> None:
-    """However many ask: eight at once, and all who come before a quarter of a second is over, see the same."""
+async def test_metrics_are_rendered_at_most_four_times_a_second(server: InProcess) -> None:
+    """All scrapes within a quarter of a second get the same metrics."""
     (address,) = server.controller.http_addresses
 
     async def topics() -> float:
@@ -65,7 +65,7 @@ async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> No
         peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         head, _, page = (await peer.reader.read()).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 ")
-        # what every Prometheus reads
+        # the text format that every Prometheus reads
         assert b"content-type: text/plain; version=0.0.4; charset=utf-8" in head
         peer.close()
         return Scrape(page.decode())("nameserver_topics")
@@ -78,13 +78,13 @@ async def test_metrics_are_rendered_four_times_a_second(server: InProcess) -> No
     assert await topics() == 2
 
 
-async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> None:
-    """While it runs the server is alive; after 30 s without it, it is neither alive nor ready."""
+async def test_blocked_housekeeping_ends_liveness_and_readiness(server: InProcess) -> None:
+    """A server is alive while its housekeeping runs; after 30 s without it, it is neither alive nor ready."""
     namesrv, clock = server.namesrv, server.clock
     for _ in range(3):
         await clock.advance(20.0)
         assert [check.is_ok for check in liveness(namesrv)] == [True]
-    # a scan that waits for ever for the lock
+    # a scan waits for this lock
     async with namesrv.manager.lock.read():
         await clock.advance(39.0)
         assert [str(check) for check in liveness(namesrv)] != ["[-] housekeeping: last ran 30.0 s ago"]
@@ -96,14 +96,14 @@ async def test_stuck_housekeeping_is_what_a_restart_mends(server: InProcess) -> 
 
 
 async def test_server_that_does_not_listen_is_not_ready(server: InProcess) -> None:
-    """Nor does it get questions."""
+    """A server without listening addresses is not ready."""
     addresses, server.namesrv.addresses = server.namesrv.addresses, []
     assert [str(check) for check in readiness(server.namesrv) if not check.is_ok] == ["[-] listening: not yet"]
     server.namesrv.addresses = addresses
 
 
-async def test_it_ends_with_the_server(tmp_path: Path) -> None:
-    """Nobody listens any more, nothing is measured, and a new one may."""
+async def test_http_port_closes_with_the_server(tmp_path: Path) -> None:
+    """A stopped server frees its HTTP port and stops measuring lag."""
     async with namesrv_in_process(tmp_path / "1", http_listen="127.0.0.1:0") as server:
         ((host, port),) = server.controller.http_addresses
     with pytest.raises(ConnectionError):
@@ -118,13 +118,13 @@ async def test_it_ends_with_the_server(tmp_path: Path) -> None:
         assert (await asyncio.to_thread(ask, (host, port), "/livez")).status == 200
 
 
-@pytest.mark.parametrize("turns", [5, 20, 40])
-async def test_it_ends_in_the_middle_of_a_scrape(tmp_path: Path, caplog: pytest.LogCaptureFixture, turns: int) -> None:
-    """Whose answer is cut off, without an error in the log."""
+@pytest.mark.parametrize("iterations", [5, 20, 40])
+async def test_server_stops_during_a_scrape(tmp_path: Path, caplog: pytest.LogCaptureFixture, iterations: int) -> None:
+    """A scrape is cut off by the stop of the server without an error in the log."""
     async with namesrv_in_process(tmp_path, http_listen="127.0.0.1:0") as server:
         peer = await RawPeer.connect(server.controller.http_addresses[0])
         peer.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
-        for _ in range(turns):
+        for _ in range(iterations):
             await asyncio.sleep(0)
     peer.writer.transport.abort()
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
