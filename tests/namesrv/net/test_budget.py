@@ -151,7 +151,7 @@ async def test_large_frame_is_read_in_bounded_chunks() -> None:
     assert most <= 256 * 1024
 
 
-@pytest.mark.parametrize("gets_it", [True, False])
+@pytest.mark.parametrize("is_received", [True, False])
 async def test_large_frame_waits_for_memory(is_received: bool) -> None:
     """Of 48 MiB one address gets 4.5: a second frame waits until the first is answered, or is refused after a time.
 
@@ -287,7 +287,7 @@ async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
         assert list(served.server.connections) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("sends_heartbeats", [False, True])
 async def test_connections_without_a_registration_give_way_to_brokers(sends_heartbeats: bool) -> None:
     """The oldest peer in a reserved slot that has not registered gives way, silent or with heartbeats; brokers stay."""
     async with serving({REGISTER: small, HEARTBEAT: small}, **SIX) as served:

@@ -53,7 +53,7 @@ def frame_of(response: Answer) -> spelling.Answer:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "request", "fields"),
+    ("outcome", "sent", "fields"),
     [
         (Reply(b"route"), {}, {}),
         # empty ext fields differ from absent ones
@@ -83,7 +83,7 @@ def frame_of(response: Answer) -> spelling.Answer:
 )
 async def test_response(
     outcome: Reply | Exception,
-    request: dict[str, Any],
+    sent: dict[str, Any],
     fields: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -91,15 +91,15 @@ async def test_response(
 
     The same request one-way is counted and gets no response.
     """
-    is_native = request.get("serialize_type") == NATIVE
+    is_native = sent.get("serialize_type") == NATIVE
     body = b"route" if isinstance(outcome, Reply) and "code" not in fields else b""
     expected = spelling.Answer(NATIVE, NATIVE_ANSWER | fields, body) if is_native else (JSON, ANSWER | fields, body)
     dispatcher = dispatcher_of(outcome)
 
-    assert expected == frame_of(await response_to(dispatcher, **request))
-    assert (await response_to(dispatcher, flag=2, **request)).data == b""
+    assert expected == frame_of(await response_to(dispatcher, **sent))
+    assert (await response_to(dispatcher, flag=2, **sent)).data == b""
     # unknown codes are counted together, so that a peer cannot grow the table
-    code = -1 if "code" in request else KNOWN
+    code = -1 if "code" in sent else KNOWN
     assert {(code, fields.get("code", 0)): 2} == dispatcher.answered
     assert caplog.records == []
 
