@@ -127,7 +127,7 @@ async def test_error_statuses(request_: bytes, status: bytes, caplog: pytest.Log
     assert (b"400" in status) == bool(site.counts)
 
 
-async def test_garbage_after_a_request_closes_the_connection_without_a_log_line(
+async def test_garbage_after_a_request_logs_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The garbage arrives while the response to the request before it is in work."""

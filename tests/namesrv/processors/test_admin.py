@@ -1,4 +1,4 @@
-"""Answers to operators' tools, in every header (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)."""
+"""Responses to operators' tools in every serialization (106, 205, 206, 216, 217, 224, 304, 311 to 313, 327)."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ from tests.support.namesrv_peer import (
 
 
 async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
-    """What the route says who may do: broker name -> permission; asked in JSON and natively."""
+    """Broker name -> permission in the route of a topic, the same in JSON and natively."""
     found, natively = [
         {queues["brokerName"]: queues["perm"] for queues in response.java_value["queueDatas"]}
         for response in [await peer.call(105, {"topic": topic}, spelling=spelling) for spelling in ("json", "native")]
@@ -37,7 +37,7 @@ async def perms(peer: NamesrvPeer, topic: str = "T") -> dict[str, int]:
 
 
 async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Java writes the ids without quotes; quoted they are read by everybody."""
+    """Broker ids are quoted, unlike in Java's JSON, so that every client can parse them."""
     response = await peer.call(106, spelling=spelling)
     assert (*response.outcome, response.fields) == (0, None, {})
     assert response.java_value == {"brokerAddrTable": {}, "clusterAddrTable": {}}
@@ -65,8 +65,8 @@ async def test_cluster_info_names_clusters_and_groups(peer: NamesrvPeer, spellin
     }
 
 
-async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """In routes that were cached, for this broker only, through a changed registration, until it is added back."""
+async def test_removed_write_permission_lasts_until_it_is_added_back(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """A removed write permission changes cached routes of its broker only, and outlasts a changed registration."""
     await peer.register(MASTER, registration("T", topic_config("U", perm=4), topic_config("V", perm=15)))
     await peer.register(OTHER)
     assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
@@ -74,7 +74,7 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     response = await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
     assert (*response.outcome, response.fields) == (0, None, {"wipeTopicCount": "3"})
     assert await perms(peer) == {"broker-a": 4, "broker-b": 6}
-    # no other bit is taken
+    # the other bits stay
     assert await perms(peer, "V") == {"broker-a": 13}
 
     await peer.register(MASTER, registration("T", "U", "W", counter=2))
@@ -87,25 +87,25 @@ async def test_wiped_permission_shows_at_once_and_stays(peer: NamesrvPeer, spell
     # 6, as in Java: inherit (1) and priority (8) are dropped
     assert await perms(peer, "V") == {"broker-a": 6}
 
-    # who comes back starts with its own permissions, as operators expect
+    # a broker that registers anew starts with its own permissions
     await peer.call(205, {"brokerName": "broker-a"}, spelling=spelling)
     await peer.call(104, MASTER.ext)
     await peer.register(MASTER)
     assert await perms(peer) == {"broker-a": 6, "broker-b": 6}
 
     for code, count in ((205, "wipeTopicCount"), (327, "addTopicCount")):
-        response = await peer.call(code, {"brokerName": "nobody"}, spelling=spelling)
+        response = await peer.call(code, {"brokerName": "unknown"}, spelling=spelling)
         assert (0, None, {count: "0"}) == (*response.outcome, response.fields)
         assert (await peer.call(code, None, spelling=spelling)).outcome == (1, "field brokerName is missing")
 
 
 async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Everywhere, or in one cluster; what does not exist is a success and changes nothing."""
+    """A topic is deleted everywhere or in one cluster; an unknown topic or cluster gives success."""
     await peer.register(MASTER)
     await peer.register(ELSEWHERE)
     both = {"broker-a": 6, "broker-c": 6}
     for ext, left in (
-        ({"topic": "nothing"}, both),
+        ({"topic": "unknown"}, both),
         ({"topic": "T", "clusterName": "nowhere"}, both),
         ({"topic": "T", "clusterName": "cluster-1"}, {"broker-c": 6}),
     ):
@@ -119,7 +119,7 @@ async def test_topic_is_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
 
 
 def route_body(spelling: Spelling, *brokers: str) -> bytes:
-    """The body of a 217: 3 queues to read, 2 to write, read-only, on each broker."""
+    """The body of request 217 with 3 read queues and 2 write queues, read-only, on each broker."""
     counts = {"read_queue_nums": 3, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 1}
     if spelling == "native":
         queues = [{"broker_name": name, **counts} for name in brokers]
@@ -130,13 +130,13 @@ def route_body(spelling: Spelling, *brokers: str) -> bytes:
 
 
 async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Broker by broker; an unknown one is ignored with success, as in Java, and what stands after it."""
+    """Queues are registered broker by broker up to an unknown broker, which gives success, as in Java."""
     await peer.register(MASTER)
     await peer.register(OTHER)
-    for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "nobody", "broker-b"])):
+    for topic, brokers in (("T", ["broker-b"]), ("new", ["broker-b"]), ("U", ["broker-a", "unknown", "broker-b"])):
         response = await peer.call(217, {"topic": topic}, route_body(spelling, *brokers), spelling=spelling)
         assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
-    ignored = route_body(spelling, "nobody")
+    ignored = route_body(spelling, "unknown")
     assert (await peer.call(217, {"topic": "other"}, ignored, spelling=spelling)).code == 0
 
     assert await perms(peer) == {"broker-a": 6, "broker-b": 4}
@@ -168,7 +168,7 @@ async def test_topic_is_registered(peer: NamesrvPeer, spelling: Spelling) -> Non
 async def test_topic_without_queues_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str | None
 ) -> None:
-    """No body, no member, none is a success; what cannot be read is refused with what is wrong."""
+    """A missing or empty list of queues gives success; a malformed body is refused with the reason."""
     response = await peer.call(217, {"topic": "T"}, body, spelling=spelling)
 
     refused = (1, f"body of TopicRouteData cannot be read: {reason}")
@@ -177,12 +177,12 @@ async def test_topic_without_queues_changes_nothing(
 
 
 async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """All; those of a cluster; names of clusters and brokers; those whose first queues are flagged so."""
+    """The lists have all topics, those of a cluster, names of clusters and brokers, or topics by their first flags."""
     for code in (206, 304, 311, 312, 313):
         assert (await peer.call(code, spelling=spelling)).java_value == {"topicList": []}
     unit, unit_sub, both = (topic_config(name, flags=n) for n, name in enumerate(("unit", "sub", "both"), start=1))
     await peer.register(MASTER, registration(unit, unit_sub, both, "plain"))
-    # only the first queues of a topic are looked at, which are those of broker-a
+    # only the flags of a topic's first broker, broker-a, count
     await peer.register(ELSEWHERE, registration("unit", topic_config("plain", flags=3), "far"))
 
     for code, cluster, names in (
@@ -203,8 +203,8 @@ async def test_lists_of_topics(peer: NamesrvPeer, spelling: Spelling) -> None:
 
 
 @pytest.mark.settings(max_frame_bytes=1 << 20)
-async def test_list_is_made_once_for_each_change(server: InProcess, peer: NamesrvPeer) -> None:
-    """One that is too large is not made again either, until the tables change; a change is seen at once."""
+async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, peer: NamesrvPeer) -> None:
+    """A list is encoded once for each revision of the tables, also one that is too large to send."""
     other, only_t = await server.connect(), {"topicList": ["T"]}
     await peer.register(MASTER, native_registration("T"), spelling="native")
     spellings: list[Spelling] = ["json", "native", "json", "native"]
@@ -221,8 +221,8 @@ async def test_list_is_made_once_for_each_change(server: InProcess, peer: Namesr
     assert only_t == (await peer.call(206)).java_value
 
 
-def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> None:
-    """Small ones do not count, other addresses are given theirs, and only those that got much lately are kept."""
+def test_large_lists_are_limited_per_address() -> None:
+    """An address gets four large lists, then one each second; small lists and other addresses are not limited."""
     clock, mib = FakeClock(monotonic=100.0), 1024 * 1024
     lists = LargeLists(clock)
     for _ in range(4):
@@ -244,8 +244,8 @@ def test_an_address_gets_so_many_large_lists_and_then_so_many_per_second() -> No
 
 
 @pytest.mark.settings(enable_topic_list=False, enable_all_topic_list=False)
-async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """In Java's word; the system's list has no switch."""
+async def test_topic_lists_can_be_disabled(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """A disabled list gives Java's remark; the system topic list has no setting."""
     for code in (206, 224, 311, 312, 313):
         response = await peer.call(code, {"cluster": "cluster-1"}, spelling=spelling)
         assert response.outcome == (1, "disable"), code
@@ -253,7 +253,7 @@ async def test_lists_can_be_switched_off(peer: NamesrvPeer, spelling: Spelling) 
 
 
 async def test_unknown_code_is_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """In Java's words, leading blank included; nor does anybody ask a NameServer what only brokers are told (905)."""
+    """The remark is Java's with its leading blank; 905 is a request to brokers, and unknown here."""
     for code in (0, 9999, 905, -1):
         response = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported") == response.outcome
@@ -271,25 +271,25 @@ CHANGES: list[tuple[int, str, dict[str, Any], bytes]] = [
 ]
 
 
-async def test_changes_are_logged_with_who_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Those that succeed; what only reads, what is refused and what brokers say of themselves is no such change."""
+async def test_operators_changes_are_logged_with_the_peer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Successful changes by operators are logged; reads, refusals and a broker's own requests are not."""
     caplog.set_level(logging.INFO)
     async with namesrv_in_process(tmp_path, admin_enabled=True) as server:
         own, operator = await server.connect(), await server.connect()
         await own.register(MASTER)
         await operator.call(106)
         await operator.call(205, {})
-        await own.call(104, {**MASTER.ext, "brokerName": "nobody"})
+        await own.call(104, {**MASTER.ext, "brokerName": "unknown"})
         signed = {"AccessKey": "op", "Signature": "c2ln", "hmacSha256": "c2ln", "nonce": "n1", "signedAt": "1"}
         for code, _, ext, body in CHANGES:
-            # a signature can be used again by whoever reads the log
+            # the log has no signatures, which a reader could use again
             assert (await operator.call(code, {**ext, **signed}, body)).code == 0
         await own.register(MASTER)
         await own.call(104, MASTER.ext)
 
     lines = [(r.levelno, vars(r)["fields"]) for r in caplog.records if r.msg == "operator_changed"]
-    assert [name for _, name, _, _ in CHANGES] == [told["request"] for _, told in lines]
-    for (_, _, ext, body), (level, told) in zip(CHANGES, lines, strict=True):
-        assert (logging.INFO, operator.address, None) == (level, told["peer"], told["proxied"])
-        assert ({**ext, "settings": body.decode()} if body else ext) == told["asked"]
-    assert [told["role"] for _, told in lines[:7]] == ["admin"] * 7
+    assert [name for _, name, _, _ in CHANGES] == [fields["request"] for _, fields in lines]
+    for (_, _, ext, body), (level, fields) in zip(CHANGES, lines, strict=True):
+        assert (logging.INFO, operator.address, None) == (level, fields["peer"], fields["proxied"])
+        assert ({**ext, "settings": body.decode()} if body else ext) == fields["asked"]
+    assert [fields["role"] for _, fields in lines[:7]] == ["admin"] * 7

@@ -1,4 +1,4 @@
-"""Answers to brokers that come, go and look for their group (103, 104, 901), in every header."""
+"""Responses to brokers that register, unregister or request their group (103, 104, 901), in every serialization."""
 
 import asyncio
 import json
@@ -25,15 +25,17 @@ from tests.support.table_invariants import violations
 
 
 def is_empty(server: InProcess) -> bool:
-    """Whether nothing at all is known, not even a ghost."""
+    """Return true if all tables are empty."""
     tables = server.namesrv.manager.tables
     known = (tables.cluster_addr_table, tables.broker_addr_table, tables.broker_live_table, tables.topic_queue_table)
     assert violations(tables) == []
     return not any(known)
 
 
-async def test_master_registers_and_is_told_nothing(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Success, no fields, no body; a binary question is answered in JSON."""
+async def test_registration_of_a_master_has_an_empty_response(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """The response has neither fields nor body; a binary request is answered in JSON."""
     response = await peer.register(MASTER, spelling=spelling)
 
     assert response.outcome == (0, None)
@@ -48,23 +50,23 @@ async def test_master_registers_and_is_told_nothing(server: InProcess, peer: Nam
     assert {"T", "U"} == tables.topic_queue_table.keys()
 
 
-async def test_answer_to_a_master_is_this_to_the_byte(peer: NamesrvPeer) -> None:
-    """An empty extFields object, as Java writes where an answer has a header class whose fields are all null."""
+async def test_bytes_of_the_response_to_a_master(peer: NamesrvPeer) -> None:
+    """The response has an empty extFields object, as Java writes for a header class whose fields are all null."""
     peer.tell(103, MASTER.ext, registration("T", "U"))
 
-    answered = await peer.receive_bytes()
+    received = await peer.receive_bytes()
 
     header = (
         b'{"code":0,"extFields":{},"flag":1,"language":"PYTHON","opaque":1,"serializeTypeCurrentRPC":"JSON",'
         b'"version":479}'
     )
-    assert struct.pack(">II", 4 + len(header), len(header)) + header == answered
+    assert struct.pack(">II", 4 + len(header), len(header)) + header == received
 
 
-async def test_registration_is_answered_with_the_order_configuration(
+async def test_registration_response_has_the_order_configuration(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """As soon as its namespace exists, even empty; not at all when the setting is off."""
+    """The response has the order configuration if its namespace exists, even empty, and the setting is on."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     assert (await peer.register(MASTER, spelling=spelling)).value is None
 
@@ -82,7 +84,7 @@ async def test_registration_is_answered_with_the_order_configuration(
 async def test_missing_field_is_named_and_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
 ) -> None:
-    """Java answers 0 to some of these and leaves half a registration behind."""
+    """Each missing field is an error, unlike in Java, which answers 0 to some and keeps half a registration."""
     body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
     for field in ("clusterName", "brokerAddr", "brokerName", "brokerId"):
         ext = {name: text for name, text in MASTER.ext.items() if name != field}
@@ -94,7 +96,7 @@ async def test_missing_field_is_named_and_changes_nothing(
 
 
 def compressed(topics: int) -> bytes:
-    """What a 5.x broker with compressedRegister=true sends: lines in a zlib stream, and an empty mapping tail."""
+    """The body of a 5.x broker with compressedRegister=true: lines in a zlib stream, then empty mappings."""
 
     def piece(data: bytes) -> bytes:
         return struct.pack(">i", len(data)) + data
@@ -126,7 +128,7 @@ little = pytest.mark.settings(max_frame_bytes=64 * 1024)
         ("json", {"enableActingMaster": "perhaps"}, None, "field enableActingMaster: 'perhaps': expected `bool"),
         ("json", {"kind": "some"}, None, "field kind: 'some' is neither full nor delta"),
         ("json", {"bodyCrc32": "12345"}, None, "crc32 not match"),
-        # the header says how the body is spelt
+        # the body has the serialization of its header
         ("json", {}, b"{", f"{UNREADABLE} cannot be read: Input data was truncated"),
         ("json", {}, native_registration("T", "U"), f"{UNREADABLE} cannot be read: invalid utf-8 "),
         ("native", {}, registration("T", "U"), f"{UNREADABLE} cannot be read: expected a map at byte 0"),
@@ -136,50 +138,50 @@ little = pytest.mark.settings(max_frame_bytes=64 * 1024)
             native_registration({"topic_name": ""}),
             f"{UNREADABLE} (topics) cannot be read: Expected `str`",
         ),
-        # could be a part taken for the whole; Java leaves an empty group behind
+        # a single topic may be a part of the table; Java keeps an empty group
         ("json", {}, registration("T"), "register broker failed"),
         pytest.param("json", {}, registration("T", "U", "V"), "3 topics in one registration, limit", marks=two_topics),
         pytest.param("native", {}, native_registration("T", "U", "V"), "3 topics in one", marks=two_topics),
         pytest.param("json", {"compressed": "true"}, compressed(10_000), "inflates to more than 262144", marks=little),
     ],
 )
-async def test_registration_that_is_refused_changes_nothing(
+async def test_refused_registration_changes_nothing(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, ext: dict[str, Any], body: bytes | None, remark: str
 ) -> None:
-    """Code 1 says what is wrong, with its value, never an exception's name and line; a right one is taken after it."""
-    code, said = (await peer.register(MASTER, body, spelling=spelling, **ext)).outcome
+    """A malformed registration gets code 1 with the reason, and leaves the tables empty for a correct one."""
+    code, actual = (await peer.register(MASTER, body, spelling=spelling, **ext)).outcome
 
     assert code == 1
-    assert remark in str(said)
+    assert remark in str(actual)
     assert is_empty(server)
     assert (await peer.register(MASTER, spelling=spelling)).code == 0
 
 
-@pytest.mark.parametrize("topics", [2, 40_000], ids=["small", "in pieces"])
+@pytest.mark.parametrize("topics", [2, 40_000], ids=["small", "in chunks"])
 async def test_crc_has_31_bits(peer: NamesrvPeer, topics: int) -> None:
     """Java's CRC is a non-negative int: a checksum with the highest bit set arrives without it."""
-    said = registration(*(f"T{number}" for number in range(topics)))
-    body = next(body for n in range(99) if zlib.crc32(body := said + b" " * n) >> 31)
+    unpadded = registration(*(f"T{number}" for number in range(topics)))
+    body = next(body for n in range(99) if zlib.crc32(body := unpadded + b" " * n) >> 31)
     crc = zlib.crc32(body) - (1 << 31)
 
     assert (await peer.register(MASTER, body, bodyCrc32=str(crc ^ 1))).remark == "crc32 not match"
     assert (await peer.register(MASTER, body, bodyCrc32=str(crc))).code == 0
 
 
-@pytest.mark.parametrize("said", ["true", "false"])
+@pytest.mark.parametrize("compressed_field", ["true", "false"])
 @pytest.mark.parametrize("topics", [2, 3000])
-async def test_compressed_registration_is_read_whatever_the_header_says(
-    server: InProcess, peer: NamesrvPeer, said: str, topics: int
+async def test_compressed_registration_is_recognized_by_its_body(
+    server: InProcess, peer: NamesrvPeer, compressed_field: str, topics: int
 ) -> None:
-    """5.x brokers compress and say compressed=false."""
-    response = await peer.register(MASTER, compressed(topics), compressed=said)
+    """Brokers of 5.x send a compressed body with compressed=false."""
+    response = await peer.register(MASTER, compressed(topics), compressed=compressed_field)
 
     assert response.outcome == (0, None)
     assert topics == len(server.namesrv.manager.tables.topic_queue_table)
 
 
-async def test_others_are_served_while_large_registrations_are_decoded(server: InProcess) -> None:
-    """Each is decoded in steps; two at a time are decoded or wait to be applied, and all are in the end."""
+async def test_requests_are_answered_while_large_registrations_are_decoded(server: InProcess) -> None:
+    """Other requests are answered while large registrations are decoded in chunks, two at a time."""
     body = compressed(20_000)
     masters = [Broker(f"broker-{number}", addr=f"10.0.0.{number}:10911") for number in range(5)]
     peers = [await server.connect() for _ in masters]
@@ -201,16 +203,16 @@ async def test_others_are_served_while_large_registrations_are_decoded(server: I
 
 
 async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess, peer: NamesrvPeer) -> None:
-    """Version 36: a TopicConfigSerializeWrapper."""
+    """The body of version 36 is a TopicConfigSerializeWrapper."""
     body = json.dumps({"topicConfigTable": {name: topic_config(name) for name in ("T", "U")}}).encode()
     assert (await peer.register(MASTER, body, version=36)).code == 0
     assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-async def test_unregister_is_done_before_it_is_answered(
+async def test_unregistration_is_applied_before_its_response(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """The very next question finds no route; unregistering again succeeds as well."""
+    """The next route request gets no route, and a second unregistration succeeds."""
     await peer.register(MASTER, spelling=spelling)
 
     assert (await peer.call(104, MASTER.ext, spelling=spelling)).outcome == (0, None)
@@ -220,7 +222,7 @@ async def test_unregister_is_done_before_it_is_answered(
 
 
 async def test_member_group_names_all_instances(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """901: the cluster is echoed, not checked; Java's remark `not set any response code` is not copied."""
+    """The response to 901 repeats the cluster unchecked, without Java's remark `not set any response code`."""
     for cluster, addrs in (("nowhere", {}), ("cluster-1", {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"})):
         response = await peer.call(901, {"clusterName": cluster, "brokerName": "broker-a"}, spelling=spelling)
         assert response.outcome == (0, None)

@@ -1,4 +1,4 @@
-"""Answers to producers and consumers that ask for one route (105), in every header, zones and acting masters too."""
+"""Responses to route requests (105) in every serialization, with zones and acting masters."""
 
 import struct
 from pathlib import Path
@@ -24,13 +24,13 @@ from tests.support.table_invariants import violations
 
 
 async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Natively the ids are integers and what is absent is nil; a slave adds only its address."""
+    """A route has the addresses of the group and the queues of its master; a slave adds only its address."""
     await peer.register(MASTER, registration(topic_config("T", read=4, write=2), "U"))
     await peer.register(SLAVE, registration(topic_config("T", read=9, write=9), "U"))
     addrs = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
     group = {"cluster": "cluster-1", "brokerName": "broker-a", "brokerAddrs": addrs, "enableActingMaster": False}
     queues = {"brokerName": "broker-a", "readQueueNums": 4, "writeQueueNums": 2, "perm": 6, "topicSysFlag": 0}
-    # the first time by the dispatcher; the binary header has no fast path
+    # the dispatcher answers the first request, and all binary ones
     for pulls in (0, int(spelling != "binary")):
         response = await peer.call(105, {"topic": "T"}, spelling=spelling)
 
@@ -39,15 +39,15 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
         assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == response.java_value
 
 
-async def test_group_in_two_clusters_is_the_first_ones(
+async def test_group_in_two_clusters_shows_the_first_cluster(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """As with Apache's: the route names the cluster that registered the name first, even when its broker has left."""
+    """As in Apache's NameServer, the route has the cluster that registered the group first, even without its broker."""
     other = SLAVE._replace(cluster="cluster-2")
     await peer.register(MASTER)
     await peer.register(other)
     for known in ({"0": MASTER.addr, "1": other.addr}, {"1": other.addr}):
-        # both paths
+        # by the dispatcher, then on the fast path
         for _ in range(2):
             [group] = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value["brokerDatas"]
             assert ("cluster-1", known) == (group["cluster"], group["brokerAddrs"])
@@ -59,13 +59,13 @@ async def test_group_in_two_clusters_is_the_first_ones(
     assert violations(tables) == []
 
 
-async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
-    """No extFields at all, compact JSON, ids quoted whatever the version: the Go client (317) cuts it by hand."""
+async def test_bytes_of_a_route_response(peer: NamesrvPeer) -> None:
+    """The JSON is compact, has no extFields and quotes the ids, as the Go client's (317) own parser needs it."""
     await peer.register(MASTER)
 
     peer.tell(105, {"topic": "T"}, version=317)
 
-    answered = await peer.receive_bytes()
+    received = await peer.receive_bytes()
 
     header = b'{"code":0,"flag":1,"language":"PYTHON","opaque":2,"serializeTypeCurrentRPC":"JSON","version":479}'
     body = (
@@ -73,11 +73,11 @@ async def test_answer_is_this_to_the_byte(peer: NamesrvPeer) -> None:
         b'"enableActingMaster":false}],"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":6,'
         b'"readQueueNums":8,"topicSysFlag":0,"writeQueueNums":8}]}'
     )
-    assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == answered
+    assert struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body == received
 
 
 async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Code 17 and Java's remark, which points to the FAQ; no topic at all says so, where Java answers 17, too."""
+    """An unknown topic gets code 17 and Java's remark; a request without a topic gets code 1, unlike in Java."""
     remark = (
         "No topic route info in name server for the topic: T\n"
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -86,13 +86,13 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
     assert (17, remark, {}, b"") == (*response.outcome, response.fields, response.body)
     assert (await peer.call(105, None, spelling=spelling)).outcome == (1, "field topic is missing")
     assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
-    if spelling != "binary":  # where empty is absent
+    if spelling != "binary":  # the binary header cannot tell empty from absent
         assert (await peer.call(105, {"topic": ""}, spelling=spelling)).outcome == (1, "field topic is empty")
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Words of JSON, numbers, what needs escapes, what is not ASCII."""
+async def test_topic_may_have_any_name(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """Topics may be named like JSON words or numbers, and with characters that need escapes."""
     names = ["null", "true", "5", '"', "\\", "é", "\u4e3b\u9898", "\U0001f600", "a b", "{}"]
     body = native_registration(*names) if spelling == "native" else registration(*names)
     await peer.register(MASTER, body, spelling=spelling)
@@ -101,7 +101,7 @@ async def test_topic_may_be_called_anything(peer: NamesrvPeer, spelling: Spellin
 
 
 async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """By address, and by broker name; Java's brokers send the mapping's ids without quotes."""
+    """A route has filter servers by address and mappings by broker name; Java's brokers send unquoted ids."""
     mapping: dict[str, Any] = {
         "T": {"topic": "T", "bname": "broker-a", "totalQueues": 2, "epoch": 3, "currIdMap": {0: 1}}
     }
@@ -119,19 +119,19 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
 @pytest.mark.parametrize("spelling", ["json", "native"])
 @pytest.mark.settings(admin_enabled=True)
 async def test_order_configuration_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Once enabled, put and delete show in the very next answer of a route that was cached before."""
+    """Each change of the enabled order configuration shows in the next route response, although routes are cached."""
     order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     await peer.register(MASTER)
 
     async def conf(topic: str = "T") -> Any:
-        # on both paths
+        # by the dispatcher, then on the fast path
         first, again = [(await peer.call(105, {"topic": topic}, spelling=spelling)).java_value for _ in range(2)]
         assert first == again
         return again.get("orderTopicConf")
 
     assert await conf() is None
     await peer.call(100, {**order, "value": "broker-a:8"})
-    # Java's clients take the static-topic path only without it
+    # Java's clients support static topics only without an order configuration
     assert await conf() is None
     await peer.call(318, None, b"orderMessageEnable=true")
     assert await conf() == "broker-a:8"
@@ -142,8 +142,8 @@ async def test_order_configuration_follows_every_change(peer: NamesrvPeer, spell
     assert await conf() is None
 
 
-async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spelling: Spelling) -> None:
-    """Code 1 and, because a Java client changes servers only then, the end of the connection; a broker stays."""
+async def test_server_that_is_not_ready_disconnects_clients(tmp_path: Path, spelling: Spelling) -> None:
+    """A client gets code 1 and is disconnected, so that it tries another server; a broker stays connected."""
     async with namesrv_in_process(tmp_path) as server:
         await (await server.connect()).register(MASTER)
 
@@ -157,13 +157,13 @@ async def test_server_that_is_not_ready_sends_clients_away(tmp_path: Path, spell
 
         await broker.register(OTHER, spelling=spelling)
         assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (1, "name server not ready")
-        # the one that was expected opens the gate
+        # the server is ready when the expected broker registers
         await broker.register(MASTER, spelling=spelling)
         assert (await broker.call(105, {"topic": "T"}, spelling=spelling)).outcome == (0, None)
 
 
 async def three_groups(peer: NamesrvPeer) -> None:
-    """Topic T on a group in zone-1, on one in no zone, and on one in zone-2 whose master is down."""
+    """Topic T on three groups: in zone-1, without a zone, and in zone-2 with its master down."""
     await peer.register(MASTER, registration("T", "U", filter_servers=("f1",)), __ZONE_NAME="Zone-1")
     await peer.register(OTHER, registration("T", "U", filter_servers=("f2",)))
     await peer.register(
@@ -185,8 +185,10 @@ async def three_groups(peer: NamesrvPeer) -> None:
         ({"__ZONE_NAME": "zone-1"}, ["broker-a", "broker-b", "broker-c"]),
     ],
 )
-async def test_client_in_a_zone_sees_its_own_groups(peer: NamesrvPeer, zone: dict[str, str], names: list[str]) -> None:
-    """Those of its zone, whatever the case, and those whose master is down; queues and filter servers go along."""
+async def test_route_in_zone_mode_has_the_groups_of_the_zone(
+    peer: NamesrvPeer, zone: dict[str, str], names: list[str]
+) -> None:
+    """In zone mode a route has only the groups of the zone, in any case, and those whose master is down."""
     await three_groups(peer)
     filters = {"10.0.0.1:10911": ["f1"], "10.0.0.3:10911": ["f2"]}
     addrs = {"broker-a": "10.0.0.1:10911", "broker-b": "10.0.0.3:10911"}
@@ -203,8 +205,8 @@ async def test_client_in_a_zone_sees_its_own_groups(peer: NamesrvPeer, zone: dic
 
 
 @pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """What the fast path keeps per zone is forgotten with the rest; an unknown topic has no route in any zone."""
+async def test_cached_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """A change drops the cached routes of zones, too; an unknown topic has no route in any zone."""
     zone = {"__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}
     await three_groups(peer)
 
@@ -221,30 +223,32 @@ async def test_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling:
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_slave_of_the_lowest_id_stands_in_for_the_master(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Under id 0, without write permission, until the master is back; only while the setting says so."""
+async def test_acting_master_is_the_slave_with_the_lowest_id(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """The acting master has id 0 and no write permission until the master registers, if the setting is on."""
     sync_topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
     for broker in (MASTER, SLAVE, Broker(id=2, addr="10.0.0.4:10911")):
         await peer.register(broker, registration("T", sync_topic), enableActingMaster="true")
     slaves = {"1": "10.0.0.2:10911", "2": "10.0.0.4:10911"}
-    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await seen(peer, spelling)
+    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await addresses_and_permission(peer, spelling)
 
     await peer.call(104, MASTER.ext)
-    assert (slaves, 4) == await seen(peer, spelling)
-    # the routes that were cached follow
+    assert (slaves, 4) == await addresses_and_permission(peer, spelling)
+    # cached routes follow the setting
     await peer.call(318, None, b"supportActingMaster=true")
-    assert await seen(peer, spelling) == ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4)
-    # by this one the brokers of the group learn who is really there
-    assert (slaves, 4) == await seen(peer, spelling, sync_topic)
+    assert await addresses_and_permission(peer, spelling) == ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4)
+    # brokers read the registered addresses of their group from this topic
+    assert (slaves, 4) == await addresses_and_permission(peer, spelling, sync_topic)
     await peer.call(318, None, b"supportActingMaster=false")
-    assert (slaves, 4) == await seen(peer, spelling)
+    assert (slaves, 4) == await addresses_and_permission(peer, spelling)
 
     await peer.call(318, None, b"supportActingMaster=true")
     await peer.register(MASTER, registration("T", sync_topic), enableActingMaster="true")
-    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await seen(peer, spelling)
+    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await addresses_and_permission(peer, spelling)
 
 
-async def seen(peer: NamesrvPeer, spelling: Spelling, topic: str = "T") -> tuple[dict[str, str], int]:
+async def addresses_and_permission(
+    peer: NamesrvPeer, spelling: Spelling, topic: str = "T"
+) -> tuple[dict[str, str], int]:
     """Addresses and permission in the route of a topic that has one group."""
     route = (await peer.call(105, {"topic": topic}, spelling=spelling)).java_value
     return route["brokerDatas"][0]["brokerAddrs"], route["queueDatas"][0]["perm"]

@@ -1,4 +1,4 @@
-"""Answers to operators in the native protocol (20002 to 20007)."""
+"""Responses to operators in the native protocol (20002 to 20007)."""
 
 import os
 from pathlib import Path
@@ -29,12 +29,12 @@ PULL_ROUTES, SERVER_INFO, RECENT_EVENTS = RequestCode.PULL_ROUTES, RequestCode.S
 LIST_CONNECTIONS, LIST_BROKERS = RequestCode.LIST_CONNECTIONS, RequestCode.LIST_BROKERS
 WHO_AM_I, LIST_SETTINGS = RequestCode.WHO_AM_I, RequestCode.LIST_SETTINGS
 EXTENSIONS = [code for code, kind in REQUESTS.items() if kind.is_extension]
-# those that a body is all of
+# requests that have a body and no header fields
 WITH_A_BODY = [PULL_ROUTES, *(code for code in EXTENSIONS if REQUESTS[code].body and not REQUESTS[code].header)]
 
 
 async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
-    """The body of an answer; without members the question has none."""
+    """The body of the response to a request with these members."""
     response = await peer.call(code, None, native(members) if members else b"", spelling="native")
     assert response.outcome == (0, None)
     return response.value
@@ -42,15 +42,15 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
 async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """As by any other NameServer: these bodies have only the native spelling."""
+    """Extensions are unknown in other serializations, as on any other NameServer."""
     for code in EXTENSIONS:
         response = await peer.call(code, spelling=spelling)
         assert (3, f" request type {code} not supported but with serialize type 77") == response.outcome
 
 
 @pytest.mark.parametrize("code", WITH_A_BODY)
-async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) -> None:
-    """Code 1 says what is wrong."""
+async def test_malformed_body_is_refused(peer: NamesrvPeer, code: int) -> None:
+    """A body of a wrong type gets code 1 with the reason."""
     response = await peer.call(code, None, b"[]", spelling="native")
 
     assert response.code == 1
@@ -58,14 +58,14 @@ async def test_question_that_is_none_is_refused(peer: NamesrvPeer, code: int) ->
 
 
 @pytest.mark.settings(nameserver_name="ns-1")
-async def test_server_info_describes_the_run(server: InProcess) -> None:
-    """What it is, how much it knows, what it has done, and whom it refused."""
+async def test_server_info(server: InProcess) -> None:
+    """SERVER_INFO has the identity of the boot, the sizes of the tables, and counters."""
     peer, other, hostile = await server.connect(), await server.connect(), await server.connect()
     hostile.send(b"GET / HTTP/1.1\r\n\r\n")
     assert await hostile.at_end()
     await peer.register(MASTER)
     await peer.register(ELSEWHERE, registration("U", "V"))
-    # of repeated requests all but the first take the fast path
+    # the fast path answers repeated requests
     for _ in range(2):
         await peer.call(904, MASTER.ext)
         await other.call(105, {"topic": "T"})
@@ -83,7 +83,7 @@ async def test_server_info_describes_the_run(server: InProcess) -> None:
 
 
 async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) -> None:
-    """From 1 on, the changed route before what changed it."""
+    """Events are numbered from 1; the event of a route precedes the event of its cause."""
     await peer.register(MASTER, native_registration("T"), spelling="native")
     await server.clock.advance(2)
     await peer.call(104, MASTER.ext)
@@ -103,8 +103,8 @@ async def test_recent_events_are_numbered(server: InProcess, peer: NamesrvPeer) 
     ] == found["events"]
 
 
-async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: NamesrvPeer) -> None:
-    """`since` is the last number known; of too many the last ones come."""
+async def test_recent_events_are_paged(server: InProcess, peer: NamesrvPeer) -> None:
+    """`since` is the last known number, and `limit` selects the latest events after it."""
     for n in range(1_005):
         server.namesrv.events.append({"event": f"e{n}"})
 
@@ -120,8 +120,8 @@ async def test_recent_events_can_be_asked_for_in_parts(server: InProcess, peer: 
     assert (await peer.call(RECENT_EVENTS, None, native({"limit": 1001}), spelling="native")).code == 1
 
 
-async def test_connections_are_listed_with_what_they_are(server: InProcess) -> None:
-    """The role comes from what was asked: brokers stay brokers, clients may ask what tools ask."""
+async def test_connections_are_listed(server: InProcess) -> None:
+    """Each connection is listed with its role, protocol and counters, and the list can be limited to a role."""
     broker, client, admin, silent = [await server.connect() for _ in range(4)]
     await broker.register(MASTER)
     await server.clock.advance(1)
@@ -158,11 +158,11 @@ async def test_connections_are_listed_with_what_they_are(server: InProcess) -> N
     assert await peers("stranger") == []
 
 
-async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
-    """A tool that asks for routes counts as client, a heartbeat makes a broker: on both roads."""
-    broker, fast, ordinary, known, unknown = [await server.connect() for _ in range(5)]
+async def test_role_follows_from_the_requests(server: InProcess) -> None:
+    """A route request makes a client of a tool, and a heartbeat makes a broker, on both paths."""
+    broker, fast, dispatched, known, unknown = [await server.connect() for _ in range(5)]
     await broker.register(MASTER)
-    for peer, topic in ((fast, "T"), (ordinary, "absent")):
+    for peer, topic in ((fast, "T"), (dispatched, "absent")):
         await peer.call(106)
         assert server.connection_of(peer).peer.role == "admin"
         await peer.call(105, {"topic": topic})
@@ -171,7 +171,7 @@ async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
     await unknown.call(904, Broker("broker-z").ext)
     assert [server.connection_of(one).peer.role for one in (known, unknown)] == ["broker", "broker"]
 
-    # what waits until something happens has a class of its own, for metrics
+    # watches have a class of their own in the metrics
     _, kinds = processors(server.namesrv)
     assert {"broker", "client", "admin", "watch"} == set(kinds.values())
     assert tuple(kinds[code] for code in (103, 105, 106, 20001)) == ("broker", "client", "admin", "watch")
@@ -179,7 +179,7 @@ async def test_role_comes_from_what_was_asked(server: InProcess) -> None:
 
 @pytest.mark.settings(proxy_protocol="optional")
 async def test_connection_through_a_proxy_names_both_ends(peer: NamesrvPeer) -> None:
-    """The socket's peer, and the one that the proxy names."""
+    """The list has the socket's address and the one in the PROXY header."""
     peer.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 40000 9876\r\n")
 
     (found,) = (await ask(peer, LIST_CONNECTIONS))["connections"]
@@ -187,8 +187,8 @@ async def test_connection_through_a_proxy_names_both_ends(peer: NamesrvPeer) -> 
     assert (peer.address, "192.0.2.1:40000") == (found["peer"], found["proxied"])
 
 
-async def test_brokers_are_listed_with_their_age(server: InProcess, peer: NamesrvPeer) -> None:
-    """Everything that is known of them, on the liveness clock."""
+async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
+    """Each broker is listed with its live entry, its ages by the monotonic clock, and its reported state."""
     await peer.register(MASTER, registration("T", "U", "V", counter=7, state_version=2), haServerAddr="ha")
     await peer.call(205, {"brokerName": "broker-a"})
     await server.clock.advance(100)
@@ -223,11 +223,11 @@ async def test_brokers_are_listed_with_their_age(server: InProcess, peer: Namesr
 
 
 async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> None:
-    """Both, or either; nobody of an unknown one."""
+    """The list can be limited to a cluster, a broker name or both; unknown ones give an empty list."""
     for broker in (MASTER, SLAVE, Broker("broker-b", 0, "10.0.0.3:10911"), ELSEWHERE):
         await peer.register(broker)
 
-    # a registration without a DataVersion has none to show
+    # a registration without a DataVersion
     await peer.register(ELSEWHERE, native({"topic_configs": []}), spelling="native")
 
     async def addrs(**members: str) -> list[str]:
@@ -243,11 +243,11 @@ async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> N
 
 
 @pytest.mark.settings(drain_seconds=100.0)
-async def test_questions_of_a_draining_server_are_answered(server: InProcess) -> None:
-    """SERVER_INFO says that it is leaving; a watch does not wait any more."""
+async def test_draining_server_answers_requests(server: InProcess) -> None:
+    """SERVER_INFO reports the drain, and a watch is answered at once."""
     first, last = await server.connect(), await server.connect()
     await first.register(Broker())
-    # clients are sent away before brokers
+    # clients are disconnected before brokers
     server.controller.ask_to_stop()
     await until(lambda: server.namesrv.is_draining)
     while server.find_connection(last) is not None:
@@ -259,8 +259,8 @@ async def test_questions_of_a_draining_server_are_answered(server: InProcess) ->
 
 
 @pytest.mark.parametrize("is_administered", [False, True])
-async def test_settings_say_where_they_are_from(tmp_path: Path, is_administered: bool) -> None:
-    """And how they can be changed; a request is an origin, too. Where files are is for those who may administer."""
+async def test_settings_are_listed_with_their_origin(tmp_path: Path, is_administered: bool) -> None:
+    """Each setting has its origin and how it can be changed; paths are shown to administrators only."""
     origins = {"log_level": "file /etc/namesrv.toml", "scan_interval_seconds": "default"}
     async with namesrv_in_process(tmp_path, admin_enabled=is_administered, origins=origins) as server:
         peer = await server.connect()

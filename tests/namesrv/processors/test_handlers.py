@@ -1,4 +1,4 @@
-"""Every handler fits the row of its request in the table of requests."""
+"""Handlers match the table of requests."""
 
 from typing import get_type_hints
 
@@ -7,8 +7,8 @@ from namesrv_remoting.requests import REQUESTS
 from tests.support.in_process import InProcess
 
 
-def test_handlers_take_what_their_rows_have(server: InProcess) -> None:
-    """Every request but the server's own has a handler, whose parameters are the request, its header and its body."""
+def test_parameters_of_handlers_match_the_table(server: InProcess) -> None:
+    """Each request to the server has a handler whose parameters are the request and the row's header and body."""
     handlers = typed_handlers(server.namesrv)
 
     taken = {

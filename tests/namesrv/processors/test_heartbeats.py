@@ -1,6 +1,6 @@
-"""Answers to heartbeats (904) and to questions for a DataVersion, which count as such (322).
+"""Responses to heartbeats (904) and to QUERY_DATA_VERSION (322), which counts as a heartbeat.
 
-Those of known brokers are answered by the fast lane, all others take the ordinary road.
+The fast path answers known brokers, and the dispatcher all others.
 """
 
 import json
@@ -19,7 +19,7 @@ UNKNOWN = Broker("broker-z", 0, "10.0.0.99:10911")
 
 
 def age(server: InProcess, broker: Broker = BROKER) -> float:
-    """How long ago a broker was heard, as the scan sees it."""
+    """Seconds since the last heartbeat of a broker, as a scan counts them."""
     manager = server.namesrv.manager
     return manager.now() - manager.tables.broker_live_table[BrokerAddrInfo(broker.cluster, broker.addr)].last_update
 
@@ -32,7 +32,7 @@ def data_version(spelling: Spelling, counter: int, state_version: int = 0) -> by
 
 
 async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Success without fields or body; the entry's age starts again."""
+    """The response has neither fields nor body, and the broker is last seen now."""
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
     assert pytest.approx(age(server)) == 0.2
@@ -45,8 +45,10 @@ async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: Names
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
-async def test_unknown_broker_of_rocketmq_is_not_told(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Java answers success, and its brokers expect nothing else."""
+async def test_heartbeat_of_an_unknown_rocketmq_broker_succeeds(
+    server: InProcess, peer: NamesrvPeer, spelling: Spelling
+) -> None:
+    """Java's NameServer answers success, and its brokers expect nothing else."""
     assert (await peer.call(904, UNKNOWN.ext, spelling=spelling)).outcome == (0, None)
     assert (server.events(), server.heartbeats) == ([], 0)
 
@@ -62,10 +64,10 @@ async def test_unknown_broker_of_rocketmq_is_not_told(server: InProcess, peer: N
     ],
     ids=["unknown", "other name", "other id", "other cluster", "other agent"],
 )
-async def test_native_broker_is_told_to_register_again(
+async def test_native_heartbeat_that_does_not_match_gets_query_not_found(
     server: InProcess, peer: NamesrvPeer, broker: Broker, ext: dict[str, str]
 ) -> None:
-    """QUERY_NOT_FOUND, with the boot id, and the heartbeat does not count."""
+    """The response has QUERY_NOT_FOUND and the boot id, and the heartbeat does not count."""
     await peer.register(BROKER, spelling="native", agentId="agent-1")
     server.clock.stall(0.2)
 
@@ -76,8 +78,8 @@ async def test_native_broker_is_told_to_register_again(
     assert pytest.approx(age(server)) == 0.2
 
 
-async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess, peer: NamesrvPeer) -> None:
-    """Kept until the next one that brings any; one that is not small and flat is refused, and does not count."""
+async def test_native_heartbeat_reports_the_state_of_the_broker(server: InProcess, peer: NamesrvPeer) -> None:
+    """A reported state stays until the next one; a large or nested state is refused, and does not count."""
     state = {"disk_used": 0.5, "queue": 7, "note": "ok", "full": False, "why": None}
     await peer.register(BROKER, spelling="native")
 
@@ -92,13 +94,13 @@ async def test_native_heartbeat_brings_the_state_of_the_broker(server: InProcess
         (native({"state": {"long": "x" * 16_384}}), "state of 16400 bytes, limit 16384"),
         (b"{}", "body of BROKER_HEARTBEAT cannot be read: Expected `object`, got `int`"),
     ):
-        code, said = (await peer.call(904, BROKER.ext, body, spelling="native")).outcome
-        assert (1, remark) == (code, str(said)[: len(remark)])
+        code, actual = (await peer.call(904, BROKER.ext, body, spelling="native")).outcome
+        assert (1, remark) == (code, str(actual)[: len(remark)])
     assert pytest.approx(age(server)) == 0.2
 
 
-async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Java answers with a NullPointerException's name; the id may be missing, a number or its text."""
+async def test_heartbeat_needs_the_identity_of_its_broker(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """A missing field gets code 1 with its name; the broker id may be missing, a number or its text."""
     await peer.register(BROKER, spelling=spelling, agentId="agent-1")
     for field, remark in (*((name, f"field {name} is missing") for name in list(BROKER.ext)[:3]), ("brokerId", None)):
         ext = {name: text for name, text in BROKER.ext.items() if name != field}
@@ -108,15 +110,15 @@ async def test_heartbeat_names_its_broker(peer: NamesrvPeer, spelling: Spelling)
 
 
 @pytest.mark.parametrize("code", [904, 322])
-async def test_strangers_heartbeat_takes_no_broker_along(server: InProcess, spelling: Spelling, code: int) -> None:
-    """Whoever names a broker and hangs up evicts nobody; whoever carried it last keeps it when its own one ends."""
+async def test_disconnect_of_a_stranger_evicts_no_broker(server: InProcess, spelling: Spelling, code: int) -> None:
+    """A broker stays while its own connection, or a newer one that sent its heartbeat, is open."""
     agent: Any = {"agentId": "agent-1"} if spelling == "native" else {}
     own, stranger, newer = await server.connect(), await server.connect(), await server.connect()
     await own.register(BROKER, spelling=spelling, **agent)
     await stranger.call(code, BROKER.ext, spelling=spelling)
     await server.hang_up(stranger)
     if agent:
-        # a goodbye that does not say whose
+        # an unregistration without an agent id
         await newer.call(104, BROKER.ext)
     assert (await own.call(105, {"topic": "T"}, spelling=spelling)).code == 0
 
@@ -132,7 +134,7 @@ async def test_strangers_heartbeat_takes_no_broker_along(server: InProcess, spel
 async def test_data_version_is_compared_and_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """A counter, a state version, or nothing to compare with differ (4.9 counts it only when nothing has changed)."""
+    """A different counter or state version, or none, is a change; each request counts as a heartbeat."""
     await peer.register(BROKER, spelling=spelling)
     stored = {"counter": 1, "state_version" if spelling == "native" else "stateVersion": 0, "timestamp": TIMESTAMP}
     for body, changed in (
@@ -150,8 +152,8 @@ async def test_data_version_is_compared_and_counts_as_heartbeat(
         assert age(server) == 0.0
 
 
-async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Of a broker that is not registered, or whose registration had none: there is none to show."""
+async def test_unknown_data_version_counts_as_changed(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """The response for an unregistered broker, or one that registered without a DataVersion, has no body."""
     body = b'{"topicConfigSerializeWrapper":{"dataVersion":null,"topicConfigTable":{}}}'
     await peer.register(BROKER, native({"topic_configs": []}) if spelling == "native" else body, spelling=spelling)
 
@@ -169,10 +171,10 @@ async def test_data_version_that_is_not_known_differs_from_all(peer: NamesrvPeer
         ("native", native({"counter": "1"}), "Expected `int`, got `str` - at `$.counter`"),
     ],
 )
-async def test_data_version_that_is_none_does_not_count(
+async def test_malformed_data_version_does_not_count(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, body: bytes, reason: str
 ) -> None:
-    """Code 1 says what is wrong, and nothing has changed."""
+    """A malformed DataVersion gets code 1 with the reason, and does not count as a heartbeat."""
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
 
@@ -183,17 +185,17 @@ async def test_data_version_that_is_none_does_not_count(
 
 
 @pytest.mark.parametrize("code", [904, 322])
-async def test_oneway_heartbeat_counts_and_is_not_answered(
+async def test_oneway_heartbeat_counts_without_a_response(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling, code: int
 ) -> None:
-    """Brokers in acting-master mode send one every second; not even an error comes back."""
+    """One-way heartbeats, which brokers with acting masters send every second, get no response, not even errors."""
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
 
     peer.tell(code, BROKER.ext, spelling=spelling, flag=ONEWAY)
     peer.tell(code, UNKNOWN.ext, spelling=spelling, flag=ONEWAY)
     peer.tell(code, {}, spelling=spelling, flag=ONEWAY)
-    # only this one is answered: `call` takes the next frame, and its opaque has to be right
+    # `call` reads the next frame and checks its opaque, so the requests above had no response
     await peer.call(106)
 
     assert age(server) == 0.0

@@ -1,4 +1,4 @@
-"""Answers about the key-value configuration (100, 101, 102, 219), in every header."""
+"""Responses to requests for the key-value configuration (100, 101, 102, 219), in every serialization."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,12 @@ PUT, GET, DELETE, LIST = 100, 101, 102, 219
 
 
 def entry(namespace: str = "N", key: str = "k", value: str | None = None) -> dict[str, str]:
-    """The ext fields of a question."""
+    """The ext fields of a request."""
     return {"namespace": namespace, "key": key, **({} if value is None else {"value": value})}
 
 
 async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """The namespace stays as an empty table; deleting what is not there succeeds."""
+    """An emptied namespace stays as an empty table, and deleting an absent key succeeds."""
     for key, text in (("k", "v"), ("l", "w"), ("k", "new")):
         response = await peer.call(PUT, entry(key=key, value=text), spelling=spelling)
         assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
@@ -38,18 +38,18 @@ async def test_value_is_put_got_listed_and_deleted(peer: NamesrvPeer, spelling: 
     assert (await peer.call(DELETE, entry(namespace="never"), spelling=spelling)).outcome == (0, None)
 
 
-async def test_what_is_not_there_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Code 22 in Java's words."""
+async def test_absent_key_or_namespace_is_not_found(peer: NamesrvPeer, spelling: Spelling) -> None:
+    """An absent key or namespace gets code 22 with Java's remark."""
     response = await peer.call(GET, entry(), spelling=spelling)
     assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N Key: k", {})
     response = await peer.call(LIST, {"namespace": "N"}, spelling=spelling)
     assert (*response.outcome, response.fields) == (22, "No config item, Namespace: N", {})
-    # 101's answer has a header class in Java, 219's has none
+    # in Java the response to 101 has a header class, and that to 219 has not
     assert ((await peer.call(GET, entry())).ext_fields, (await peer.call(LIST, entry())).ext_fields) == ({}, None)
 
 
 async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> None:
-    """Java stores a null for a missing value; here nothing has changed."""
+    """A missing field changes nothing, unlike in Java, which stores null for a missing value."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         for code, ext, remark in (
@@ -77,7 +77,7 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
     ],
 )
 async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[str, str], remark: str) -> None:
-    """And changes nothing."""
+    """A change beyond a limit is refused with the field's name, and changes nothing."""
     small = KVLimits(max_value_bytes=10, max_keys_per_namespace=2, max_namespaces=2)
     async with namesrv_in_process(tmp_path, limits=replace(Limits.of(Settings()), kv=small)) as server:
         peer = await server.connect()
@@ -90,21 +90,21 @@ async def test_change_beyond_a_limit_names_the_field(tmp_path: Path, ext: dict[s
     assert listed.value == {"table": {"k": "1234567890", "l": "1234567890"}}
 
 
-async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Code 1 and the log say so, the old value stays, and a later change succeeds once the disk is well."""
+async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A failed write gives code 1 and an error in the log, keeps the old value, and a later change succeeds."""
     path = tmp_path / "kvConfig.json"
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         await peer.call(PUT, entry(value="old"))
         path.unlink()
-        # a directory cannot be replaced by a file, whoever tries
+        # a directory in place of the file cannot be replaced, not even by root
         path.mkdir()
 
         remark = "key-value configuration not written: Is a directory"
         assert (1, remark) == (await peer.call(PUT, entry(value="new"))).outcome
         assert (1, remark) == (await peer.call(DELETE, entry())).outcome
         assert (await peer.call(GET, entry())).fields == {"value": "old"}
-        assert [path] * 2 == [told["path"] for told in logged(caplog, "kv_write_failed")]
+        assert [path] * 2 == [event["path"] for event in logged(caplog, "kv_write_failed")]
 
         path.rmdir()
         assert (await peer.call(PUT, entry(value="new"))).outcome == (0, None)
@@ -112,8 +112,8 @@ async def test_change_that_cannot_be_written_has_not_happened(tmp_path: Path, ca
 
 
 @pytest.mark.settings(order_message_enable=True)
-async def test_only_order_configuration_is_part_of_routes(server: InProcess, peer: NamesrvPeer) -> None:
-    """Other namespaces wake nobody and forget no route."""
+async def test_only_order_configuration_changes_routes(server: InProcess, peer: NamesrvPeer) -> None:
+    """Changes of other namespaces end no watch and keep cached routes."""
     await peer.call(PUT, entry("N", "T", "v"))
     await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
     assert server.events() == []

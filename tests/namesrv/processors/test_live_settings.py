@@ -1,4 +1,4 @@
-"""Settings that an operator changes (318) and sees (319) in a running server."""
+"""Settings of a running server that an operator changes (318) and lists (319)."""
 
 import asyncio
 from contextlib import nullcontext
@@ -21,7 +21,7 @@ from namesrv_remoting.errors import ResponseError
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling
 
-# all that may change while running, by the names that mqadmin knows
+# settings that may change at run time, by their names in mqadmin
 ALLOWED = {
     "supportActingMaster": "support_acting_master",
     "notifyMinBrokerIdChanged": "notify_min_broker_id_changed",
@@ -38,7 +38,7 @@ TRUTH = {"true": True, "false": False}
 
 
 def stopped(data_dir: str | Path, **overrides: Any) -> Namesrv:
-    """A NameServer that does not listen."""
+    """A NameServer without a listening socket."""
     return NamesrvController(Settings(**{"data_dir": Path(data_dir), "admin_enabled": True, **overrides}))._build(
         asyncio.ensure_future
     )
@@ -63,7 +63,7 @@ unknown = st.sampled_from(["key", "order_message_enable", "ordermessageenable", 
 def test_exactly_the_allow_list_changes(
     allowed: dict[str, str], others: dict[str, str], refused: dict[str, str], order: list[int]
 ) -> None:
-    """Of all settings, of Java's forbidden keys and of unknown ones; one that is refused keeps all from changing."""
+    """Only allowed settings change, and none if one of the update is refused; unknown keys are ignored."""
     parts = [allowed, others, refused]
     properties: dict[str, str] = {}
     for number in order:
@@ -84,10 +84,10 @@ def test_exactly_the_allow_list_changes(
 
 
 async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling) -> None:
-    """Properties text in every spelling; what was changed shows, in sorted lines that -c reads back."""
+    """The list of settings has the changed values in sorted lines, which a configuration file accepts."""
     async with namesrv_in_process(tmp_path, admin_enabled=True, scan_interval_seconds=5) as server:
         peer = await server.connect()
-        body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nnobodyKnows=this\n"
+        body = b"# a comment\nenableTopicList : false\norderMessageEnable\\\n  =true\nunknownKey=this\n"
 
         response = await peer.call(318, None, body, spelling=spelling)
         assert (*response.outcome, response.fields, response.body) == (0, None, {}, b"")
@@ -103,7 +103,7 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
         "enableAllTopicList=true",
         "scanNotActiveBrokerInterval=5000",
         "adminEnabled=true",
-        # 0 was asked for
+        # the port chosen for listenPort=0
         f"listenPort={server.address[1]}",
         f"dataDir={tmp_path}",
         "bindAddress=127.0.0.1",
@@ -126,10 +126,10 @@ async def test_update_and_effective_settings(tmp_path: Path, spelling: Spelling)
     ],
 )
 @pytest.mark.settings(admin_enabled=True)
-async def test_update_is_answered(
+async def test_outcomes_of_an_update(
     server: InProcess, peer: NamesrvPeer, body: bytes, outcome_expected: tuple[int, str | None]
 ) -> None:
-    """In Java's words where it has any; nothing of a refused one has changed."""
+    """Remarks are Java's where it has them, and a refused update changes nothing."""
     assert outcome_expected == (await peer.call(318, None, body)).outcome
 
     assert asdict(server.namesrv.live) == DEFAULTS
@@ -137,7 +137,7 @@ async def test_update_is_answered(
 
 
 async def test_update_needs_administration(tmp_path: Path) -> None:
-    """Off by default: anyone who reaches the port could do it; the settings can be read all the same."""
+    """Without `admin_enabled` updates are refused; the settings are readable, but for paths."""
     key = tmp_path / "server.key"
     async with namesrv_in_process(tmp_path, tls_key_file=str(key)) as server:
         peer = await server.connect()
@@ -147,26 +147,26 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         assert asdict(server.namesrv.live) == DEFAULTS
         shown = (await peer.call(319)).body.decode()
         assert "adminEnabled=false" in shown.splitlines()
-        # nothing of where files are
+        # paths of files are not shown
         assert str(tmp_path) not in shown
         assert not [name for name in parse_properties(shown) if "Dir" in name or "Path" in name]
 
 
-def test_change_is_logged_and_so_is_what_nobody_knows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Warnings: somebody should look. What stays as it is says nothing."""
+def test_changed_and_unknown_settings_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A changed setting and an unknown key have a log line each; an unchanged setting has none."""
     namesrv = stopped(tmp_path)
 
-    apply_update(namesrv, b"enableTopicList=false\nenableAllTopicList=true\nnobodyKnows=1")
+    apply_update(namesrv, b"enableTopicList=false\nenableAllTopicList=true\nunknownKey=1")
 
     assert [(record.msg, vars(record)["fields"]) for record in caplog.records] == [
-        ("setting_unknown", {"key": "nobodyKnows"}),
+        ("setting_unknown", {"key": "unknownKey"}),
         ("setting_changed", {"setting": "enable_topic_list", "value": False}),
     ]
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_change_tells_watchers_and_caches_once(server: InProcess, peer: NamesrvPeer) -> None:
-    """An update that changes nothing does not."""
+async def test_changed_setting_drops_cached_routes_once(server: InProcess, peer: NamesrvPeer) -> None:
+    """A changed setting drops cached routes and raises the revision; an unchanged one does not."""
     await peer.register(Broker())
     # The dispatcher answers the first request, and the fast path answers and encodes from the second on.
     for _ in range(2):

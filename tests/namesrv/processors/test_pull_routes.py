@@ -1,4 +1,4 @@
-"""Answers to PULL_ROUTES (20001): batch, conditional pull and watch; many watches are in tests/journeys."""
+"""Responses to PULL_ROUTES (20001): batch, conditional pull and watch; tests/journeys has many watches at once."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ PULL = 20001
 
 
 async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any]:
-    """The answer's body."""
+    """The body of the response."""
     response = await peer.call(PULL, None, native({"topics": topics, **members}), spelling="native")
     assert response.outcome == (0, None)
     found: dict[str, Any] = response.value
@@ -25,7 +25,7 @@ async def pull(peer: NamesrvPeer, *topics: str, **members: Any) -> dict[str, Any
 
 
 async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int, **members: Any) -> int:
-    """Ask and return once the server waits; the question's opaque."""
+    """Send a watch, wait until the server has it, and return its opaque."""
     before = len(server.namesrv.watchers)
     known = {"boot_id": server.namesrv.boot_id, "since": server.namesrv.manager.revisions.revision}
     body = native({"topics": topics, "wait_ms": wait_ms, **known, **members})
@@ -34,8 +34,8 @@ async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int
     return opaque
 
 
-async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: NamesrvPeer) -> None:
-    """Full, with nil for what is positively absent, and the revision from which to go on."""
+async def test_first_pull_gets_all_its_routes(server: InProcess, peer: NamesrvPeer) -> None:
+    """The first response is full, with nil for an unknown topic, and has the revision for the next pull."""
     await peer.register(MASTER)
     await peer.register(OTHER, registration("U", "V"))
 
@@ -51,8 +51,8 @@ async def test_first_pull_gets_everything_it_asks_for(server: InProcess, peer: N
     assert [queues["broker_name"] for queues in routes["V"]["queue_datas"]] == ["broker-b"]
 
 
-async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
-    """Only asked topics, only those that changed, nil for one that has gone; all in another run of the server."""
+async def test_next_pull_gets_the_changed_routes(peer: NamesrvPeer) -> None:
+    """A conditional pull gets the changed routes of its topics, nil for a removed one, or all after another boot."""
     await peer.register(MASTER, registration("T", "U", "V"))
     first = await pull(peer, "T", "U")
     await peer.call(216, {"topic": "T"})
@@ -60,11 +60,11 @@ async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
 
     for boot_id, since, full, routes in (
         (first["boot_id"], first["revision"], False, {"T": None}),
-        # a watch that missed a change does not wait
+        # a watch is answered at once if a topic has already changed
         (first["boot_id"], 1, False, {"T": None}),
         (first["boot_id"], 3, False, {}),
         (None, 3, True, None),
-        ("of another run", 3, True, None),
+        ("of another boot", 3, True, None),
     ):
         found = await pull(
             peer, "T", "U", boot_id=boot_id, since=since, wait_ms=0 if since == 3 and not full else 60_000
@@ -74,8 +74,8 @@ async def test_next_pull_gets_what_changed(peer: NamesrvPeer) -> None:
         assert routes in (None, found["routes"])
 
 
-async def test_an_observers_pull_is_in_no_clients_cache(server: InProcess, peer: NamesrvPeer) -> None:
-    """The heartbeat log does not say that it was served; a client's pull of the same topic is there."""
+async def test_pull_of_an_observer_is_not_logged_as_served(server: InProcess, peer: NamesrvPeer) -> None:
+    """The heartbeat log has a `served` line for a client's pull, and none for an observer's."""
     await peer.register(MASTER)
 
     await pull(peer, "T", observes=True)
@@ -86,8 +86,8 @@ async def test_an_observers_pull_is_in_no_clients_cache(server: InProcess, peer:
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess, peer: NamesrvPeer) -> None:
-    """A topic appears, gets its order, goes, goes with its broker; a change of others wakes nobody, nor does time."""
+async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: NamesrvPeer) -> None:
+    """New, reordered, deleted and evicted topics end a watch at once; changes of other topics do not."""
     watcher, order = await server.connect(), {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
 
     async def woken(by: Coroutine[Any, Any, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
         return found
 
     assert list((await woken(peer.register(MASTER)))["routes"]) == ["T"]
-    # a setting may have changed every route
+    # a changed setting may change every route
     found = await woken(peer.call(318, None, b"orderMessageEnable=true"))
     assert (found["full"], list(found["routes"])) == (True, ["T", "X"])
     found = await woken(peer.call(100, order))
@@ -117,32 +117,32 @@ async def test_watch_is_answered_as_soon_as_something_changes(server: InProcess,
     assert (found["revision"], found["full"], found["routes"]) == (7, False, {})
 
 
-async def test_question_about_many_topics_is_looked_through_in_steps(server: InProcess, peer: NamesrvPeer) -> None:
-    """Which of them have changed, before a watch begins and after it has ended; others run in between."""
+async def test_request_for_many_topics_is_processed_in_chunks(server: InProcess, peer: NamesrvPeer) -> None:
+    """The search for changed topics, before a watch and after it, yields to other tasks."""
     await peer.register(MASTER)
     await peer.register(OTHER, registration("changed", "another"))
     topics = [f"topic-{number}" for number in range(50_000)]
-    turns = 0
+    iterations = 0
 
     async def count() -> None:
-        nonlocal turns
+        nonlocal iterations
         while True:
-            turns += 1
+            iterations += 1
             await asyncio.sleep(0)
 
-    async def turns_for(*asked: str, since: int, wait_ms: int = 0) -> int:
-        before = turns
+    async def iterations_for(*asked: str, since: int, wait_ms: int = 0) -> int:
+        before = iterations
         found = await pull(peer, *asked, boot_id=server.namesrv.boot_id, since=since, wait_ms=wait_ms)
         assert {"changed": None}.keys() & asked == found["routes"].keys()
-        return turns - before
+        return iterations - before
 
     counting = asyncio.create_task(count())
-    # nothing has happened since, and only the question itself takes turns
-    read = await turns_for(*topics, since=2)
-    assert await turns_for(*topics, since=1) - read > 35
-    watching = asyncio.create_task(turns_for(*topics, "changed", since=1, wait_ms=60_000))
+    # without a change only decoding the request takes iterations
+    read = await iterations_for(*topics, since=2)
+    assert await iterations_for(*topics, since=1) - read > 35
+    watching = asyncio.create_task(iterations_for(*topics, "changed", since=1, wait_ms=60_000))
     assert await watching - read > 70
-    watching = asyncio.create_task(turns_for(*topics, "changed", since=2, wait_ms=60_000))
+    watching = asyncio.create_task(iterations_for(*topics, "changed", since=2, wait_ms=60_000))
     await until(lambda: len(server.namesrv.watchers) > 0)
     await (await server.connect()).call(216, {"topic": "changed"})
     assert await watching - read > 35
@@ -150,15 +150,15 @@ async def test_question_about_many_topics_is_looked_through_in_steps(server: InP
 
 
 async def test_watched_topics_are_limited(tmp_path: Path) -> None:
-    """Code 2 for more than there is memory for; when a watch ends, or its connection, others have its room."""
+    """A watch beyond the memory budget gets code 2; an ended watch or a closed connection frees its memory."""
     async with namesrv_in_process(tmp_path, max_memory_bytes=64 << 20) as server:
         peer = await server.connect()
         before = server.namesrv.budget.used_bytes
         opaque = await watch(server, peer, "T", "U", wait_ms=60_000)
         known = {"boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
-        question = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
+        request = native({"topics": [f"topic-{number}" for number in range(40_000)], **known})
         refused = (2, "no memory for a watch of 40000 topics")
-        assert (await peer.call(PULL, None, question, spelling="native")).outcome == refused
+        assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused
         await server.clock.advance(61)
         assert list((await peer.answer_to(opaque)).value["routes"]) == []
 
@@ -170,10 +170,8 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         assert before + 4 * 512 == server.namesrv.budget.used_bytes
 
 
-async def test_watches_of_many_topics_are_given_back_with_their_connection(
-    server: InProcess, peer: NamesrvPeer
-) -> None:
-    """At once, without a collection of garbage."""
+async def test_watches_are_freed_with_their_connection(server: InProcess, peer: NamesrvPeer) -> None:
+    """The memory of watches is freed without the garbage collector."""
     gc.collect()
     gc.disable()
     tracemalloc.start()
@@ -194,8 +192,8 @@ async def test_watches_of_many_topics_are_given_back_with_their_connection(
     assert after - before < 1_000_000
 
 
-async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProcess) -> None:
-    """However many of its watches end at once; when it reads, it gets all of them."""
+async def test_peer_that_does_not_read_has_one_large_response_at_a_time(server: InProcess) -> None:
+    """Responses to many watches are encoded one by one as the peer reads, and all arrive."""
     names = [f"topic-{number}" for number in range(2_000)]
     broker, watcher = await server.connect(), await server.connect()
     opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(30)]
@@ -213,8 +211,8 @@ async def test_peer_that_does_not_read_is_made_one_large_answer(server: InProces
     assert most < max(len(response.body) for response in found) + 64 * 1024 + 200
 
 
-async def test_nobody_sees_half_of_a_registration(server: InProcess) -> None:
-    """While a large one is worked out in chunks, answers have all of its topics or none."""
+async def test_registration_is_visible_as_a_whole(server: InProcess) -> None:
+    """While a large registration is applied in chunks, responses have all of its topics or none."""
     names = [f"topic-{n}" for n in range(5_000)]
     broker, client = await server.connect(), await server.connect()
     await broker.register(MASTER, native_registration(*names), spelling="native")

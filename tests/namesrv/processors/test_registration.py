@@ -1,7 +1,7 @@
-"""Registrations that are native, and those that repeat the last one (103).
+"""Native registrations, and registrations that repeat the last one (103).
 
-The native ones say what RocketMQ leaves to guess; Java's brokers send their whole table every 30 s, nearly always the
-same one.
+Native registrations state what RocketMQ leaves open. Java's brokers send their whole table every 30 s, nearly always
+unchanged.
 """
 
 import zlib
@@ -30,20 +30,20 @@ DELTA: dict[str, Any] = {"kind": "delta", "agentId": "agent-1"}
 
 
 def topics(server: InProcess) -> set[str]:
-    """All topics that have a route."""
+    """All topics with a route."""
     assert violations(server.namesrv.manager.tables) == []
     return set(server.namesrv.manager.tables.topic_queue_table)
 
 
 async def kinds(server: InProcess) -> list[str]:
-    """How the registrations since the last look were taken."""
+    """The kinds of the registrations since the last call."""
     found = [line["kind"] for line in await server.lines("register")]
     await server.forget()
     return found
 
 
-async def test_single_topic_is_a_first_registration(server: InProcess, peer: NamesrvPeer) -> None:
-    """Kind full says that it is the whole; so does no topic at all, and so does no body."""
+async def test_full_registration_with_one_topic_or_none(server: InProcess, peer: NamesrvPeer) -> None:
+    """A native registration of kind full is the whole table, with one topic or with an empty body."""
     response = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
     assert (*response.outcome, response.fields) == (0, None, {})
     assert {"T"} == topics(server)
@@ -53,8 +53,8 @@ async def test_single_topic_is_a_first_registration(server: InProcess, peer: Nam
     assert MASTER.name in server.namesrv.manager.tables.broker_addr_table
 
 
-async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server: InProcess, peer: NamesrvPeer) -> None:
-    """A delta adds, changes and deletes; it is not taken for a repetition of a full one in the same words."""
+async def test_full_registration_drops_topics_and_a_delta_keeps_them(server: InProcess, peer: NamesrvPeer) -> None:
+    """A delta adds, changes and deletes topics, and differs from a full registration with the same body."""
     await peer.register(MASTER, native_registration("S", "T", "U", "V"), spelling="native", **FULL)
     await peer.register(MASTER, native_registration("T", "U", "V", counter=2), spelling="native", **FULL)
     assert {"T", "U", "V"} == topics(server)
@@ -79,10 +79,10 @@ async def test_full_one_drops_what_it_does_not_name_and_a_delta_does_not(server:
     ],
     ids=["unknown broker", "other agent", "no agent", "other id", "other cluster"],
 )
-async def test_delta_of_a_stranger_has_to_be_a_full_one(
+async def test_delta_that_does_not_match_gets_query_not_found(
     server: InProcess, peer: NamesrvPeer, broker: Broker, ext: dict[str, Any]
 ) -> None:
-    """QUERY_NOT_FOUND: the agent registers again at once, fully; nothing has changed."""
+    """A delta for another broker or agent changes nothing; QUERY_NOT_FOUND asks for a full registration."""
     await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
 
     response = await peer.register(broker, native_registration("U"), spelling="native", **ext)
@@ -92,8 +92,8 @@ async def test_delta_of_a_stranger_has_to_be_a_full_one(
     assert len(server.namesrv.manager.tables.broker_live_table) == 1
 
 
-async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: NamesrvPeer) -> None:
-    """A RocketMQ registration may be a part of the table whatever it says: nothing is dropped."""
+async def test_kind_is_ignored_in_other_serializations(server: InProcess, peer: NamesrvPeer) -> None:
+    """A RocketMQ registration may be a part of the table, so it drops no topic with any kind."""
     await peer.register(MASTER, registration("T", "U"))
 
     await peer.register(MASTER, registration("V", counter=2), kind="full")
@@ -105,7 +105,7 @@ async def test_kind_means_nothing_to_other_spellings(server: InProcess, peer: Na
 
 
 async def test_native_registration_may_be_compressed(server: InProcess, peer: NamesrvPeer) -> None:
-    """The header has to say so."""
+    """A compressed native body needs the field `compressed` in its header."""
     body = zlib.compress(native_registration(*(f"topic-{n}" for n in range(1000))))
     assert (await peer.register(MASTER, body, spelling="native", compressed="true", **FULL)).code == 0
     assert len(topics(server)) == 1000
@@ -113,7 +113,7 @@ async def test_native_registration_may_be_compressed(server: InProcess, peer: Na
 
 
 async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer: NamesrvPeer) -> None:
-    """Numbers and booleans as such: ext is a map of str to str, int or bool."""
+    """Fields of a native header may be strings, integers or booleans."""
     ext: dict[str, Any] = {"heartbeatTimeoutMillis": 10_000, "enableActingMaster": True, "registrationSeq": 1}
     response = await peer.register(MASTER, spelling="native", **FULL, **ext, brokerId=0)
 
@@ -131,12 +131,12 @@ async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer:
         ({"agentId": "agent-1", "registrationSeq": "2"}, True),
         ({}, False),
     ],
-    ids=["older registration", "other agent", "no number", "this registration", "does not say"],
+    ids=["older registration", "other agent", "no sequence", "this registration", "no agent"],
 )
 async def test_unregister_is_fenced_by_agent_and_number(
     server: InProcess, peer: NamesrvPeer, ext: dict[str, Any], *, leaves: bool
 ) -> None:
-    """What was said before a newer registration, or by another process, takes nothing away."""
+    """An unregistration of another agent, or one older than the registration, removes nothing."""
     for number in ("1", "2"):
         body = native_registration("T", counter=int(number))
         await peer.register(MASTER, body, spelling="native", **FULL, registrationSeq=number)
@@ -147,8 +147,8 @@ async def test_unregister_is_fenced_by_agent_and_number(
     assert [leaves, not leaves] == [bool(server.events("evict")), bool(server.events("fenced"))]
 
 
-async def test_number_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
-    """Registering again with the same words and the next number fences what was said before it."""
+async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
+    """An unchanged registration with the next sequence fences an older unregistration."""
     for number in ("1", "2"):
         await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=number)
     assert await kinds(server) == ["full", "unchanged"]
@@ -159,10 +159,10 @@ async def test_number_of_an_unchanged_registration_counts(server: InProcess, pee
     assert {"T"} == topics(server)
 
 
-async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
+async def test_unchanged_registration_counts_as_heartbeat(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """The answer is the same; the entry is fresh again; no route has changed."""
+    """An unchanged registration gets the same response, renews the live entry and changes no route."""
     first = await peer.register(MASTER, spelling=spelling)
     revision = server.namesrv.manager.revisions.revision
     await server.clock.advance(100)
@@ -176,17 +176,17 @@ async def test_equal_registration_is_recognised_and_counts_as_heartbeat(
     assert len(server.namesrv.manager.tables.broker_live_table) == 1
 
 
-async def test_equal_registration_of_a_slave_finds_its_new_master(
+async def test_unchanged_registration_of_a_slave_gets_the_current_master(
     server: InProcess, peer: NamesrvPeer, spelling: Spelling
 ) -> None:
-    """What a slave is told, address and HA address of the live master of its group, is looked up each time."""
+    """Each response to a slave has the address and HA address of the current master of its group."""
     assert (await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)).fields == {}
     await peer.register(MASTER, haServerAddr="ha", spelling=spelling)
 
     for _ in range(2):
         response = await peer.register(SLAVE, haServerAddr="10.0.0.2:10912", spelling=spelling)
         assert response.fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "ha"}
-    # read anew once, because the group has changed
+    # processed in full once, because the group has changed
     assert await kinds(server) == ["full", "full", "full", "unchanged"]
 
 
@@ -202,16 +202,18 @@ async def test_equal_registration_of_a_slave_finds_its_new_master(
     ],
     ids=lambda ext: next(iter(ext)),
 )
-async def test_header_is_part_of_what_is_registered(server: InProcess, peer: NamesrvPeer, ext: dict[str, Any]) -> None:
-    """The same body under another header is another registration."""
+async def test_changed_header_is_a_changed_registration(
+    server: InProcess, peer: NamesrvPeer, ext: dict[str, Any]
+) -> None:
+    """The same body with another header field is processed in full."""
     await peer.register(MASTER)
     await peer.register(MASTER, **ext)
 
     assert await kinds(server) == ["full", "full"]
 
 
-async def test_equal_data_version_is_not_enough(server: InProcess, peer: NamesrvPeer) -> None:
-    """A lost increment must not stay hidden: only equal bytes are skipped."""
+async def test_changed_body_with_an_equal_data_version_is_processed(server: InProcess, peer: NamesrvPeer) -> None:
+    """Only equal bytes are skipped, so that a broker which does not raise its version is still updated."""
     await peer.register(MASTER, registration("T", "U", counter=7))
     await peer.register(MASTER, registration("T", topic_config("U", read=16), counter=7))
 
@@ -221,7 +223,7 @@ async def test_equal_data_version_is_not_enough(server: InProcess, peer: Namesrv
 
 
 async def test_refused_registration_is_not_remembered(server: InProcess, peer: NamesrvPeer) -> None:
-    """The same mistake gets the same answer again."""
+    """A repeated refused registration is refused again, and not taken for an unchanged one."""
     for _ in range(2):
         assert (await peer.register(MASTER, bodyCrc32="1")).code == 1
         assert (await peer.register(MASTER, registration("T"))).code == 1
@@ -238,12 +240,12 @@ QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueue
         (216, {"topic": "T"}, b"", False),
         (216, {"topic": "T", "clusterName": "cluster-1"}, b"", False),
         (217, {"topic": "T"}, QUEUES, False),
-        # one that the broker does not register
+        # a topic that the broker does not register
         (217, {"topic": "X"}, QUEUES, False),
         (205, {"brokerName": "broker-a"}, b"", False),
         (327, {"brokerName": "broker-a"}, b"", False),
         (104, MASTER.ext, b"", False),
-        # from now on a registration drops topics
+        # from here on a registration drops topics
         (318, {}, b"deleteTopicWithBrokerRegistration=true", True),
         # another instance of the group, and another address that takes the id
         (103, SLAVE.ext, registration("T", "U"), False),
@@ -251,10 +253,10 @@ QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":1,"writeQueue
     ],
 )
 @pytest.mark.settings(admin_enabled=True)
-async def test_registration_is_read_anew_when_something_else_touched_its_broker(
+async def test_registration_is_processed_in_full_after_another_change_of_its_broker(
     server: InProcess, peer: NamesrvPeer, code: int, ext: dict[str, Any], body: bytes, *, touches_others: bool
 ) -> None:
-    """In full, once; that of a broker with other topics is still known."""
+    """Any other change of a broker or its topics makes the next registration full, once, and spares other brokers."""
     await peer.register(MASTER)
     await peer.register(OTHER, registration("V", "W"))
     assert (await peer.call(code, ext, body)).code == 0
@@ -268,23 +270,23 @@ async def test_registration_is_read_anew_when_something_else_touched_its_broker(
     assert {"T", "U"} <= server.namesrv.manager.tables.topic_queue_table.keys()
 
 
-async def test_same_bytes_in_another_spelling_are_not_the_same(server: InProcess, peer: NamesrvPeer) -> None:
-    """An empty body is valid JSON and native; only natively does it drop what was there."""
+async def test_same_body_in_another_serialization_is_processed(server: InProcess, peer: NamesrvPeer) -> None:
+    """An empty body is valid in JSON and natively, and drops topics only natively."""
     await peer.register(MASTER, b"", spelling="json")
     await peer.register(MASTER, b"", spelling="native")
 
     assert await kinds(server) == ["full", "full"]
 
 
-async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, peer: NamesrvPeer) -> None:
-    """Another peer registers in an agent's name with the highest number there is: the agent connects again."""
+async def test_forged_sequence_does_not_lock_out_the_agent(server: InProcess, peer: NamesrvPeer) -> None:
+    """An agent that reconnects replaces a registration forged in its name with the highest sequence."""
     thief = await server.connect()
     await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=1)
     forged = native_registration("FORGED", counter=9)
     await thief.register(MASTER, forged, spelling="native", **FULL, registrationSeq=2**63 - 1)
     assert topics(server) == {"FORGED"}
 
-    # Its heartbeats keep the forged entry alive no longer: it learns that it has to register.
+    # The agent's heartbeat does not renew the forged entry; the response asks it to register.
     heartbeat = {**MASTER.ext, "agentId": "agent-1"}
     assert (await peer.call(904, heartbeat, spelling="native")).code == 22
     refused = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL, registrationSeq=2)
@@ -296,8 +298,8 @@ async def test_forged_sequence_does_not_lock_the_agent_out(server: InProcess, pe
     assert topics(server) == {"T"}
 
 
-async def test_forged_state_version_does_not_lock_the_successor_out(server: InProcess, peer: NamesrvPeer) -> None:
-    """Another peer registers as a master with a huge state version: the next master takes the id all the same."""
+async def test_forged_state_version_does_not_lock_out_the_successor(server: InProcess, peer: NamesrvPeer) -> None:
+    """The next master takes the id although another peer registered as the master with a huge state version."""
     await peer.register(MASTER, registration("T", "U", state_version=1))
     successor = Broker(MASTER.name, 0, "10.0.0.9:10911")
     next_master, thief = await server.connect(), await server.connect()
