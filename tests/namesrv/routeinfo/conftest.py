@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the tables."""
+"""Fixtures for tests of the route tables."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from namesrv.routeinfo import admission, registration, revisions, rows, shares, 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work lets others run after every second topic, and a change of three is a large one."""
+    """Chunks of two topics, so that a change of three topics is a large one."""
     for module in (admission, registration, rows, shares, tables):
         monkeypatch.setattr(module, "CHUNK_TOPICS", 2)
     monkeypatch.setattr(revisions, "STEP_TOPICS", 2)

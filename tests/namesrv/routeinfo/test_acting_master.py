@@ -1,4 +1,4 @@
-"""Who may make routes and write in a group whose master is gone, and what clients see of it."""
+"""Rules of a group whose master is gone: acting master, write permission, and the view of clients."""
 
 import pytest
 
@@ -20,9 +20,9 @@ from tests.support.route_builders import queue_data
         (1, {0, 1}, True, False),
         (1, {1, 2}, True, True),
         (2, {1, 2}, True, False),
-        # a 5.x broker that does not let slaves write keeps its topics readable all the same
+        # a 5.x broker without acting masters keeps its topics readable all the same
         (1, {1, 2}, False, True),
-        # older than 5.x
+        # a broker older than 5.x
         (1, {1, 2}, None, False),
     ],
 )
@@ -40,7 +40,7 @@ def test_master_or_acting_master_makes_routes(
 def test_acting_master_registers_without_write(
     broker_id: int, enable_acting_master: bool | None, *, expected: bool
 ) -> None:
-    """A slave of a group with acting masters brings no write permission."""
+    """A slave of a group with acting masters registers its topics without write permission."""
     assert registers_without_write(broker_id, enable_acting_master=enable_acting_master) is expected
 
 
@@ -51,7 +51,7 @@ def test_acting_master_registers_without_write(
 def test_group_without_its_master_loses_write(
     remaining_ids: set[int], *, enable_acting_master: bool, expected: bool
 ) -> None:
-    """Only where slaves act as masters; elsewhere the permission stays as it was registered."""
+    """A group without its master loses the write permission only if its slaves act as masters."""
     assert loses_write(remaining_ids, enable_acting_master=enable_acting_master) is expected
 
 
@@ -64,10 +64,10 @@ def test_group_without_its_master_loses_write(
         ({0: "m:1", 1: "s:1"}, 4, True, {0: "m:1", 1: "s:1"}),
     ],
 )
-def test_clients_see_the_acting_master_in_the_masters_place(
+def test_clients_see_the_acting_master_as_the_master(
     addrs: dict[int, str], perm: int, shown: dict[int, str], *, enable_acting_master: bool
 ) -> None:
-    """Only of a group without a master, and beside queues that nobody writes to."""
+    """A slave is shown under id 0 only in a group without a master whose queues are read-only."""
     group = BrokerData("c1", "b1", addrs, None, enable_acting_master)
 
     assert shown_to_clients(group, queue_data("b1", perm=perm)) == BrokerData(
@@ -75,6 +75,6 @@ def test_clients_see_the_acting_master_in_the_masters_place(
     )
 
 
-def test_members_see_their_group_as_it_is() -> None:
-    """By a topic of their own."""
+def test_members_see_the_registered_ids() -> None:
+    """The sync topic of a group shows its members under their registered ids."""
     assert [is_shown_as_it_is(topic) for topic in ("rmq_sys_SYNC_BROKER_MEMBER_b1", "orders")] == [True, False]

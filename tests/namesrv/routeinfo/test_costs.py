@@ -1,4 +1,4 @@
-"""What a change costs in one go: looks at topics are counted, between two moments at which others may run."""
+"""Costs of changes: the number of topic look-ups between two moments at which other tasks run."""
 
 import asyncio
 import gc
@@ -25,29 +25,29 @@ from tests.support.namesrv_peer import Broker, Spelling
 from tests.support.route_builders import RouteScene, body, key, registration, topic
 
 MANY = 20 * CHUNK_TOPICS
-# how often one topic may be looked up in all tables that know it while a change is worked out
+# how often a change may look up one topic in all tables
 LOOKS = 8
 
 
 class Topic(str):
-    """A topic's name that counts how often the loop looked it up or put it somewhere."""
+    """A topic name that counts its look-ups in the event loop's thread."""
 
     __slots__ = ()
     looks = 0
     loop_thread = 0
 
     def __hash__(self) -> int:
-        """As a string's. A table that is put into another as a whole keeps its hashes and does not ask again."""
+        """A string's hash; a table that is copied as a whole reuses the stored hashes without a look-up."""
         Topic.looks += threading.get_ident() == Topic.loop_thread
         return str.__hash__(self)
 
     def __eq__(self, other: object) -> bool:
-        """As a string's."""
+        """A string's comparison."""
         return str.__eq__(self, other)
 
 
-async def most_looks_at_once(work: Awaitable[object]) -> int:
-    """The most looks between two moments at which others may run."""
+async def max_looks_per_step(work: Awaitable[object]) -> int:
+    """The largest number of look-ups between two moments at which other tasks run."""
     Topic.loop_thread = threading.get_ident()
     task, most = asyncio.ensure_future(work), 0
     while not task.done():
@@ -59,7 +59,7 @@ async def most_looks_at_once(work: Awaitable[object]) -> int:
 
 
 async def watching(server: InProcess, topics: list[Topic]) -> asyncio.Task[None]:
-    """Somebody who waits for these topics, and has begun to."""
+    """A task that waits for a change of these topics."""
     task = asyncio.create_task(server.namesrv.watchers.wait(dict.fromkeys(topics).keys()))
     await asyncio.sleep(0)
     return task
@@ -68,10 +68,8 @@ async def watching(server: InProcess, topics: list[Topic]) -> asyncio.Task[None]
 @pytest.mark.parametrize(
     "overrides", [{}, {"max_topics": 2 * MANY * 8 // 7 + 8}], ids=["far from the limits", "near the limits"]
 )
-async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_them(
-    tmp_path: Path, overrides: dict[str, Any]
-) -> None:
-    """Whether its topics are new, others', other ones, moved with its address, or gone; and watched."""
+async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    """New, shared, changed, moved, dropped and watched topics of a large broker are all processed in chunks."""
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="", audit_log_dir="", **overrides) as server:
         await server.connect()
         (connection_id,) = server.namesrv.connections
@@ -80,11 +78,11 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
         watcher = await watching(server, topics)
 
         def broker(name: str, addr: str, *names: Any, **fields: Any) -> Registration:
-            said = body(*(topic(name, fields.pop("queues", 8)) for name in names))
-            return registration(name, 0, addr, body=said, connection_id=connection_id, is_native=True, **fields)
+            table = body(*(topic(name, fields.pop("queues", 8)) for name in names))
+            return registration(name, 0, addr, body=table, connection_id=connection_id, is_native=True, **fields)
 
         async def looks(*registrations: Registration) -> int:
-            return max([await most_looks_at_once(manager.register(one)) for one in registrations])
+            return max([await max_looks_per_step(manager.register(one)) for one in registrations])
 
         first = broker("b1", "m:1", *topics)
         assert await looks(first) <= LOOKS * CHUNK_TOPICS
@@ -100,7 +98,7 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
             more = [f"more-{number}" for number in range(MANY // 20)]
             with pytest.raises(BadRequestError, match=r"^\d+ topics of address 127\.0\.0\.1, limit \d+$"):
                 await looks(broker("b4", "q:1", *topics, *more))
-        # two tables give each topic up
+        # two tables drop each topic
         assert await looks(broker("b3", "p:1", "one")) <= 2 * MANY + LOOKS * CHUNK_TOPICS
 
         assert responses.json.find(topics[0])
@@ -109,44 +107,46 @@ async def test_a_broker_with_many_topics_is_taken_in_without_a_look_at_all_of_th
 
 
 @pytest.mark.parametrize("way", ["silent", "disconnected"])
-async def test_many_brokers_die_a_few_at_a_time(way: str) -> None:
-    """A rack that is gone does not keep the loop; who is heard again meanwhile stays, and one may leave by itself."""
+async def test_many_brokers_are_removed_in_batches(way: str) -> None:
+    """Removals of many brokers yield to the loop; a heartbeat keeps its broker, and another one may unregister."""
     scene, count = RouteScene(), 10 * REMOVALS_AT_ONCE
     await scene.register(*(registration(f"b{number}", 0, f"m:{number}", connection_id=1) for number in range(count)))
     scene.pass_time(121.0)
     work = scene.manager.evict_silent() if way == "silent" else scene.close(1)
     task, most, left = asyncio.ensure_future(work), 0, count
-    heard, leaving = key(f"m:{count - 1}"), f"b{count - 2}"
+    alive, leaving = key(f"m:{count - 1}"), f"b{count - 2}"
     left_by_itself = asyncio.ensure_future(scene.manager.unregister(key(f"m:{count - 2}"), leaving, 1))
     while not task.done():
         await asyncio.sleep(0)
         remaining = len(scene.tables.broker_live_table)
         most, left = max(most, left - remaining), remaining
-        scene.data_version(heard, 2)
+        scene.data_version(alive, 2)
     await task
 
     assert await left_by_itself
-    assert [heard] == list(scene.tables.broker_live_table)
-    # and the one that left
+    assert [alive] == list(scene.tables.broker_live_table)
+    # the broker that unregistered comes on top
     assert most <= REMOVALS_AT_ONCE + 1
 
 
 @pytest.mark.parametrize(
-    ("spelling", "kinds", "blocks_per_topic"), [("json", 1, 3), ("native", MANY, 12)], ids=["alike", "each another"]
+    ("spelling", "kinds", "blocks_per_topic"),
+    [("json", 1, 3), ("native", MANY, 12)],
+    ids=["equal queues", "different queues"],
 )
-async def test_many_topics_are_given_up_in_steps(
+async def test_topics_of_a_large_registration_are_freed_in_chunks(
     tmp_path: Path, spelling: Spelling, kinds: int, blocks_per_topic: int
 ) -> None:
-    """A registration's own ones, and what was worked out of them: to free all that takes time as well."""
+    """The decoded topics of a registration, and objects made of them, are freed in chunks."""
     topics = (TopicConfig(f"topic-{number}", number % kinds) for number in range(3 * MANY))
-    said = RegisterBrokerBody(list(topics), DataVersion(1, 1, 1))
-    spelt = encode_native_body(said) if spelling == "native" else encode_json_body(said)
+    table = RegisterBrokerBody(list(topics), DataVersion(1, 1, 1))
+    encoded = encode_native_body(table) if spelling == "native" else encode_json_body(table)
     async with namesrv_in_process(tmp_path, heartbeat_log_dir="") as server:
         peer = await server.connect()
         gc.collect()
         gc.disable()
         try:
-            registering = asyncio.create_task(peer.register(Broker("b1"), spelt, spelling=spelling))
+            registering = asyncio.create_task(peer.register(Broker("b1"), encoded, spelling=spelling))
             most, blocks = 0, sys.getallocatedblocks()
             while not registering.done():
                 await asyncio.sleep(0)
@@ -158,8 +158,8 @@ async def test_many_topics_are_given_up_in_steps(
     assert most <= blocks_per_topic * 5000
 
 
-async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -> None:
-    """At those of a change not at all; at those of brokers that become late, stay late and are heard again by parts."""
+async def test_heartbeat_log_processes_many_topics_in_chunks(tmp_path: Path) -> None:
+    """The heartbeat log looks up no topic of a change, and those of late brokers in chunks."""
     scene = RouteScene()
     tables, clock = scene.tables, scene.clock
     log = HeartbeatLog(
@@ -173,8 +173,8 @@ async def test_the_heartbeat_log_looks_at_many_topics_in_steps(tmp_path: Path) -
     assert 0 == Topic.looks < log.queued
     scene.pass_time(100.0)
 
-    for heard, late in (([], MANY), ([], MANY), (["b1"], MANY), (["b1", "b2"], 0)):
-        for addr in heard:
+    for alive, late in (([], MANY), ([], MANY), (["b1"], MANY), (["b1", "b2"], 0)):
+        for addr in alive:
             scene.manager.touch(key(addr), 1)
-        assert await most_looks_at_once(log.tick()) <= LOOKS * 5_000
+        assert await max_looks_per_step(log.tick()) <= LOOKS * 5_000
         assert late == len(log.late.topics)

@@ -1,4 +1,4 @@
-"""Who is silent, what the leaving of a broker costs, and who is told of it."""
+"""Expiry of brokers, the cost of their removal, and the notice to the rest of the group."""
 
 import pytest
 
@@ -15,7 +15,7 @@ NOTIFIES = RouteOptions(notify_min_broker_id_changed=True)
 
 
 def three() -> RouteTables:
-    """A master with 120 s, a slave with 10 s and another master with 60 s, all heard at 0."""
+    """A master with an expiry of 120 s, a slave with 10 s and another master with 60 s, all last seen at 0."""
     return tables_of(
         registration("b1", 0, "m:1"),
         registration("b1", 1, "s:1", expiry_seconds=10.0),
@@ -26,8 +26,8 @@ def three() -> RouteTables:
 @pytest.mark.parametrize(
     ("now", "silent"), [(10.0, []), (10.1, [S]), (60.0, [S]), (60.1, [S, O]), (120.0, [S, O]), (120.1, [S, O, M])]
 )
-def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(now: float, silent: list[object]) -> None:
-    """Looking changes nothing: whoever decides not to evict finds them again."""
+def test_silent_brokers_are_overdue_ones_longest_first(now: float, silent: list[object]) -> None:
+    """A broker expires strictly after its own expiry; finding silent brokers changes nothing."""
     tables = three()
 
     assert silent == [*dict(silent_brokers(tables, now))] == [*dict(silent_brokers(tables, now))]
@@ -38,8 +38,8 @@ def test_brokers_expire_strictly_after_their_own_expiry_longest_overdue_first(no
 
 @pytest.mark.parametrize(("topics", "yields"), [(2, 0), (CHUNK_TOPICS - 1, 0), (3 * CHUNK_TOPICS, 3)])
 @pytest.mark.parametrize("acts", [None, True], ids=["alone", "with a slave"])
-def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts: bool | None) -> None:
-    """After every thousand topics; until it is applied, nothing has changed."""
+def test_removal_of_a_large_broker_is_planned_in_chunks(topics: int, yields: int, acts: bool | None) -> None:
+    """The plan yields to other tasks after every chunk, and leaves the tables unchanged."""
     names = [f"t{number}" for number in range(topics)]
     master = registration("b1", 0, "m:1", *names, enable_acting_master=acts)
     slave = registration("b1", 1, "s:1", enable_acting_master=True)
@@ -53,7 +53,7 @@ def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts:
 
 
 @pytest.mark.parametrize(
-    ("ids", "acts", "options", "told"),
+    ("ids", "acts", "options", "notice"),
     [
         ([0, 1, 2], True, NOTIFIES, MinBrokerIdChanged("b1", 1, "x:1", ("x:1", "x:2"), offline_broker_addr="x:0")),
         ([-1, 0], True, NOTIFIES, MinBrokerIdChanged("b1", 0, "x:0", ("x:0",), offline_broker_addr="x:-1")),
@@ -61,14 +61,14 @@ def test_death_of_a_large_broker_lets_others_run(topics: int, yields: int, acts:
         ([0, 1], False, NOTIFIES, None),
         ([0], True, NOTIFIES, None),
     ],
-    ids=["the master", "an id below 0", "setting off", "nobody may act", "nobody is left"],
+    ids=["master", "id below 0", "setting off", "no acting master", "empty group"],
 )
-def test_members_are_told_when_the_smallest_id_leaves(
-    ids: list[int], acts: bool, options: RouteOptions, told: MinBrokerIdChanged | None
+def test_members_are_notified_when_the_smallest_id_leaves(
+    ids: list[int], acts: bool, options: RouteOptions, notice: MinBrokerIdChanged | None
 ) -> None:
-    """Who is left, in the order of the ids; the leaving of any other says nothing."""
+    """The notice goes to the remaining members in the order of their ids; other removals cause none."""
     brokers = [registration("b1", number, f"x:{number}", enable_acting_master=acts) for number in ids]
 
-    assert told == remove(tables_of(*brokers), key(f"x:{ids[0]}"), options).notice
+    assert notice == remove(tables_of(*brokers), key(f"x:{ids[0]}"), options).notice
     if len(ids) > 1:
         assert remove(tables_of(*brokers), key(f"x:{ids[-1]}"), options).notice is None

@@ -1,4 +1,4 @@
-"""Effects, limits, fences and costs of each request: what the state machine does not see."""
+"""The route manager's effects, limits, fences and costs, which the state machine does not check."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -43,25 +43,25 @@ BOTH_TOPICS = RouteChanged({"t1": None, "t2": None}.keys(), 1, broker_name="b1")
 
 @pytest.fixture
 def scene() -> RouteScene:
-    """An empty server."""
+    """Empty tables with a manager."""
     return RouteScene()
 
 
 def live(scene: RouteScene, broker: BrokerAddrInfo) -> BrokerLiveInfo:
-    """The entry of a live broker."""
+    """The live entry of a broker."""
     return scene.tables.broker_live_table[broker]
 
 
 async def begin(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """Start work that takes more than one step, and leave it where it lets others run."""
+    """Start work that takes several steps, and leave it where it first yields to other tasks."""
     task = asyncio.create_task(work)
     await asyncio.sleep(0)
     assert not task.done()
     return task
 
 
-async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
-    """The route is published, then the broker reported; a registration with nothing new changes no route."""
+async def test_effects_of_one_broker(scene: RouteScene) -> None:
+    """The route change precedes the effect of its broker; an unchanged registration changes no route."""
     await scene.register(MASTER)
     first = live(scene, M)
     assert [BOTH_TOPICS, Registered(M, first, "full", 2, is_new=True, silent_seconds=0.0)] == scene.take_effects()
@@ -75,21 +75,21 @@ async def test_effects_of_a_brokers_life(scene: RouteScene) -> None:
     assert [Registered(M, live(scene, M), "unchanged", 2, is_new=False, silent_seconds=30.0)] == scene.take_effects()
 
     scene.pass_time(5.0)
-    heard = scene.manager.touch(M, 1)
-    assert heard is live(scene, M)
-    assert ([(M, heard, 5.0)], []) == (scene.touched, scene.take_effects())
+    last_seen = scene.manager.touch(M, 1)
+    assert last_seen is live(scene, M)
+    assert ([(M, last_seen, 5.0)], []) == (scene.touched, scene.take_effects())
 
     scene.pass_time(3.0)
     assert await scene.manager.unregister(M, "b1", 1)
     gone = replace(BOTH_TOPICS, revision=2)
-    assert [Unregistered(M, heard), gone, Evicted(M, heard, "unregistered", 3.0)] == scene.take_effects()
+    assert [Unregistered(M, last_seen), gone, Evicted(M, last_seen, "unregistered", 3.0)] == scene.take_effects()
     assert repr(scene.tables) == "<RouteTables [0 clusters | 0 groups | 0 live | 0 topics]>"
     assert "<RouteInfoManager [<RouteTables [0 clusters" in repr(scene.manager)
 
 
 @pytest.mark.parametrize(("silent_for", "evicted"), [(119.9, 0), (120.0, 0), (120.1, 1)])
 async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: int) -> None:
-    """Silent for more than 120 s, by the clock that nobody sets."""
+    """A scan evicts brokers silent for more than 120 s of the monotonic clock, not of the wall clock."""
     await scene.register(MASTER, replace(OTHER, expiry_seconds=500.0))
     before = live(scene, M)
     scene.take_effects()
@@ -106,7 +106,7 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
 
 
 async def test_smaller_id_is_reported() -> None:
-    """The members are to be told, once the lock is free (905)."""
+    """Another smallest id of a group is an effect for its members (905)."""
     scene = RouteScene(notify_min_broker_id_changed=True)
     await scene.register(SLAVE, MASTER)
     await scene.close(1)
@@ -118,7 +118,7 @@ async def test_smaller_id_is_reported() -> None:
 
 
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
-    """No ghost in any table, no effect, no revision; the lock is free again."""
+    """A refused registration changes no table, effect or revision, and frees the lock."""
     with pytest.raises(SystemError_):
         await scene.manager.register(registration("b1", 0, "m:1", "only"))
 
@@ -128,7 +128,7 @@ async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
 
 
 async def test_effects_of_operators(scene: RouteScene) -> None:
-    """Only what changes is reported; the answer counts all topics, changed or not."""
+    """Operators' changes are effects only where something changes; responses count all topics."""
     await scene.register(MASTER, replace(OTHER, cluster_name="c2"))
     scene.take_effects()
     manager = scene.manager
@@ -151,8 +151,8 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert (len(scene.json_cache), manager.revisions.changed_since(["t1"], 7)) == (0, None)
 
 
-async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None:
-    """A registration stays cheap whatever the others do; what touches its own topics is for the state machine."""
+async def test_changes_of_other_brokers_keep_a_registration_unchanged(scene: RouteScene) -> None:
+    """Changes of other brokers, also of the same topics, leave a broker's next registration unchanged."""
     await scene.register(MASTER, OTHER)
     await scene.register(replace(OTHER, body=body("t1", "t2", "t5", counter=9)))
     await scene.manager.wipe_write_perm("b2")
@@ -161,8 +161,8 @@ async def test_topics_of_others_do_not_touch_a_broker(scene: RouteScene) -> None
     assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
 
 
-async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> None:
-    """Nothing that came over one that has ended; a heartbeat once its own has; no registration over an older one."""
+async def test_connection_of_a_broker(scene: RouteScene) -> None:
+    """A heartbeat moves a broker to a newer connection once its own has ended; ended or older ones never do."""
     await scene.register(MASTER)
     scene.closed.add(9)
     for ended_or_older in (9, 0):
@@ -182,10 +182,10 @@ async def test_what_moves_a_broker_to_another_connection(scene: RouteScene) -> N
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
-async def test_older_connection_counts_again_if_it_is_no_corpse(
+async def test_broker_falls_back_to_an_older_live_connection(
     scene: RouteScene, silent_for: float, left: list[BrokerAddrInfo]
 ) -> None:
-    """A stranger registers in its name and hangs up; one that carried nothing for its expiry only looks open."""
+    """When a stranger's connection closes, the broker stays on its own one, if that was used within its expiry."""
     await scene.register(MASTER, replace(MASTER, connection_id=5))
     scene.pass_time(silent_for)
     scene.manager.touch(M, 5)
@@ -197,8 +197,8 @@ async def test_older_connection_counts_again_if_it_is_no_corpse(
     assert violations(scene.tables) == []
 
 
-async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteScene) -> None:
-    """Sixteen connections are remembered; one over which it registered takes the place of one that only named it."""
+async def test_number_of_connections_of_a_broker_is_bounded(scene: RouteScene) -> None:
+    """Sixteen connections are recorded; one with a registration replaces one with heartbeats only."""
     await scene.register(MASTER)
     for number in range(2, 2 + 2 * MAX_CARRIERS):
         scene.manager.touch(M, number)
@@ -210,8 +210,8 @@ async def test_strangers_cannot_make_a_broker_remember_thousands(scene: RouteSce
     assert violations(scene.tables) == []
 
 
-async def test_heartbeats_over_many_connections_ask_for_nothing_that_is_known(scene: RouteScene) -> None:
-    """A gateway may carry a thousand brokers over a hundred connections: nothing is looked up or noted again."""
+async def test_repeated_heartbeats_over_many_connections_are_cheap(scene: RouteScene) -> None:
+    """A gateway may send heartbeats of a thousand brokers over a hundred connections without a look-up each."""
 
     class Closed(set[int]):
         asked = 0
@@ -231,12 +231,12 @@ async def test_heartbeats_over_many_connections_ask_for_nothing_that_is_known(sc
     assert (0, known, 1) == (scene.closed.asked, scene.tables.carriers[M], live(scene, M).connection_id)
     scene.pass_time(CARRIER_GRAIN_SECONDS)
     scene.manager.touch(M, 2)
-    assert scene.tables.carriers[M][2].heard == 1_001.0
+    assert scene.tables.carriers[M][2].last_seen == 1_001.0
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.24])
-async def test_grain_of_a_timer_is_no_lateness(scene: RouteScene, grain: float) -> None:
-    """Ticks are always a little late; adding that up would make every expiry a lie."""
+async def test_timer_resolution_does_not_count_as_lateness(scene: RouteScene, grain: float) -> None:
+    """Small delays of ticks are ignored, since their sum would lengthen every expiry."""
     scene.manager.was_stopped(grain)
     assert (scene.manager.now(), scene.effects) == (1_000.0, [])
 
@@ -258,13 +258,13 @@ async def test_stops_within_the_longest_expiry_are_credited_with_600_seconds(
     assert scene.manager.was_stopped(600.0) == second_credit
 
 
-# ---- removals that come too late, in the middle of their work ----
+# ---- removals that are overtaken ----
 
 
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("reason", ["silent", "disconnected", "unregistered"])
-async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason) -> None:
-    """An unchanged registration needs no lock, and is newer than what was decided."""
+async def test_registration_fences_a_removal_under_way(scene: RouteScene, reason: Reason) -> None:
+    """An unchanged registration, which needs no lock, fences a removal that was decided before it."""
     await scene.register(MASTER)
     scene.pass_time(121.0)
     manager = scene.manager
@@ -286,15 +286,15 @@ async def test_removal_in_the_making_is_fenced(scene: RouteScene, reason: Reason
 
 
 @pytest.mark.usefixtures("small_chunks")
-async def test_broker_that_left_and_came_back_is_in(scene: RouteScene) -> None:
-    """While its removal waits for the lock, it registers as before, which needs none."""
+async def test_registration_during_an_unregistration_waits(scene: RouteScene) -> None:
+    """While its removal waits for the lock, a broker's unchanged registration must be processed in full."""
     await scene.register(MASTER)
     busy = await begin(scene.manager.register(OTHER))
     leaving = await begin(scene.manager.unregister(M, "b1", 1))
 
     coming_back = scene.manager.register_unchanged(M, b"master", 1, None)
 
-    assert coming_back is None, "it has to wait for its turn"
+    assert coming_back is None, "the registration must wait for the lock"
     await busy
     assert await leaving
     assert rows(scene.tables) == {"t1": {"b2": 6}, "t2": {"b2": 6}}
@@ -303,8 +303,8 @@ async def test_broker_that_left_and_came_back_is_in(scene: RouteScene) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-async def test_broker_reconnects_while_its_registration_is_worked_out(scene: RouteScene) -> None:
-    """It is heard over the new connection first: the end of the old one means nothing, and its state is kept."""
+async def test_broker_reconnects_during_its_registration(scene: RouteScene) -> None:
+    """A heartbeat over a new connection during a registration keeps its state, and the old connection may close."""
     await scene.register(MASTER)
     registering = await begin(scene.manager.register(replace(MASTER, body=body("t1", "t2", counter=2))))
 
@@ -319,7 +319,7 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
 
 
 @pytest.mark.parametrize(
-    ("limit", "refused", "said", "reason"),
+    ("limit", "refused", "remark", "reason"),
     [
         (("max_brokers", 2), OTHER, "3 brokers, limit 2", "brokers"),
         (("max_clusters", 1), replace(OTHER, cluster_name="c2"), "2 clusters, limit 1", "clusters"),
@@ -331,24 +331,24 @@ async def test_broker_reconnects_while_its_registration_is_worked_out(scene: Rou
             "4 topics per broker, limit 3",
             "topics_per_broker",
         ),
-        # the process at an address takes another name: the former one must not go for a refusal
+        # a broker under another name at the address of a live one: the live one stays when it is refused
         (("max_topics", 2), replace(MASTER, broker_name="b9", body=body("t1", "t3")), "3 topics, limit 2", "topics"),
     ],
     ids=["brokers", "clusters", "topics", "routes", "topics per broker", "other name"],
 )
-async def test_what_would_be_too_much_is_refused_and_changes_nothing(
-    limit: tuple[str, int], refused: Registration, said: str, reason: str
+async def test_registration_beyond_a_limit_is_refused(
+    limit: tuple[str, int], refused: Registration, remark: str, reason: str
 ) -> None:
-    """Whoever is there may register again, be replaced, and drop some topics for as many others."""
+    """A refused registration changes nothing; live brokers register again, are replaced, and exchange topics."""
     scene = RouteScene(limits=replace(ROOMY, **dict([limit])))
     await scene.register(MASTER, SLAVE)
     before = facts_of(scene.tables)
     scene.take_effects()
 
-    with pytest.raises(BadRequestError, match=f"^{said}$"):
+    with pytest.raises(BadRequestError, match=f"^{remark}$"):
         await scene.register(refused)
 
-    effects = [OverQuota(AccessClass.BROKER_CONTROL, reason, said, is_refused=True)]
+    effects = [OverQuota(AccessClass.BROKER_CONTROL, reason, remark, is_refused=True)]
     assert (before, effects) == (facts_of(scene.tables), scene.take_effects())
     for again in (MASTER, SLAVE, replace(MASTER, broker_addr="m:9"), replace(SLAVE, body=body("t1", "t3", "t4", "t5"))):
         await scene.register(again)
@@ -383,8 +383,8 @@ async def test_refused_registration_reports_what_happened_before_its_refusal() -
     ]
 
 
-async def test_operators_topic_counts_too() -> None:
-    """217 may not make more than a registration."""
+async def test_operators_topic_counts_towards_the_limit() -> None:
+    """Request 217 creates no topic beyond `max_topics`."""
     scene = RouteScene(limits=replace(ROOMY, max_topics=2))
     await scene.register(MASTER)
 
@@ -394,8 +394,8 @@ async def test_operators_topic_counts_too() -> None:
     assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
 
 
-async def test_operators_topic_counts_for_all_its_brokers() -> None:
-    """217 adds a route for each broker that it names."""
+async def test_operators_routes_count_towards_the_limit() -> None:
+    """Request 217 counts one route for each broker that it names."""
     scene = RouteScene(limits=replace(ROOMY, max_routes=5))
     await scene.register(MASTER, OTHER)
 
@@ -409,7 +409,7 @@ async def test_operators_topic_counts_for_all_its_brokers() -> None:
 
 
 async def test_effects_are_performed_after_the_lock_is_released() -> None:
-    """A sink may close connections and write logs; nobody waits for it under the lock."""
+    """Effects close connections and write logs, and so run without the lock."""
     locks: list[str] = []
 
     def sink(effect: Effect) -> None:
@@ -432,8 +432,8 @@ async def test_effects_are_performed_after_the_lock_is_released() -> None:
     assert len(locks) == 15
 
 
-async def test_who_waits_for_whom(scene: RouteScene) -> None:
-    """A batch answer holds the read lock, and changes wait for it; heartbeats and ends of clients wait for nobody."""
+async def test_changes_wait_for_readers_and_heartbeats_do_not(scene: RouteScene) -> None:
+    """Changes wait for a reader of the lock; heartbeats and closed client connections wait for no lock."""
     await scene.register(MASTER)
     async with scene.manager.lock.read():
         closing = await begin(scene.close(1))
@@ -450,7 +450,7 @@ async def test_who_waits_for_whom(scene: RouteScene) -> None:
 
 
 async def is_writable(scene: RouteScene) -> bool:
-    """True if the master's next registration brings write permission."""
+    """True if the master's next registration has write permission."""
     await scene.register(replace(MASTER, connection_id=7, digest=None))
     return any(perm & PERM_WRITE for by_broker in rows(scene.tables).values() for perm in by_broker.values())
 
@@ -462,7 +462,7 @@ async def is_writable(scene: RouteScene) -> bool:
 async def test_removed_write_permission_survives_a_closed_connection(
     scene: RouteScene, gone_seconds: float, writable: bool
 ) -> None:
-    """A broker that comes back within its expiry has not restarted in good order: it stays read-only."""
+    """A broker that registers again within its expiry after a disconnect stays read-only."""
     await scene.register(MASTER)
     await scene.manager.wipe_write_perm("b1")
     await scene.close(1)
@@ -473,7 +473,7 @@ async def test_removed_write_permission_survives_a_closed_connection(
 
 
 async def test_removed_write_permission_survives_a_superseding_registration(scene: RouteScene) -> None:
-    """A master that registers at another address takes the id, and not the permission."""
+    """A master at another address takes over the id without the write permission."""
     await scene.register(MASTER)
     await scene.manager.wipe_write_perm("b1")
     await scene.register(registration("b1", 0, "m2:1", connection_id=4))
@@ -482,7 +482,7 @@ async def test_removed_write_permission_survives_a_superseding_registration(scen
 
 
 async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScene) -> None:
-    """A graceful stop of the master ends it, that of a slave does not."""
+    """An unregistration of the master restores the write permission, one of a slave does not."""
     await scene.register(MASTER, SLAVE)
     await scene.manager.wipe_write_perm("b1")
     await scene.manager.unregister(S, "b1", 2)
@@ -497,7 +497,7 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
 
 
 async def test_removed_write_permission_ends_with_a_silent_broker(scene: RouteScene) -> None:
-    """A broker that the scan evicts was silent for its expiry; the end is an effect of its own."""
+    """The eviction of a silent broker restores its write permission, with an effect of its own."""
     await scene.register(MASTER)
     await scene.manager.wipe_write_perm("b1")
     scene.pass_time(120.1)

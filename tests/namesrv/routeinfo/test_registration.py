@@ -1,7 +1,7 @@
-"""What is refused and how it is said, who is told of a smaller id, and what lets others run.
+"""Refusals and their remarks, notices of a smaller id, and chunks of large registrations.
 
-What registrations leave in the tables is for the state machine; here is what it does not see. The numbers are those of
-the reference's steps (3.2).
+The state machine checks the tables after registrations; these are the facts that it does not see. The numbers are
+those of the reference's steps (3.2).
 """
 
 from dataclasses import replace
@@ -33,7 +33,7 @@ def native(*topics: Any, kind: Any = "full", **fields: Any) -> Registration:
     return registration("b1", 0, "m:1", *topics, **{"is_native": True, "kind": kind, "agent_id": "agent", **fields})
 
 
-def said(**fields: Any) -> Registration:
+def from_another_address(**fields: Any) -> Registration:
     """A registration of b1's master from another address."""
     return replace(MASTER, broker_addr="n:1", body=body("t1", "t2", **fields))
 
@@ -43,17 +43,17 @@ def said(**fields: Any) -> Registration:
     [
         (
             replace(MASTER, body=body("t1", "t2", state_version=3)),
-            said(state_version=2),
+            from_another_address(state_version=2),
             "field stateVersion: 2 is lower than 3 of m:1, which holds id 0 of b1",
         ),
         (
             replace(MASTER, body=body("t1", "t2", state_version=1)),
-            said(data_version=None),
+            from_another_address(data_version=None),
             "field stateVersion: 0 is lower than 1 of m:1, which holds id 0 of b1",
         ),
-        # it could be an increment that overtook the full table; a group that is known makes no difference
+        # the registration could be an increment that overtook the full table, also in a known group
         (MASTER, replace(SLAVE, body=body("t1")), "register broker failed"),
-        # nor does another id of its own
+        # the same for a broker that changes its id
         (MASTER, replace(MASTER, broker_id=1, body=body("t1")), "register broker failed"),
         (
             native("t2", registration_seq=5),
@@ -63,20 +63,20 @@ def said(**fields: Any) -> Registration:
     ],
 )
 def test_refusals(known: Registration, refused: Registration, remark: str) -> None:
-    """Each says why, and changes nothing; others are in tests/namesrv/processors."""
+    """A refusal has a remark and changes nothing; tests/namesrv/processors has further ones."""
     tables = tables_of(known)
     before = facts_of(tables)
 
     with pytest.raises((BadRequestError, SystemError_), match=f"^{remark}$") as caught:
         finished(check_registration(tables, refused, RouteOptions(), ROOMY, is_connected=lambda _: True))
 
-    # as in Java, where the answer has a header class
+    # as in Java, where the response has a header class
     assert caught.value.ext_fields == ({STALE_FIELD: "true"} if refused.is_native else {})
     assert before == facts_of(tables)
 
 
-def test_rows_share_the_string_of_their_brokers_name() -> None:
-    """Each registration brings another one, and topics change one by one."""
+def test_rows_share_the_string_of_the_broker_name() -> None:
+    """All rows of a broker share one string for its name, although each registration decodes another one."""
     tables = tables_of(MASTER)
     for changed in ("t1", "t3"):
         name = MASTER.broker_name.encode().decode()
@@ -88,25 +88,25 @@ def test_rows_share_the_string_of_their_brokers_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "taken"),
+    ("known", "accepted"),
     [
-        (replace(MASTER, body=body("t1", "t2", state_version=3)), said(state_version=3)),
-        (replace(MASTER, body=body("t1", "t2", data_version=None)), said(data_version=None)),
-        # only another address is in conflict: a broker that lost its disk starts again
+        (replace(MASTER, body=body("t1", "t2", state_version=3)), from_another_address(state_version=3)),
+        (replace(MASTER, body=body("t1", "t2", data_version=None)), from_another_address(data_version=None)),
+        # state versions are compared between addresses only: a broker that lost its disk starts again
         (replace(MASTER, body=body("t1", "t2", state_version=3)), MASTER),
-        (replace(MASTER, body=body("t1", "t2", state_version=3)), replace(said(), cluster_name="c2")),
+        (replace(MASTER, body=body("t1", "t2", state_version=3)), replace(from_another_address(), cluster_name="c2")),
         (MASTER, registration("b1", 0, "m:1", "t3")),
         (MASTER, replace(SLAVE, body=body())),
         (native("t2", registration_seq=5), native("t1", registration_seq=5)),
-        # another process of the broker counts from the beginning
+        # another process of the broker starts its own sequence
         (native("t2", registration_seq=5), native("t1", agent_id="other", registration_seq=1)),
     ],
 )
-def test_what_is_not_refused(known: Registration, taken: Registration) -> None:
-    """These come close to what is refused."""
-    tables = tables_of(known, taken)
+def test_registrations_that_are_accepted(known: Registration, accepted: Registration) -> None:
+    """Each of these differs in one detail from a refused registration."""
+    tables = tables_of(known, accepted)
 
-    assert taken.body.data_version == tables.broker_live_table[taken.key].data_version
+    assert accepted.body.data_version == tables.broker_live_table[accepted.key].data_version
     assert violations(tables) == []
 
 
@@ -120,7 +120,7 @@ FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="te
         # the holder's connection has ended
         ("team-a", set(), {}, False),
         ("team-b", {1}, {}, False),
-        # another open connection has registered the holder as well, or only sent heartbeats for it
+        # another open connection has registered the holder, or has only sent its heartbeats
         ("team-a", {1, 5}, {5: Carrier(registered=True, heard=0.0)}, False),
         ("team-a", {1, 5}, {5: Carrier(registered=False, heard=0.0)}, True),
         ("team-a", {1}, {5: Carrier(registered=True, heard=0.0)}, True),
@@ -130,11 +130,11 @@ FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="te
 def test_state_version_counts_on_the_holders_own_connection(
     account: str, open_connections: set[int], others: dict[int, Carrier], is_refused: bool
 ) -> None:
-    """A state version that anybody may have sent keeps no successor from the id."""
+    """A state version protects the id only while its holder's connection, the only one, is open."""
     tables = tables_of(FORGED)
     for number, carrier in others.items():
         tables.carry(MASTER.key, number, carrier)
-    successor = replace(said(state_version=2), account=account)
+    successor = replace(from_another_address(state_version=2), account=account)
 
     refused = []
     try:
@@ -172,8 +172,8 @@ def test_replaced_broker_does_not_count_for_the_quota(wanted: Registration, exce
     assert finished(over_quota(tables, wanted, RouteOptions(), TableQuotas("enforce", brokers=1))) == excess
 
 
-def test_limits_count_topics_once_and_what_goes() -> None:
-    """Of those that are named twice one counts, and a topic that others still have does not go."""
+def test_limits_count_each_topic_once() -> None:
+    """A repeated topic counts once, a dropped one does not count, unless another broker has it."""
     tables = tables_of(native("t1", "t2"), registration("b2", 0, "o:1", "t2", "t3"))
 
     def check(*named: str, dropped: frozenset[str] = frozenset(), **limits: int) -> None:
@@ -202,43 +202,43 @@ def test_limits_count_topics_once_and_what_goes() -> None:
 @pytest.mark.parametrize(
     ("group", "newcomer", "recipients"),
     [
-        # first members: nothing to be told, except below the 0 that an empty group counts as
+        # no notice to the first member of a group, unless its id is below 0
         ([], (0, "m:1"), None),
         ([], (1, "m:1"), None),
         ([], (-1, "m:1"), ("m:1",)),
         ([(1, "s:1"), (2, "s:2")], (0, "m:1"), ("s:1", "s:2")),
         ([(0, "m:1")], (1, "s:1"), None),
         ([(2, "s:2")], (1, "s:1"), ("s:2",)),
-        # the same address in another role: alone in the group, it is told itself
+        # a broker that is alone in its group and changes its id gets the notice itself
         ([(1, "m:1")], (0, "m:1"), ("m:1",)),
     ],
 )
-def test_members_are_told_of_a_smaller_id(
+def test_members_are_notified_of_a_smaller_id(
     group: list[tuple[int, str]], newcomer: tuple[int, str], recipients: tuple[str, ...] | None
 ) -> None:
-    """All but the newcomer, whether or not a slave may act; nobody while the setting is off."""
+    """The notice goes to all members but the newcomer, with or without acting masters, if the setting is on."""
     others = [registration("b1", number, addr) for number, addr in group]
     asked = registration("b1", *newcomer, ha_server_addr="ha:1")
 
     ((off, _),) = register(tables_of(*others), asked)
     ((on, _),) = register(tables_of(*others), asked, options=RouteOptions(notify_min_broker_id_changed=True))
 
-    told = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
-    assert (None, told) == (off.notice, on.notice)
+    notice = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
+    assert (None, notice) == (off.notice, on.notice)
 
 
 def test_displaced_entries_are_named() -> None:
-    """Who held the id in another cluster, and its own address there; not another broker at that address."""
+    """A registration drops the former holder of its id, and its own former entry under another id or cluster."""
     tables = tables_of(registration("b1", 1, "s:1", cluster_name="c2"), registration("b9", 0, "m:1", cluster_name="c2"))
-    ((none, _),) = register(tables, MASTER)
+    ((nothing, _),) = register(tables, MASTER)
     ((holder, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1"))
     ((moved, _),) = register(tables, replace(MASTER, broker_addr="n:1"))
     ((other_id, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1", broker_id=1))
 
-    assert [[], [key("m:1")], [key("n:1", "c2")]] == [none.dropped, holder.dropped, moved.dropped]
+    assert [[], [key("m:1")], [key("n:1", "c2")]] == [nothing.dropped, holder.dropped, moved.dropped]
     assert {key("n:1"), key("s:1", "c2")} == set(other_id.dropped)
     assert violations(tables) == []
-    # b1 has become a slave, which stands in for its master
+    # b1 is a slave now, and acts as its own master
     assert rows(tables) == {"t1": {"b1": 4, "b9": 6}, "t2": {"b1": 4, "b9": 6}}
 
 
@@ -247,15 +247,15 @@ def test_displaced_entries_are_named() -> None:
     [
         ((), registration("b1", 0, "m:1", body=body(*MANY[: CHUNK_TOPICS - 1])), 0),
         ((), registration("b1", 0, "m:1", *MANY), 3),
-        # what is named, mappings that come, and mappings that may go
+        # named topics, new mappings, and mappings that may be dropped
         ((), native(body=body(*MANY, mappings=dict.fromkeys(MANY, TopicQueueMappingInfo("t")))), 9),
-        # what is named, what goes, and what that changes
+        # named topics, dropped ones, and the rows that they change
         ((native(*MANY),), native("t0"), 5),
     ],
     ids=["few", "many", "mappings", "dropped"],
 )
-def test_large_registration_lets_others_run(known: tuple[Registration], asked: Registration, yields: int) -> None:
-    """After every thousand topics, about a millisecond."""
+def test_large_registration_is_planned_in_chunks(known: tuple[Registration], asked: Registration, yields: int) -> None:
+    """The plan yields to other tasks after every thousand topics, about a millisecond."""
     tables = tables_of(*known)
     before = repr(tables)
 
@@ -264,7 +264,7 @@ def test_large_registration_lets_others_run(known: tuple[Registration], asked: R
 
 
 def test_group_keeps_its_first_cluster() -> None:
-    """A broker name is global: a broker that registers under it in another cluster joins the first one's group."""
+    """A broker name is global: a broker of another cluster joins the group of the first cluster."""
     tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
 
     assert (MASTER.cluster_name, [0, 1]) == (
@@ -276,7 +276,7 @@ def test_group_keeps_its_first_cluster() -> None:
 
 
 def test_addresses_are_ordered_by_id() -> None:
-    """Masters come first in every answer, however their group grew."""
+    """Addresses of a group are in the order of ids, however the group grew."""
     tables = tables_of(registration("b1", 2, "t:1"), SLAVE, MASTER)
 
     assert list(tables.broker_addr_table["b1"].broker_addrs) == [0, 1, 2]

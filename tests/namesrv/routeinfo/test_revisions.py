@@ -1,4 +1,4 @@
-"""A client that asks for what has changed always ends up with what is."""
+"""Revisions: a client that pulls changed routes always ends up with the current ones."""
 
 import itertools
 import random
@@ -11,19 +11,19 @@ from namesrv.routeinfo.rows import RowChanges, SharedStep, TopicRow
 from tests.support.steps import finished, steps_and_result
 
 TOPICS = ["a", "b", "c"]
-# of a change that is too large to be entered at once
+# topics of a change that is entered in chunks
 CROWD = dict.fromkeys(f"t{number}" for number in range(3 * STEP_TOPICS)).keys()
 
 
 class Changing:
-    """A topic table, and the revisions of what is done to it."""
+    """A topic table with the revisions of its changes."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
         self.routed: dict[str, TopicRow] = {}
         self.revisions = RouteRevisions(self.routed, spare_topics)
 
     def change(self, routed: Collection[str] = (), gone: Collection[str] = ()) -> int:
-        """These topics have other routes now, those none."""
+        """Change the routes of some topics and remove others; the new revision."""
         row = TopicRow(())
         steps = [SharedStep([topic], self.routed.get(topic), row) for topic in routed]
         self.routed.update(dict.fromkeys(routed, row))
@@ -33,8 +33,8 @@ class Changing:
         return self.revisions.changed(RowChanges(rows, [steps], made=[row], gone=[*gone]))
 
 
-def test_every_change_has_its_number() -> None:
-    """From 1 on; nothing has happened at 0."""
+def test_every_change_has_a_revision() -> None:
+    """Revisions count from 1; revision 0 is before any change."""
     it = Changing()
     revisions = it.revisions
     assert (revisions.revision, revisions.last_change("a")) == (0, 0)
@@ -48,8 +48,8 @@ def test_every_change_has_its_number() -> None:
 @pytest.mark.parametrize(
     ("since", "changed"), [(0, None), (1, None), (2, ["a", "b"]), (3, ["a"]), (4, []), (5, None), (-1, None)]
 )
-def test_what_changed_since(since: int, changed: list[str] | None, *, has_route: bool) -> None:
-    """Those of the asked topics, in the order asked; who asks for what came before a change of everything gets all."""
+def test_changes_since_a_revision(since: int, changed: list[str] | None, *, has_route: bool) -> None:
+    """Changed topics are listed in the requested order; before a change of everything the result is None."""
     it = Changing()
     it.change({"a"})
     it.revisions.everything_changed()
@@ -59,10 +59,10 @@ def test_what_changed_since(since: int, changed: list[str] | None, *, has_route:
     assert changed == it.revisions.changed_since(TOPICS, since)
 
 
-def test_large_change_costs_nothing_when_it_is_noted() -> None:
-    """Topics that are gone are entered later, a few at a time, and known from the first moment; newer ones count more.
+def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
+    """Removed topics are entered in chunks later, but count at once, and newer changes override them.
 
-    That of one that has come back is in its row.
+    The revision of a topic that has a route again is in its row.
     """
     it = Changing()
     revisions = it.revisions
@@ -83,8 +83,8 @@ def test_large_change_costs_nothing_when_it_is_noted() -> None:
     assert steps_and_result(revisions.settle())[0] == 0
 
 
-def test_broker_that_comes_and_goes_leaves_nothing() -> None:
-    """Its topics are entered when they go, and taken out when they are back, so that the others are few."""
+def test_topics_with_routes_leave_the_removed_ones() -> None:
+    """Topics of a broker are entered when they are removed, and dropped when they have routes again."""
     it = Changing()
     for number in (2, 4, 6):
         it.change(TOPICS)
@@ -93,8 +93,8 @@ def test_broker_that_comes_and_goes_leaves_nothing() -> None:
         assert dict.fromkeys(TOPICS, number) == it.revisions._gone
 
 
-def test_settling_that_is_given_up_begins_anew() -> None:
-    """The task that settled was cancelled in the middle of it."""
+def test_cancelled_settling_begins_again() -> None:
+    """Settling that was cancelled midway is repeated as a whole by the next call."""
     it = Changing()
     it.change((), CROWD)
     given_up = it.revisions.settle()
@@ -106,8 +106,8 @@ def test_settling_that_is_given_up_begins_anew() -> None:
     assert [it.revisions._gone["t0"], it.revisions._gone["t5999"]] == [1, 1]
 
 
-def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
-    """Those that came back do not count; who asks for changes before the last of the forgotten gets everything."""
+def test_number_of_removed_topics_is_bounded() -> None:
+    """The oldest removed topics are dropped; a client from before the last dropped one gets everything."""
     it = Changing(spare_topics=4)
     revisions = it.revisions
     for topic in ("gone", "gone too", *TOPICS):
@@ -127,8 +127,8 @@ def test_topics_without_a_route_are_forgotten_when_they_are_too_many() -> None:
 
 
 @pytest.mark.parametrize("spare_topics", [0, 1, 3, 10, 1_000])
-def test_client_that_replays_changes_is_right(spare_topics: int) -> None:
-    """However little is remembered, however rarely a client asks, it knows the truth after asking."""
+def test_client_that_replays_changes_is_current(spare_topics: int) -> None:
+    """With any bound of removed topics and rare pulls, a client knows the current routes after each pull."""
     dice = random.Random(spare_topics)
     names = [f"t{number}" for number in range(20)]
     it, truth = Changing(spare_topics), dict.fromkeys(names, 0)

@@ -1,4 +1,4 @@
-"""The cache holds what encoding anew would give, and encodes nothing twice for nothing."""
+"""The route cache: it holds what encoding anew would give, and encodes no route twice."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.route_builders import body, register, registration, tables_of
 
 
 class CountedCache(RouteCache[bytes]):
-    """A cache that counts what it encodes."""
+    """A cache that counts its encodings."""
 
     def __init__(self, tables: RouteTables, *, max_bytes: int = 1_000_000, **options: bool) -> None:
         self.encoded = 0
@@ -29,35 +29,35 @@ class CountedCache(RouteCache[bytes]):
         return response, len(response)
 
     def ask(self, name: str) -> Any:
-        """What the fast lane does; what is in the answer."""
+        """The decoded response that the fast path gives for a topic."""
         row = self.tables.topic_queue_table.get(name)
         response = (row and row.json) or self.find(name)
         return None if response is None else json.loads(response)
 
     def held(self) -> int:
-        """Bytes of all answers that there are."""
+        """Bytes of all cached responses."""
         responses = [row.json or b"" for row in set(self.tables.topic_queue_table.values())]
         return sum(len(response) + ANSWER_BYTES for response in (*filter(None, responses), *self._others.values()))
 
 
 def broker_names(response: Any) -> list[str]:
-    """Who is in an answer."""
+    """Names of the brokers in a response."""
     return [group["brokerName"] for group in response["brokerDatas"]]
 
 
-def test_answer_is_encoded_once() -> None:
-    """The second question is a look-up; a peer that asks for made-up topics fills nothing."""
+def test_response_is_encoded_once() -> None:
+    """The second request is a look-up, and unknown topics take no room in the cache."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1")))
 
     assert cache.ask("t1") == cache.ask("t1")
     assert cache.encoded == 1
-    assert cache.ask("nothing") is None
-    assert cache.find_in_zone("nothing", "z") is None
+    assert cache.ask("unknown") is None
+    assert cache.find_in_zone("unknown", "z") is None
     assert f"<RouteCache [1 answers | {cache.held()} bytes | 0 zones]>" == repr(cache)
 
 
-def test_topics_with_the_same_queues_share_an_answer() -> None:
-    """A thousand topics of one broker cost one encoding and one body."""
+def test_topics_with_the_same_queues_share_a_response() -> None:
+    """A thousand topics of one broker are encoded once and share one body."""
     names = [f"t{number}" for number in range(1_000)]
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *names, topic("other", 4))))
 
@@ -69,8 +69,8 @@ def test_topics_with_the_same_queues_share_an_answer() -> None:
 
 
 @pytest.mark.parametrize("option", ["order_message_enable", "support_acting_master"])
-def test_answers_that_depend_on_the_topic_are_shared_by_those_alike(option: str) -> None:
-    """Order configuration is by topic, and the brokers' own topic shows no acting master; other topics are alike."""
+def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> None:
+    """A topic with order configuration, or a group's sync topic, has its own response; other topics share one."""
     own = f"{SYNC_BROKER_MEMBER_PREFIX}b1"
     cache = CountedCache(
         tables_of(registration("b1", 1, "s:1", "t1", own, "t2", enable_acting_master=True)), **{option: True}
@@ -84,8 +84,8 @@ def test_answers_that_depend_on_the_topic_are_shared_by_those_alike(option: str)
     assert (first, 2) == (cache.ask("t2"), cache.encoded)
 
 
-def test_zone_has_answers_of_its_own() -> None:
-    """One per zone and topic, whatever the case of the zone's name, and beside that of everybody."""
+def test_zone_has_responses_of_its_own() -> None:
+    """There is one response for each topic and zone, in any case of the zone's name, beside the one without a zone."""
     cache = CountedCache(
         tables_of(registration("b1", 0, "m:1", zone_name="z1"), registration("b2", 0, "o:1", zone_name="z2"))
     )
@@ -97,8 +97,8 @@ def test_zone_has_answers_of_its_own() -> None:
     assert cache.encoded == 3
 
 
-def test_answers_of_zones_count() -> None:
-    """The oldest are forgotten before they take more than they may."""
+def test_responses_of_zones_are_bounded() -> None:
+    """Responses of zones count towards the cache's limit, and the oldest are dropped."""
     queues = [topic(f"t{number}", number) for number in range(100)]
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *queues)), max_bytes=5_000)
     for zone in ("z1", "z2", "z3"):
@@ -108,16 +108,16 @@ def test_answers_of_zones_count() -> None:
     assert len(cache) > 5
 
 
-def test_static_mappings_are_in_the_answer_of_their_topic_alone() -> None:
-    """Topics with the same queues share an answer, but not with one that has mappings, whoever is asked for first."""
+def test_static_mappings_are_only_in_their_topics_response() -> None:
+    """A topic with mappings never shares its response with one that has the same queues and none."""
     cache = CountedCache(RouteTables())
     for mappings, expected in (({}, [False, False]), ({"mapped": TopicQueueMappingInfo(epoch=1)}, [False, True])):
         register(cache.tables, registration("b1", 0, "m:1", body=body("plain", "mapped", mappings=mappings)))
         assert expected == ["topicQueueMappingByBroker" in cache.ask(name) for name in ("plain", "mapped")]
 
 
-def test_answers_go_with_their_rows() -> None:
-    """However often routes change, not much more is counted than what rows hold."""
+def test_responses_are_dropped_with_their_rows() -> None:
+    """The counted bytes stay close to the bytes that rows hold, after any number of changed routes."""
     tables = tables_of(registration("b1", 0, "m:1", "t1", "stays"))
     cache = CountedCache(tables)
     for number in range(1, 100):
@@ -129,21 +129,21 @@ def test_answers_go_with_their_rows() -> None:
     assert cache.held() <= int(repr(cache).split()[4]) <= 3 * cache.held()
 
 
-def test_made_up_zones_are_answered_and_not_remembered() -> None:
-    """A hostile peer could name any number."""
+def test_number_of_cached_zones_is_bounded() -> None:
+    """A route request for a zone beyond the limit is answered without a place in the cache."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1")))
     for number in range(MAX_ZONES + 10):
         assert cache.find_in_zone("t1", f"z{number}") is not None
 
     assert len(cache) == MAX_ZONES
 
-    # one that is known goes on being cached
+    # a known zone is still cached
     responses = [cache.find_in_zone("t1", "z0") for _ in range(2)]
     assert (cache.encoded, len(set(map(id, responses)))) == (MAX_ZONES + 10, 1)
 
 
-def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:
-    """Only when most topics have queues of their own; they are made again."""
+def test_oldest_responses_are_dropped_at_the_limit() -> None:
+    """Where most topics have queues of their own, the oldest responses are dropped and encoded again."""
     tables = tables_of(registration("b1", 0, "m:1", *(topic(f"t{number}", number) for number in range(100))))
     cache = CountedCache(tables, max_bytes=5_000)
 
@@ -156,8 +156,8 @@ def test_oldest_answers_are_forgotten_when_there_are_too_many() -> None:
     assert (cache.ask("t0")["queueDatas"][0]["readQueueNums"], cache.encoded) == (0, 101)
 
 
-def test_clear_forgets_everything() -> None:
-    """An option may change every answer."""
+def test_clear_empties_the_cache() -> None:
+    """A changed option may change every response, so the cache is cleared as a whole."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", zone_name="z1")))
     cache.ask("t1")
     cache.find_in_zone("t1", "z1")

@@ -1,4 +1,4 @@
-"""Rows that topics share, and the steps from row to row: the invariants of `namesrv.routeinfo.rows`."""
+"""Shared rows of topics, and steps from row to row: the invariants of `namesrv.routeinfo.rows`."""
 
 from itertools import chain
 
@@ -31,7 +31,7 @@ rows_of_names = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 2)).
 
 @given(rows_of_names, rows_of_names)
 def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
-    """What is in one row only is in its part, and what both parts have cancels out."""
+    """Queues of one row only are in its part of the difference; queues of both parts are equal."""
     gone, new = difference(before, after)
 
     assert set(before) - set(after) == set(gone) - set(new)
@@ -40,7 +40,7 @@ def test_difference_of_two_rows(before: tuple[QueueData, ...], after: tuple[Queu
 
 
 def test_difference_of_long_rows_is_short() -> None:
-    """One broker that comes to ten thousand others is all that there is to look at."""
+    """The difference of two long rows contains only the broker that was added."""
     row = tuple(QueueData(f"b{number:05}", 1, 1, 6) for number in range(10_000))
     more = (*row[:5_000], QueueData("b04999-new", 1, 1, 6), *row[5_000:])
 
@@ -73,7 +73,7 @@ def test_each_topic_is_in_one_shared_step(numbers: list[tuple[int, int]]) -> Non
 
 @given(row_numbers)
 def test_row_changes_hold_each_topic_once(numbers: list[tuple[int, int]]) -> None:
-    """Rows, batches, made rows and topics that are gone say the same."""
+    """Rows, batches, made rows and removed topics of the changes agree."""
     topics = [f"t{number}" for number in range(len(numbers))]
     befores, afters = ([ROWS[pair[side]] for pair in numbers] for side in (0, 1))
     changes = RowChanges()
@@ -89,18 +89,18 @@ def test_row_changes_hold_each_topic_once(numbers: list[tuple[int, int]]) -> Non
     assert changes.gone == [topic for topic, row in changes.rows.items() if row is None]
 
 
-def test_step_is_worked_out_once_for_a_row() -> None:
-    """Topics that share a row before share one after it; another row, or another argument, is another step."""
-    asked: list[tuple[TopicRow | None, int]] = []
+def test_step_is_computed_once_for_a_row() -> None:
+    """Topics that share a row share the next one; another row or argument is another step."""
+    computed: list[tuple[TopicRow | None, int]] = []
 
     def step(row: TopicRow | None, queues: int) -> TopicRow | None:
-        asked.append((row, queues))
+        computed.append((row, queues))
         return None if queues == 0 else row_with(row, "b2", queue_data("b2", queues))
 
     steps, one, other = StepsOfRows(step), TopicRow((queue_data("b1"),)), TopicRow((queue_data("b1"),))
     found = [steps.after(row, queues) for row in (one, other, one, None) for queues in (4, 0) for _ in range(2)]
 
-    assert asked == [(row, queues) for row in (one, other, None) for queues in (4, 0)]
+    assert computed == [(row, queues) for row in (one, other, None) for queues in (4, 0)]
     assert found[0] is found[1] is found[8]
     assert found[0] is not found[4]
     assert [queues_of(row) for row in found[::4]] == [
@@ -113,7 +113,7 @@ def test_step_is_worked_out_once_for_a_row() -> None:
 
 
 def test_steps_keep_the_rows_that_they_know() -> None:
-    """The id of a row that is freed may be another row's: so no row is freed while its id is known."""
+    """A known row is not freed, so that its id is never reused for another row."""
     steps = StepsOfRows[int](lambda row, number: TopicRow((queue_data("b1", number),)))
 
     found = [queues_of(steps.after(TopicRow((queue_data("b1"),)), number)) for number in range(1, 200)]
@@ -122,8 +122,8 @@ def test_steps_keep_the_rows_that_they_know() -> None:
     assert repr(steps) == "<StepsOfRows [199 steps]>"
 
 
-def test_many_steps_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nearly every topic has a row of its own, they are not kept."""
+def test_number_of_known_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known steps are dropped where nearly every topic has a row of its own."""
     monkeypatch.setattr(rows, "MOST_STEPS", 2)
     steps = StepsOfRows[int](lambda row, _: row)
     sizes = []
@@ -136,7 +136,7 @@ def test_many_steps_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_renewed_rows_have_the_same_queues() -> None:
-    """And topics that shared a row share the new one; a topic without a row has none."""
+    """Topics that shared a row share the renewed one with the same queues; no row stays no row."""
     renewal, row = renewal_of_rows(), TopicRow((queue_data("b1"),), revision=7)
 
     after = renewal.after(row, None)
@@ -147,8 +147,8 @@ def test_renewed_rows_have_the_same_queues() -> None:
 
 
 @given(rows_of_names, rows_of_names)
-def test_queue_step_says_what_the_indexes_need(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
-    """Brokers that come and go, and the number of queues."""
+def test_queue_step_has_the_changes_of_the_indexes(before: tuple[QueueData, ...], after: tuple[QueueData, ...]) -> None:
+    """A queue step has the added and removed brokers, and the change of the number of queues."""
     names_before, names_after = ({queues.broker_name for queues in row} for row in (before, after))
 
     step = queue_step(TopicRow(before), TopicRow(after) if after else None)
@@ -160,7 +160,7 @@ def test_queue_step_says_what_the_indexes_need(before: tuple[QueueData, ...], af
 
 @given(rows_of_names, st.sampled_from("abcdefgh"), st.none() | st.integers(1, 2))
 def test_row_with_other_queues_stays_in_order(before: tuple[QueueData, ...], name: str, wanted: int | None) -> None:
-    """One broker's queues are replaced, added or taken out; nothing left is no row, and nothing new the same row."""
+    """The queues of one broker are replaced, added or removed; an empty row is None, an unchanged one is the same."""
     row = TopicRow(before) if before else None
     queues = None if wanted is None else QueueData(name, wanted, 1, 6)
 

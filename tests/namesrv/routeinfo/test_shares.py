@@ -1,4 +1,4 @@
-"""What one peer address or account may hold of a nearly full table."""
+"""Shares of one peer address or account in a nearly full table."""
 
 from dataclasses import replace
 
@@ -19,12 +19,12 @@ SIXTEEN = replace(ROOMY, max_clusters=16, max_brokers=16, max_topics=16, max_rou
     [(10_000, 0, 8_750), (10_000, 2_000, 7_000), (16, 0, 14), (16, 8, 7), (2, 0, 2), (2, 2, 0), (2, 3, 0)],
 )
 def test_share_is_seven_eighths_of_what_others_leave(limit: int, held_by_others: int, share: int) -> None:
-    """Small tables can be filled by one; a limit that was lowered leaves nothing."""
+    """A small table may be filled by one holder; a lowered limit may leave no share."""
     assert share_of(limit, held_by_others) == share
 
 
 def fleet(account: str, brokers: int, topics: int, *, cluster: str = "c1", first: int = 0) -> list[Registration]:
-    """Brokers of one account, each with topics of its own."""
+    """Registrations of the brokers of one account, each with topics of its own."""
     return [
         replace(
             registration(f"{account}-{b}", 0, f"{account}-{b}:1", *(f"{account}-{b}-{t}" for t in range(topics))),
@@ -61,16 +61,16 @@ def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> t
             fleet("a", 1, 1, first=14)[0],
             ("15 brokers of account a, limit 14", "brokers_per_account"),
         ),
-        # the rest is there for others
+        # the rest of the table is for other accounts
         ({"max_brokers": 16}, fleet("a", 14, 1), fleet("b", 1, 1)[0], None),
-        # an honest fleet leaves less to an attacker
+        # a large fleet of one account reduces the share of another
         (
             {"max_brokers": 16},
             [*fleet("a", 8, 1), *fleet("b", 7, 1)],
             fleet("b", 1, 1, first=7)[0],
             ("8 brokers of account b, limit 7", "brokers_per_account"),
         ),
-        # what is there may register again
+        # brokers beyond a lowered share may register again
         ({"max_brokers": 16}, fleet("a", 16, 1), fleet("a", 1, 1)[0], None),
         (
             {"max_clusters": 16},
@@ -96,12 +96,12 @@ def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> t
 def test_nearly_full_table_has_room_for_others(
     limit: dict[str, int], held: list[Registration], wanted: Registration, refused: tuple[str, str] | None
 ) -> None:
-    """Each table keeps an eighth of what the others leave from one account."""
+    """One account gets seven eighths of what others leave in each table."""
     assert refusal(tables_of(*held), wanted, replace(ROOMY, **limit)) == refused
 
 
 def test_topic_on_several_brokers_counts_once() -> None:
-    """A fleet whose brokers all have the same topics holds no more of them than there are."""
+    """A topic that several brokers of a fleet have counts once towards its share."""
     shared = [replace(one, body=fleet("a", 1, 14)[0].body) for one in fleet("a", 4, 1)]
     another = replace(fleet("a", 1, 1, first=4)[0], body=fleet("a", 1, 14)[0].body)
 
@@ -113,7 +113,7 @@ def test_topic_on_several_brokers_counts_once() -> None:
 
 
 def test_topics_of_a_large_fleet_are_estimated() -> None:
-    """Of thirty thousand routes every third stands for three: the estimate is within a twentieth."""
+    """The topics of a fleet with thirty thousand routes are estimated from every third route, within a twentieth."""
     same_topics = [replace(one, body=fleet("a", 1, 10_000)[0].body) for one in fleet("a", 2, 1)]
     tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
     holder = Holder("account", "a", lambda live: live.account == "a")
@@ -124,8 +124,8 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
     assert held.topics == pytest.approx(20_000, rel=0.05)
 
 
-def test_rows_are_counted_again_when_a_broker_came_or_went() -> None:
-    """A refused peer that tries again is not counted again."""
+def test_holdings_are_counted_once_for_each_membership() -> None:
+    """A refused peer that tries again is not counted again, until a broker registers or leaves."""
     tables = tables_of(*fleet("a", 2, 1))
     counted: list[str] = []
 

@@ -1,8 +1,8 @@
-"""The tables hold what they should after any history of registrations, removals, closes and delays.
+"""The tables are right after any history of registrations, removals, closed connections and delays.
 
-The manager beside a model of plain dictionaries (tests/support/route_model.py). Work that takes the lock is done in
-chunks of two topics, and between two chunks anything may come in that needs no lock: work decides when it gets the
-lock and acts later, and then it has to see whether it comes too late. The model's work takes no time.
+The manager runs beside a model of plain dictionaries (tests/support/route_model.py). Operations under the lock run in
+chunks of two topics, and requests that need no lock may arrive between two chunks: an operation decides when it gets
+the lock, acts later, and has to notice when it is overtaken. Operations of the model take no time.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ IDS = [0, 1, 2, -1]
 ADDRESSES = ["x1", "x2", "x3", "x4"]
 TOPICS = [f"t{number}" for number in range(6)]
 ZONE = "z1"
-# work under way at one time: one that has the lock, others that wait for it
+# operations at one time: one holds the lock, the others wait for it
 MAX_OPERATIONS = 3
 
 # read queues, write queues, permission, flags
@@ -52,7 +52,7 @@ QUEUES = st.sampled_from([(8, 8, 6, 0), (8, 8, 4, 0), (4, 2, 7, 1)])
 
 bodies = st.builds(
     RegisterBrokerBody,
-    # most topics of a broker are like each other
+    # most topics of a broker have equal queues
     topic_configs=st.builds(
         lambda names, first, others: tuple(
             TopicConfig(name, *queues) for name, queues in zip(names, [first] + [others] * len(names), strict=False)
@@ -70,7 +70,7 @@ bodies = st.builds(
     | st.just({}),
     filter_servers=st.sampled_from([None, None, (), ("f1",)]),
 )
-# a master with two slaves, a master on its own, and anybody under any name at any address
+# a master with two slaves, a single master, and any broker at any address
 USUAL = [("b1", 0, "x1"), ("b1", 1, "x2"), ("b1", 2, "x3"), ("b2", 0, "x4")]
 identities = st.sampled_from(USUAL) | st.tuples(
     st.sampled_from(NAMES), st.sampled_from(IDS), st.sampled_from(ADDRESSES)
@@ -80,7 +80,7 @@ connections = st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1])
 
 
 class WitnessedLock(ReadWriteLock):
-    """A lock that says whose turn it is now."""
+    """A lock that reports which task enters."""
 
     def __init__(self, entered: Callable[[], None]) -> None:
         super().__init__()
@@ -88,25 +88,25 @@ class WitnessedLock(ReadWriteLock):
 
     @asynccontextmanager
     async def write(self) -> Any:
-        """Enter alone, and say so."""
+        """Enter as the only writer and report it."""
         async with super().write():
             self._entered()
             yield
 
 
 class Operation:
-    """Work under the lock: when it gets the lock, it decides; what it does is seen in the tables, or when it ends."""
+    """An operation under the lock, which decides when it gets the lock and shows its effect later."""
 
     def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.act = act
-        # brokers that it decided to remove -> as they were then
+        # brokers that it decided to remove -> their live entries at that time
         self.leaving: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
 
     def decide(self, observer: "RouteMachine") -> None:
-        """It has the lock."""
+        """Decide as soon as the operation has the lock."""
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
-        """Whether a broker that it decided to remove is still to be removed."""
+        """Return true if a broker that it decided to remove may still be removed."""
         return True
 
     def ended(self, observer: "RouteMachine", outcome: Any) -> None:
@@ -116,7 +116,7 @@ class Operation:
 
 
 class Register(Operation):
-    """103."""
+    """Request 103."""
 
     def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         super().__init__(act)
@@ -124,7 +124,7 @@ class Register(Operation):
         self.refusal: type[ResponseError] | None = None
 
     def decide(self, observer: "RouteMachine") -> None:
-        """Refused now or never; another broker at this address goes first."""
+        """Decide on the refusal; another broker at this address is removed first."""
         self.refusal = observer.model.refusal(self.asked, observer.is_open)
         life = observer.model.lives.get(self.asked.key)
         is_renamed = life is not None and life.broker_name != self.asked.broker_name
@@ -132,7 +132,7 @@ class Register(Operation):
             self.leaving[self.asked.key] = life
 
     def ended(self, observer: "RouteMachine", outcome: Any) -> None:
-        """It counts if its connection is still open."""
+        """The registration counts if its connection is still open."""
         for key in self.leaving:
             observer.model.remove(key)
         if self.refusal is not None:
@@ -145,14 +145,14 @@ class Register(Operation):
 
 
 class Unregister(Operation):
-    """104."""
+    """Request 104."""
 
     def __init__(self, asked: Registration, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         super().__init__(act)
         self.asked = asked
 
     def decide(self, observer: "RouteMachine") -> None:
-        """Only the registration that the broker knows of."""
+        """Remove the broker if the request is from its own registration or a later one."""
         asked, life = self.asked, observer.model.lives.get(self.asked.key)
         if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
             return
@@ -162,24 +162,24 @@ class Unregister(Operation):
         self.leaving[asked.key] = life
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
-        """Unless it has registered anew."""
+        """True unless the broker has registered again."""
         return observer.model.lives[key].generation == self.leaving[key].generation
 
 
 class Close(Operation):
-    """A connection has ended."""
+    """The end of a connection."""
 
     def __init__(self, connection_id: int, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         super().__init__(act)
         self.connection_id = connection_id
 
     def decide(self, observer: "RouteMachine") -> None:
-        """All brokers of the connection."""
+        """Remove all brokers of the connection."""
         lives = observer.model.lives
         self.leaving = {key: life for key, life in lives.items() if life.connection_id == self.connection_id}
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
-        """Unless it was heard over a newer one."""
+        """True unless a newer connection has sent a heartbeat of the broker."""
         return observer.model.lives[key].connection_id == self.connection_id
 
 
@@ -187,16 +187,16 @@ class Scan(Operation):
     """The scan for silent brokers."""
 
     def decide(self, observer: "RouteMachine") -> None:
-        """Who is silent for too long."""
+        """Remove the brokers that are silent for more than their expiry."""
         self.leaving = observer.model.silent(observer.now)
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
-        """Unless it was heard in the meantime."""
+        """True unless the broker has sent a heartbeat."""
         return observer.model.lives[key].last_update == self.leaving[key].last_update
 
 
 class Change(Operation):
-    """What operators ask for: takes effect in one step when it ends."""
+    """A change by an operator, which takes effect in one step at its end."""
 
     def __init__(self, act: Callable[[], Coroutine[Any, Any, Any]], on_model: Callable[[RouteModel], Any]) -> None:
         super().__init__(act)
@@ -207,13 +207,13 @@ class Change(Operation):
 
 
 class RouteMachine(RuleBasedStateMachine):
-    """A manager and a model that live through the same."""
+    """A manager and a model with the same history."""
 
     @initialize()
     def start(self) -> None:
-        """Empty tables, one open connection."""
+        """Start with empty tables and one open connection."""
         self.runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
-        # few enough that both limits are met
+        # small enough that histories reach both limits
         self.scene = RouteScene(RouteTables(spare_topics=4))
         self.manager = self.scene.manager
         self.manager.lock = WitnessedLock(self.entered)
@@ -221,20 +221,20 @@ class RouteMachine(RuleBasedStateMachine):
         self.model = RouteModel()
         self.late_seconds = 0.0
         self.connections = [1]
-        # work under way, and its tasks
+        # tasks under way and their operations
         self.operations: dict[asyncio.Task[None], Operation] = {}
-        # registrations that were sent; each has a digest of its own
-        self.said: list[Registration] = []
+        # sent registrations, each with a digest of its own
+        self.sent: list[Registration] = []
         self.sequence = 0
         # (revision, routes) of two clients
         self.clients: list[tuple[int, dict[str, Any]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
         self.membership_seen: tuple[int, Any] = (0, self.members())
-        # what effects have said so far: who is alive, and which revisions there were
-        self.told_alive: set[BrokerAddrInfo] = set()
-        self.told_revisions: set[int] = set()
+        # live brokers and revisions according to the effects so far
+        self.reported_alive: set[BrokerAddrInfo] = set()
+        self.reported_revisions: set[int] = set()
 
     def teardown(self) -> None:
-        """Whatever is under way comes to its end, and the tables are right then, too."""
+        """Finish all operations and check the tables once more."""
         if not hasattr(self, "runner"):
             return
         try:
@@ -243,19 +243,19 @@ class RouteMachine(RuleBasedStateMachine):
         finally:
             self.runner.close()
 
-    # -- the machinery ------------------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------------------------
 
     @property
     def now(self) -> float:
-        """Liveness seconds, by our own account."""
+        """Liveness time as the model counts it."""
         return self.scene.clock.monotonic() - self.late_seconds
 
     def is_open(self, connection_id: int) -> bool:
-        """Whether a connection has not ended."""
+        """Return true if a connection has not ended."""
         return connection_id not in self.scene.closed
 
     def begin(self, operation: Operation) -> None:
-        """Start work and let it come to its first pause, or to its turn."""
+        """Start an operation and let it run until it first waits."""
 
         async def start() -> None:
             task = asyncio.create_task(self.perform(operation))
@@ -263,10 +263,10 @@ class RouteMachine(RuleBasedStateMachine):
             await asyncio.sleep(0)
 
         self.runner.run(start())
-        self.after_pass()
+        self.after_iteration()
 
     async def perform(self, operation: Operation) -> None:
-        """Do the work; the model follows in the very moment in which it ends."""
+        """Run the operation; the model follows at the moment of its end."""
         outcome: Any
         try:
             outcome = await operation.act()
@@ -276,14 +276,14 @@ class RouteMachine(RuleBasedStateMachine):
         operation.ended(self, outcome)
 
     def entered(self) -> None:
-        """The running task has got the lock."""
+        """Let the operation of the running task decide, which has just got the lock."""
         task = asyncio.current_task()
         assert task is not None
         self.model.end_wipes(self.now)
         self.operations[task].decide(self)
 
-    def after_pass(self) -> None:
-        """Let the model follow what the tables show, and see whether anything failed."""
+    def after_iteration(self) -> None:
+        """Let the model follow the tables, and raise the error of a failed operation."""
         for task, operation in list(self.operations.items()):
             if task.done():
                 del self.operations[task]
@@ -292,7 +292,7 @@ class RouteMachine(RuleBasedStateMachine):
                 self.catch_up(operation)
 
     def catch_up(self, operation: Operation) -> None:
-        """What this work removed is removed from the model, too; it must still have been allowed to."""
+        """Remove from the model what the operation removed from the tables, which must still have been allowed."""
         for key in list(operation.leaving):
             if key not in self.manager.tables.broker_live_table:
                 assert operation.may_remove(self, key), f"late removal of {key}"
@@ -300,15 +300,15 @@ class RouteMachine(RuleBasedStateMachine):
                 del operation.leaving[key]
 
     def model_registers(self, asked: Registration) -> RegisterResult:
-        """A registration takes effect."""
+        """Register in the model."""
         return self.model.register(asked, self.scene.options, self.now, self.is_open)
 
     def members(self) -> Any:
-        """What a snapshot is about."""
+        """The contents of a snapshot."""
         lives = {(key, life.broker_name, life.broker_id) for key, life in self.model.lives.items()}
         return lives, set(self.model.wiped)
 
-    # -- rules: the lock's visitors -----------------------------------------------------------------------------------
+    # -- rules: operations under the lock -----------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(
@@ -342,7 +342,7 @@ class RouteMachine(RuleBasedStateMachine):
     def register_natively(
         self, identity: tuple[str, int, str], body: RegisterBrokerBody, connection: int, agent: str
     ) -> None:
-        """A native agent registers all that it has."""
+        """A native agent registers all its topics."""
         self.sequence += 1
         asked = Registration("c1", *identity, body, self.connection(connection), 120.0, is_native=True)
         self.send(replace(asked, enable_acting_master=True, agent_id=agent, registration_seq=self.sequence))
@@ -358,7 +358,7 @@ class RouteMachine(RuleBasedStateMachine):
     def register_delta(
         self, which: int, body: RegisterBrokerBody, deleted: set[str], connection: int, agent: str | None
     ) -> None:
-        """A native agent registers what has changed; when its turn comes it may be gone, or another process."""
+        """A native agent registers changed topics; the broker may be gone when the operation gets the lock."""
         natives = self.natives()
         key = natives[which % len(natives)]
         life = self.model.lives[key]
@@ -380,22 +380,22 @@ class RouteMachine(RuleBasedStateMachine):
         self.send(asked)
 
     def send(self, asked: Registration) -> None:
-        """Register, and note it for being said again."""
+        """Register, and record the registration for a repetition."""
         if asked.kind == "full":
-            asked = replace(asked, digest=b"%d" % len(self.said))
-            self.said.append(asked)
+            asked = replace(asked, digest=b"%d" % len(self.sent))
+            self.sent.append(asked)
         self.begin(Register(asked, lambda: self.manager.register(asked)))
 
-    @precondition(lambda self: self.said and len(self.operations) < MAX_OPERATIONS)
+    @precondition(lambda self: self.sent and len(self.operations) < MAX_OPERATIONS)
     @rule(which=st.integers(0, 200), connection=connections)
     def register_again(self, which: int, connection: int) -> None:
-        """A broker says once more what it said before; if that is recognised, applying it would change nothing."""
-        stored = [asked for asked in self.said if self.manager.tables.digests.get(asked.key) == asked.digest]
-        choices = stored if stored and which % 4 else self.said
-        self.say_again(choices[-1 - which % len(choices)], connection)
+        """A broker repeats a registration; if the manager takes it for unchanged, applying it changes nothing."""
+        stored = [asked for asked in self.sent if self.manager.tables.digests.get(asked.key) == asked.digest]
+        choices = stored if stored and which % 4 else self.sent
+        self.repeat(choices[-1 - which % len(choices)], connection)
 
-    def say_again(self, asked: Registration, connection: int) -> None:
-        """Send a registration once more."""
+    def repeat(self, asked: Registration, connection: int) -> None:
+        """Send a registration again."""
         self.sequence += 1
         asked = replace(asked, connection_id=self.connection(connection))
         if asked.is_native:
@@ -422,10 +422,10 @@ class RouteMachine(RuleBasedStateMachine):
         connection=connections,
         age=st.integers(0, 3),
         name=st.none() | st.sampled_from(NAMES),
-        says_who=st.sampled_from([True, True, False]),
+        has_agent_id=st.sampled_from([True, True, False]),
     )
-    def unregister(self, which: int, connection: int, age: int, name: str | None, says_who: bool) -> None:
-        """A broker leaves, or one that left long ago is heard of only now."""
+    def unregister(self, which: int, connection: int, age: int, name: str | None, has_agent_id: bool) -> None:
+        """A broker unregisters, perhaps by a request that was sent long ago."""
         key, life = self.some_broker(which)
         seq = None if life is None or life.registration_seq is None else life.registration_seq - age
         asked = Registration(
@@ -436,7 +436,7 @@ class RouteMachine(RuleBasedStateMachine):
             RegisterBrokerBody(),
             self.connection(connection),
             120.0,
-            agent_id=None if life is None or not says_who else life.agent_id,
+            agent_id=None if life is None or not has_agent_id else life.agent_id,
             registration_seq=seq,
         )
         self.begin(
@@ -455,7 +455,7 @@ class RouteMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(connection=connections)
     def close(self, connection: int) -> None:
-        """A connection ends, more often than not one that carries a broker."""
+        """A connection ends, more often than not that of a broker."""
         carrying = [life.connection_id for life in self.model.lives.values()]
         number = carrying[connection % len(carrying)] if carrying and connection else self.connection(connection)
         if self.is_open(number):
@@ -470,14 +470,14 @@ class RouteMachine(RuleBasedStateMachine):
     @precondition(lambda self: not any(isinstance(operation, Scan) for operation in self.operations.values()))
     @rule(seconds=st.sampled_from([0.0, 10.0, 120.0, 120.1]))
     def scan(self, seconds: float) -> None:
-        """The scan comes round."""
+        """A scan starts."""
         self.scene.pass_time(seconds)
         self.begin(Scan(self.manager.evict_silent))
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
     @rule(topic=st.sampled_from(TOPICS), cluster=st.sampled_from([None, *CLUSTERS, "nowhere"]))
     def delete_topic(self, topic: str, cluster: str | None) -> None:
-        """216."""
+        """Request 216."""
         self.begin(
             Change(lambda: self.manager.delete_topic(topic, cluster), lambda model: model.delete_topic(topic, cluster))
         )
@@ -487,13 +487,13 @@ class RouteMachine(RuleBasedStateMachine):
         topic=st.sampled_from(TOPICS),
         queues=st.lists(
             st.builds(
-                queue_data, st.sampled_from([*NAMES, "nobody"]), st.sampled_from([2, 8]), st.sampled_from([4, 6])
+                queue_data, st.sampled_from([*NAMES, "unknown"]), st.sampled_from([2, 8]), st.sampled_from([4, 6])
             ),
             max_size=3,
         ),
     )
     def register_topic(self, topic: str, queues: list[Any]) -> None:
-        """217."""
+        """Request 217."""
         self.begin(
             Change(
                 lambda: self.manager.register_topic(topic, queues), lambda model: model.register_topic(topic, queues)
@@ -501,42 +501,42 @@ class RouteMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
-    @rule(name=st.sampled_from([*NAMES, "nobody"]), takes=st.booleans())
+    @rule(name=st.sampled_from([*NAMES, "unknown"]), takes=st.booleans())
     def change_perms(self, name: str, takes: bool) -> None:
-        """205 and 327."""
+        """Requests 205 and 327."""
         self.begin(
             Change(lambda: self.manager.wipe_write_perm(name), lambda model: model.wipe(name))
             if takes
             else Change(lambda: self.manager.add_write_perm(name), lambda model: model.add(name))
         )
 
-    # -- rules: what needs no lock ------------------------------------------------------------------------------------
+    # -- rules: requests without the lock -----------------------------------------------------------------------------
 
     @rule()
     def connect(self) -> None:
-        """A new connection."""
+        """A peer connects."""
         self.connections.append(self.connections[-1] + 1)
 
     @precondition(lambda self: any(operation.leaving for operation in self.operations.values()))
     @rule(which=st.integers(0, 200), connection=connections, registers=st.booleans())
-    def be_heard_while_leaving(self, which: int, connection: int, registers: bool) -> None:
-        """Somebody who is about to be removed is heard after all."""
+    def heartbeat_during_a_removal(self, which: int, connection: int, registers: bool) -> None:
+        """A broker that is about to be removed sends a heartbeat or registers."""
         leaving = [key for operation in self.operations.values() for key in operation.leaving]
         key = leaving[which % len(leaving)]
-        index = next((i for i, said in enumerate(reversed(self.said)) if said.key == key), None)
+        index = next((i for i, sent in enumerate(reversed(self.sent)) if sent.key == key), None)
         if registers and index is not None and len(self.operations) < MAX_OPERATIONS:
-            self.say_again(self.said[-1 - index], connection)
+            self.repeat(self.sent[-1 - index], connection)
         else:
-            self.beat(key, connection, None)
+            self.send_heartbeat(key, connection, None)
 
     @rule(which=st.integers(0, 200), connection=connections, state=st.sampled_from([None, {"depth": 1}]))
     def heartbeat(self, which: int, connection: int, state: dict[str, int] | None) -> None:
-        """904 (322 without a state), perhaps over a connection that has ended since."""
+        """Request 904, or 322 without a state, perhaps over a connection that has ended."""
         key, _ = self.some_broker(which)
-        self.beat(key, connection, state)
+        self.send_heartbeat(key, connection, state)
 
-    def beat(self, key: BrokerAddrInfo, connection: int, state: dict[str, int] | None) -> None:
-        """A heartbeat."""
+    def send_heartbeat(self, key: BrokerAddrInfo, connection: int, state: dict[str, int] | None) -> None:
+        """Send a heartbeat."""
         life = self.model.lives.get(key)
         revision = self.manager.revisions.revision
         number = self.connection(connection)
@@ -551,17 +551,17 @@ class RouteMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0, 120.1]))
     def pass_time(self, seconds: float) -> None:
-        """Nothing happens for a while."""
+        """Time passes."""
         self.scene.pass_time(seconds)
 
-    # the same task looks at its lateness and scans: never in the middle of a scan
+    # one task checks for lateness and scans, so no scan is under way here
     @precondition(lambda self: not self.operations)
-    @rule(slept=st.sampled_from([0.2, 1.0, 300.0]), told=st.sampled_from([0.2, 1.0, 300.0]))
-    def be_late(self, slept: float, told: float) -> None:
-        """The process was held up; what it is told of that may be less, or (heard in between) more."""
+    @rule(slept=st.sampled_from([0.2, 1.0, 300.0]), measured=st.sampled_from([0.2, 1.0, 300.0]))
+    def be_late(self, slept: float, measured: float) -> None:
+        """The process was stopped; the measured time may be shorter, or longer than the real one."""
         self.scene.pass_time(slept)
-        granted = self.manager.was_stopped(told)
-        assert granted <= told
+        granted = self.manager.was_stopped(measured)
+        assert granted <= measured
         if granted:
             self.late_seconds += granted
             for key, life in self.model.lives.items():
@@ -570,7 +570,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS), value=st.sampled_from(["b1:4", "b2:8"]))
     def change_order(self, topic: str, value: str) -> None:
-        """An operator puts an order configuration."""
+        """An operator changes an order configuration."""
         self.scene.order_conf[topic] = value
         self.manager.routes_may_differ([topic])
 
@@ -588,7 +588,7 @@ class RouteMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 1))
     def pull(self, which: int) -> None:
-        """A client asks for what has changed, and knows everything then."""
+        """A client pulls changed routes, and knows all current routes then."""
         since, routes = self.clients[which]
         changed = self.manager.revisions.changed_since(TOPICS, since)
         routes.update({topic: self.answer(topic) for topic in (TOPICS if changed is None else changed)})
@@ -598,25 +598,25 @@ class RouteMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.operations)
     @rule()
     def step(self) -> None:
-        """Whatever is under way goes on to its next pause."""
+        """All operations run until they wait again."""
         self.runner.run(asyncio.sleep(0))
-        self.after_pass()
+        self.after_iteration()
 
     @precondition(lambda self: self.operations)
     @rule()
     def finished(self) -> None:
-        """Whatever is under way comes to its end."""
+        """All operations run to their end."""
         for _ in range(1_000):
             if not self.operations:
                 return
             self.step()
         raise AssertionError(f"{len(self.operations)} operations hang: {self.manager.lock}")
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def check(self) -> None:
-        """Tables and caches are what the model says, and nothing hangs on what is gone."""
+        """Tables and caches agree with the model, and no broker stays on a closed connection."""
         tables = self.manager.tables
         assert violations(tables) == []
         found = facts_of(tables)
@@ -636,22 +636,22 @@ class RouteMachine(RuleBasedStateMachine):
 
     @invariant()
     def check_effects(self) -> None:
-        """Whoever follows the effects knows who is alive, and misses no change."""
+        """The effects report every live broker and every revision."""
         for effect in self.scene.take_effects():
             if isinstance(effect, Registered):
-                assert effect.is_new == (effect.key not in self.told_alive)
-                self.told_alive.add(effect.key)
+                assert effect.is_new == (effect.key not in self.reported_alive)
+                self.reported_alive.add(effect.key)
             elif isinstance(effect, Evicted):
-                self.told_alive.remove(effect.key)
+                self.reported_alive.remove(effect.key)
             elif isinstance(effect, RouteChanged):
-                self.told_revisions.add(effect.revision)
+                self.reported_revisions.add(effect.revision)
         if not self.operations:
-            assert self.told_alive == self.model.lives.keys()
-            assert self.told_revisions == set(range(1, self.manager.revisions.revision + 1))
+            assert self.reported_alive == self.model.lives.keys()
+            assert self.reported_revisions == set(range(1, self.manager.revisions.revision + 1))
 
     @invariant()
     def check_membership(self) -> None:
-        """A snapshot is taken again whenever it would say something else."""
+        """The membership number grows whenever the contents of a snapshot change."""
         before, seen = self.membership_seen
         now = (self.manager.membership, self.members())
         assert now[1] == seen or before < now[0]
@@ -660,7 +660,7 @@ class RouteMachine(RuleBasedStateMachine):
     # -- choices ------------------------------------------------------------------------------------------------------
 
     def connection(self, age: int) -> int:
-        """One of the latest open connections; for -1 one that has ended, if there is any."""
+        """One of the latest open connections, or for -1 one that has ended, if there is any."""
         if age < 0 and self.scene.closed:
             return max(self.scene.closed)
         still_open = [number for number in self.connections if self.is_open(number)]
@@ -674,7 +674,7 @@ class RouteMachine(RuleBasedStateMachine):
         return sorted(key for key, life in self.model.lives.items() if life.is_native)
 
     def some_broker(self, which: int) -> tuple[BrokerAddrInfo, BrokerLiveInfo | None]:
-        """A live broker, sometimes one that may not be."""
+        """A live broker, or sometimes one that may not be live."""
         known = sorted(self.model.lives)
         if not known or which % 5 == 0:
             found = BrokerAddrInfo(CLUSTERS[which % 2], ADDRESSES[which % 4])
@@ -683,32 +683,32 @@ class RouteMachine(RuleBasedStateMachine):
         return found, self.model.lives.get(found)
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """What the model says about a topic."""
+        """The route of a topic in the model."""
         return self.model.route(topic, self.scene.options, self.scene.order_conf)
 
     def answer(self, topic: str) -> Any:
-        """What the server answers."""
+        """The decoded response of the server."""
         row = self.manager.tables.topic_queue_table.get(topic)
-        # as the fast lane does
+        # as the fast path does
         answer = (row and row.json) or self.scene.json_cache.find(topic)
         return answer and json.loads(answer)
 
 
-# Members of a map have no order: what is in the answers is compared, not their bytes.
+# Members of a map have no order, so decoded responses are compared, not bytes.
 
 
 def as_json(route: TopicRouteData | None) -> Any:
-    """What a route's answer holds, encoded anew."""
+    """The decoded JSON response of a route."""
     return None if route is None else json.loads(JSON.encode(route))
 
 
 def as_native(route: TopicRouteData | None) -> Any:
-    """What a route's native answer holds."""
+    """The decoded native response of a route."""
     return None if route is None else msgpack.unpackb(NATIVE.encode(route), strict_map_key=False)
 
 
 @pytest.mark.hypothesis
 @pytest.mark.usefixtures("small_chunks")
 def test_any_history() -> None:
-    """Any history leaves tables, caches, revisions and fences as they should be, after each of its steps."""
+    """Tables, caches, revisions and fences are right after each step of any history."""
     run_state_machine_as_test(RouteMachine)

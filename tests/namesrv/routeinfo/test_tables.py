@@ -1,4 +1,4 @@
-"""The tables apply changes in one step, keep their indexes and clean up after everything that goes."""
+"""The tables apply a change in one step, keep their indexes, and drop all data of removed brokers."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -21,15 +21,15 @@ MAPPING = TopicQueueMappingInfo(topic="t1", bname="b1", epoch=1)
 
 
 def test_topics_with_the_same_queues_share_one_row() -> None:
-    """Ten thousand topics of one broker cost one row, however many steps made it."""
+    """Topics of one broker with equal queues share one row."""
     tables = tables_of(MASTER, replace(OTHER, body=body("t1", "t2")), SLAVE)
 
     assert tables.topic_queue_table["t1"] is tables.topic_queue_table["t2"]
 
 
-def test_one_string_per_topic_whoever_registers_it() -> None:
-    """A topic on eight brokers is spelt once in memory."""
-    # as decoding does: equal, and not the same object
+def test_topic_has_one_string_for_all_brokers() -> None:
+    """The name of a topic on several brokers is one string in memory."""
+    # decoding makes equal strings that are different objects
     spellings = [b"t1".decode() for _ in range(2)]
     assert spellings[0] is not spellings[1]
     tables = tables_of(registration("b1", 0, "m:1", spellings[0], "x"), registration("b2", 0, "o:1", spellings[1], "y"))
@@ -41,15 +41,15 @@ def test_one_string_per_topic_whoever_registers_it() -> None:
 
 
 def test_system_topics_come_with_the_address_of_the_first_broker_by_name() -> None:
-    """Clusters, brokers, and the address of some broker (304)."""
+    """The list of system topics (304) has clusters, brokers, and an address of the first broker by name."""
     tables = tables_of(registration("b2", 0, "o:1"), registration("b1", 3, "s:1"))
 
     assert system_topics(tables) == (["b1", "b2", "c1"], "s:1")
     assert system_topics(RouteTables()) == ([], None)
 
 
-def test_last_broker_takes_everything_along() -> None:
-    """Topics, group, cluster, filter servers, mappings, digest, deadline: nothing outlives its broker."""
+def test_last_broker_leaves_empty_tables() -> None:
+    """The removal of the last broker drops topics, group, cluster, filter servers, mappings and digest."""
     tables = tables_of(
         registration("b1", 0, "m:1", body=body("t1", "t2", filter_servers=("f:1",), mappings={"t1": MAPPING}))
     )
@@ -59,7 +59,7 @@ def test_last_broker_takes_everything_along() -> None:
 
     empty = RouteTables()
     for name, value in vars(tables).items():
-        if name not in {"revisions", "topic_names"}:  # what is left there is harmless, and bounded
+        if name not in {"revisions", "topic_names"}:  # both keep a bounded rest
             assert getattr(empty, name) == value, name
     assert violations(tables) == []
 
@@ -83,28 +83,28 @@ def test_last_broker_takes_everything_along() -> None:
     ids=["nothing", "queues", "same group", "address", "zone", "mapping", "mapping stays", "filters", "filters stay"],
 )
 def test_affected_topics(changes: Changes, affected: set[str]) -> None:
-    """Exactly those whose answers are others now: more would be encoded again for nothing, fewer would be wrong."""
-    # a change is used up when it is applied
+    """Exactly the topics whose responses change are affected: others would be encoded again for nothing."""
+    # applying a change uses it up
     assert affected == apply(tables_of(MASTER, SLAVE, OTHER), deepcopy(changes)).rows.keys()
 
 
 def test_topics_that_stay_as_they_are_are_not_affected() -> None:
-    """An operator's topic that is there already, or whose brokers nobody knows."""
+    """A topic of an operator that exists already, or whose brokers are unknown, affects no route."""
     tables = tables_of(MASTER, OTHER)
 
-    for topic, said in (
+    for topic, queues in (
         ("t2", [queue_data("b1"), queue_data("b2")]),
-        ("new", [queue_data("nobody")]),
-        ("new", [queue_data("b1"), queue_data("nobody")]),
+        ("new", [queue_data("unknown")]),
+        ("new", [queue_data("b1"), queue_data("unknown")]),
         ("new", []),
     ):
-        assert RowChanges() == apply(tables, plan_register_topic(tables, topic, said))
-    for topic, cluster in (("t1", "nowhere"), ("nothing", None)):
+        assert RowChanges() == apply(tables, plan_register_topic(tables, topic, queues))
+    for topic, cluster in (("t1", "nowhere"), ("unknown", None)):
         assert RowChanges() == apply(tables, plan_delete_topic(tables, topic, cluster))
 
 
-def test_names_of_topics_that_come_and_go_do_not_stay() -> None:
-    """A few thousand may: clearing them away is worth a step now and then."""
+def test_names_of_removed_topics_are_bounded() -> None:
+    """Names of removed topics are dropped once there are a few thousand of them."""
     tables = tables_of(MASTER)
     for number in range(3):
         names = [f"t{number}-{topic}" for topic in range(SPARE_NAMES // 2 + 1)]
@@ -114,28 +114,28 @@ def test_names_of_topics_that_come_and_go_do_not_stay() -> None:
     assert violations(tables) == []
 
 
-def test_filter_servers_that_leave_affect_their_brokers_topics() -> None:
-    """A slave that had filter servers is in all answers of its group."""
+def test_removed_filter_servers_affect_the_topics_of_the_group() -> None:
+    """A slave's filter servers are in all routes of its group."""
     tables = tables_of(MASTER, replace(SLAVE, body=body(filter_servers=("f:1",))))
     changes = Changes(dropped=[key("s:1")], groups={"b1": BrokerData("c1", "b1", {0: "m:1", 1: "s:1"})})
 
     assert {"t1", "t2"} == apply(tables, changes).rows.keys()
 
 
-def test_dropping_what_is_not_there_does_nothing() -> None:
-    """Whoever comes second finds nothing to do."""
+def test_removal_of_an_unknown_broker_changes_nothing() -> None:
+    """A change that drops an unknown broker leaves the tables as they are."""
     tables = tables_of(MASTER)
-    apply(tables, Changes(dropped=[key("nobody:1")]))
+    apply(tables, Changes(dropped=[key("unknown:1")]))
 
     assert [key("m:1")] == list(tables.broker_live_table)
     assert violations(tables) == []
 
 
-def test_digests_of_a_name_are_forgotten_in_all_its_clusters() -> None:
-    """What anybody changes about a broker's topics makes its next registration be read again."""
+def test_digests_of_a_broker_name_are_dropped_in_all_clusters() -> None:
+    """A change of a broker's topics drops its digests, so that its next registration is processed in full."""
     tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"), OTHER)
     tables.digests = {key("m:1"): b"1", key("s:1", "c2"): b"2", key("o:1"): b"3"}
 
-    tables.forget_digests(["b1", "nobody"])
+    tables.forget_digests(["b1", "unknown"])
 
     assert {key("o:1"): b"3"} == tables.digests

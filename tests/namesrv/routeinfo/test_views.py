@@ -1,4 +1,4 @@
-"""Routes as answers show them."""
+"""Views of the route tables."""
 
 import pytest
 
