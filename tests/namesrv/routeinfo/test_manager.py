@@ -231,7 +231,7 @@ async def test_repeated_heartbeats_over_many_connections_are_cheap(scene: RouteS
     assert (0, known, 1) == (scene.closed.asked, scene.tables.carriers[M], live(scene, M).connection_id)
     scene.pass_time(CARRIER_GRAIN_SECONDS)
     scene.manager.touch(M, 2)
-    assert scene.tables.carriers[M][2].last_seen == 1_001.0
+    assert scene.tables.carriers[M][2].heard == 1_001.0
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.24])

@@ -196,7 +196,7 @@ def test_limits_count_each_topic_once() -> None:
         ({"max_topics_per_broker": 2}, "3 topics per broker, limit 2"),
     ):
         with pytest.raises(BadRequestError, match=f"^{remark}$"):
-            check("t4", **limits)
+            check("t4", dropped=frozenset(), **limits)
 
 
 @pytest.mark.parametrize(
