@@ -118,7 +118,7 @@ def _add_access(made: argparse.ArgumentParser) -> None:
             "WHO",
             "NAME, @GROUP, *@DOMAIN or *: who may look, of those whom the proxy or provider names (default: *)",
         ),
-        ("operator", "operators", "WHO", "who of them may act, too (repeatable; default: nobody)"),
+        ("operator", "operators", "WHO", "who of them may act, too (repeatable; default: none)"),
     ):
         group.add_argument(f"--{option}", dest=setting, metavar=metavar, action="append", help=says)
     says = "let operators change things: write permissions, topics, KV, live settings"
@@ -202,7 +202,7 @@ def _run(options: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
-    configure("info" if settings.access.asks_who else "warning", "auto")
+    configure("info" if settings.access.requires_sign_in else "warning", "auto")
     for warning in settings.access.warnings:
         _complain(f"warning: {warning}")
     with _bound(*settings.listen) as listening:

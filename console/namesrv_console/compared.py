@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 from namesrv_console.poller import Observed
 from namesrv_console.state import Cluster
 from namesrv_console.views.differences import Disagreement, Key, disagreements
-from namesrv_console.views.topics import TopicTable, told_topics, topic_table
+from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_runtime.clock import Clock
 
 # The interval of comparisons, since expected disagreements also depend on the time.
@@ -52,12 +52,14 @@ class Compared:
 
     def topics(self, cluster: Cluster) -> TopicTable:
         """The table of all topics on the servers now."""
-        told = told_topics(cluster)
-        made_of: list[object] = [item for server, each in told.items() for item in (server, each.topics, each.routes)]
+        reports = topic_reports(cluster)
+        made_of: list[object] = [
+            item for server, each in reports.items() for item in (server, each.topics, each.routes)
+        ]
         if len(made_of) != len(self._made_of) or any(a is not b for a, b in zip(made_of, self._made_of, strict=True)):
             keys = cluster.broker_keys
             own_names = {key.cluster for key in keys} | {key.broker_name for key in keys}
-            self._table = topic_table(told, own_names, self._table)
+            self._table = topic_table(reports, own_names, self._table)
             self._made_of = made_of
         return self._table
 
@@ -74,10 +76,11 @@ class Compared:
 
     def _look(self, cluster: Cluster) -> None:
         now = self._looked_at = self._clock.monotonic()
-        told = told_topics(cluster)
-        self._found = disagreements(cluster, told, self.topics(cluster), self._since, now)
-        was_asked = (
-            view.is_reachable is False or "routes" in view.refused or view.address in told for view in cluster.servers
+        reports = topic_reports(cluster)
+        self._found = disagreements(cluster, reports, self.topics(cluster), self._since, now)
+        has_reported = (
+            view.is_reachable is False or "routes" in view.refused or view.address in reports
+            for view in cluster.servers
         )
-        if self._since is not None or all(was_asked):
+        if self._since is not None or all(has_reported):
             self._since = {one.key: one.since for one in self._found}

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_console.access.trail import Trail
-from namesrv_console.asked import Asked
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
 from namesrv_console.past.asking import Past
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
+from namesrv_console.responses import SharedResponses
 from namesrv_console.settings import ConsoleSettings
 from namesrv_console.state import Cluster
 from namesrv_runtime.clock import Clock, SystemClock
@@ -39,7 +39,7 @@ class Console:
             )
             for address in settings.servers
         }
-        self.asked = Asked(self.servers, self.clock)
+        self.responses = SharedResponses(self.servers, self.clock)
 
     def __repr__(self) -> str:
         return f"<Console [{self.observed}]>"

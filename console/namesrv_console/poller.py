@@ -167,14 +167,14 @@ class _Asking:
             put(await self._connections(view))
 
     async def _events(self, view: ServerView) -> ServerView:
-        view, found = await self._told(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
+        view, found = await self._response(view, "events", lambda: self.server.events(view.last_seq, _MAX_EVENTS))
         if found is None or found.boot_id != view.boot_id:
             return view
         return replace(view, events=(*view.events, *found.events)[-KEPT_EVENTS:])
 
     async def _brokers(self, view: ServerView, seconds: float) -> ServerView:
         began = self.clock.monotonic()
-        view, found = await self._told(view, "brokers", self.server.brokers, seconds)
+        view, found = await self._response(view, "brokers", self.server.brokers, seconds)
         # The server made its response between the request and now.
         asked_at = (began + self.clock.monotonic()) / 2
         return view if found is None else replace(view, brokers=seen_brokers(view.brokers, found, asked_at))
@@ -182,7 +182,7 @@ class _Asking:
     async def _routes(self, view: ServerView, info: ServerInfo, put: Callable[[ServerView], None]) -> ServerView:
         changed = changed_topics(view.events, view.routes_revision, info.revision)
         if changed is None or len(changed) > _FEW_TOPICS:
-            view, topics = await self._told(view, "routes", self.server.topics)
+            view, topics = await self._response(view, "routes", self.server.topics)
             if topics is None:
                 return view
             known = {topic: view.routes[topic] for topic in topics if topic in view.routes}
@@ -197,7 +197,7 @@ class _Asking:
         ]
         asks += [functools.partial(self.server.changed_routes, part) for part in _parts(new)]
         for ask in asks:
-            view, found = await self._told(view, "routes", ask)
+            view, found = await self._response(view, "routes", ask)
             if found is None:
                 return view
             for topic, route in found.items():
@@ -215,7 +215,7 @@ class _Asking:
     async def _connections(self, view: ServerView) -> ServerView:
         began = self.clock.monotonic()
         ask = functools.partial(self.server.connections, None)
-        view, found = await self._told(view, "connections", ask, _CONNECTIONS_SECONDS)
+        view, found = await self._response(view, "connections", ask, _CONNECTIONS_SECONDS)
         return replace(view, connections=None if found is None else tuple(found), connections_at=began)
 
     async def _apache(self, view: ServerView, put: Callable[[ServerView], None]) -> None:
@@ -223,7 +223,7 @@ class _Asking:
             view = await self._brokers(view, _APACHE_SECONDS)
         put(view)
         if self.times.is_due("routes"):
-            view, found = await self._told(view, "routes", self._apache_routes, _APACHE_ROUTES_SECONDS)
+            view, found = await self._response(view, "routes", self._apache_routes, _APACHE_ROUTES_SECONDS)
             if found is not None:
                 view = replace(view, topics=frozenset(found[0]), routes=found[1])
             put(view)
@@ -233,7 +233,7 @@ class _Asking:
         found = await self.server.routes(topics) if len(topics) <= _APACHE_TOPICS else {}
         return topics, {topic: route for topic, route in found.items() if route is not None}
 
-    async def _told(
+    async def _response(
         self, view: ServerView, name: str, ask: Callable[[], Awaitable[T]], seconds: float = 0.0
     ) -> tuple[ServerView, T | None]:
         """A response, due again after `seconds`; None if the server refused this request, but maybe not others."""

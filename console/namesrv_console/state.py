@@ -34,7 +34,7 @@ class BrokerSeen:
 
     live: LiveBroker = field(compare=False)
     # Times of the last heartbeat, and of the eviction unless another heartbeat arrives.
-    heard_at: float | None
+    last_seen_at: float | None
     evicted_at: float | None
     # All values that do not change by themselves from one second to the next.
     steady: tuple[object, ...] = field(repr=False, default=())
@@ -170,11 +170,11 @@ def seen_brokers(
     for live in found:
         key = BrokerKey(live.cluster, live.broker_name, live.broker_id)
         old = known.get(key)
-        heard_at = None if live.age_seconds is None else _moment(asked_at - live.age_seconds)
+        last_seen_at = None if live.age_seconds is None else _moment(asked_at - live.age_seconds)
         evicted_at = None if live.expires_in_seconds is None else _moment(asked_at + live.expires_in_seconds)
         brokers[key] = BrokerSeen(
             live,
-            _kept(None if old is None else old.heard_at, heard_at),
+            _kept(None if old is None else old.last_seen_at, last_seen_at),
             _kept(None if old is None else old.evicted_at, evicted_at),
             (live.broker_addr, live.data_version, live.topics, live.write_wiped, live.agent_id, live.state),
         )

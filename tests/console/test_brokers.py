@@ -1,4 +1,4 @@
-"""The pages of brokers: how old each is on each server, who lacks it, and names that would be more than text."""
+"""The pages of brokers: ages on each server, missing brokers, and hostile names."""
 
 import html
 import re
@@ -23,25 +23,25 @@ HOSTILE = [
 
 
 def words(page: str) -> str:
-    """What a person reads."""
+    """The text of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
 async def seen(server: InProcess, shown: Shown, broker: Broker) -> None:
-    """Let time pass until the console knows a broker."""
+    """Move the clock until the console knows a broker."""
     await passing(
         server.clock, lambda: any(key[1:] == broker[:2] for key in shown.console.observed.cluster.broker_keys)
     )
 
 
-async def test_a_broker_says_when_it_was_heard_and_will_be_evicted(tmp_path: Path) -> None:
-    """By the server's monotonic clock; what the broker says of itself stands beside it."""
+async def test_broker_page_shows_age_and_expiry(tmp_path: Path) -> None:
+    """The age is by the server's monotonic clock; the broker's reported state stands beside it."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T"), spelling="native", agentId="agent-1")
         await peer.call(904, MASTER.ext, native({"state": {"disk": 0.5}}), spelling="native")
         await seen(server, shown, MASTER)
-        began = shown.console.observed.cluster.servers[0].brokers[BrokerKey("cluster-1", "broker-a", 0)].heard_at
+        began = shown.console.observed.cluster.servers[0].brokers[BrokerKey("cluster-1", "broker-a", 0)].last_seen_at
         assert began is not None
         await server.clock.advance(14.9 - (server.clock.monotonic() - began))
 
@@ -53,7 +53,7 @@ async def test_a_broker_says_when_it_was_heard_and_will_be_evicted(tmp_path: Pat
 
 
 async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -> None:
-    """On the page of brokers in that server's column; the others show its age."""
+    """The column of the server that lacks a broker shows `MISSING`; other columns show the age."""
     async with (
         namesrv_in_process(tmp_path / "1") as one,
         namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
@@ -71,10 +71,8 @@ async def test_a_broker_that_one_server_lacks_is_missing_there(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("code", "tag"), [(205, "write permission removed"), (None, "drained")])
-async def test_a_broker_without_write_permission_says_whose_doing_that_is(
-    code: int | None, tag: str, tmp_path: Path
-) -> None:
-    """An operator's wipe, or a broker that registers all its topics read-only before it leaves."""
+async def test_removed_write_permission_and_draining_differ(code: int | None, tag: str, tmp_path: Path) -> None:
+    """An operator removed the write permission, or the broker registered all topics read-only before it leaves."""
     perm = 6 if code else 4
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
@@ -91,7 +89,7 @@ async def test_a_broker_without_write_permission_says_whose_doing_that_is(
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_name_is_text(name: str, tmp_path: Path) -> None:
-    """On every page that shows it, whole and in its parts: no element, no attribute, no control character."""
+    """A hostile name adds no element, attribute or control character, on any page and in any live part."""
     broker = Broker(name=name, cluster=name[:20])
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()

@@ -15,9 +15,9 @@ COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 
 @pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
 def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
-    """One URL to open, also when no server can be reached, which it says; either signal is the ordinary end."""
+    """The command prints one URL, and reports that no server can be reached; either signal ends it with code 0."""
     with nobody() as address, PatternProcess([*COMMAND, "--server", address]) as console:
-        said = console.wait_for("asking again")
+        line = console.wait_for("asking again")
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
         page = httpx2.get(url, timeout=30).text
         console.send_signal(ended_by)
@@ -25,10 +25,10 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
 
     assert address in page
     assert "unreachable" in page
-    # the reason may be the system's, in its words
-    assert said.startswith(f"namesrv-console: no connection to {address}: ")
-    assert said.endswith("; asking again every second")
-    assert said.count(address) == 1
+    # The reason may be a message of the operating system.
+    assert line.startswith(f"namesrv-console: no connection to {address}: ")
+    assert line.endswith("; asking again every second")
+    assert line.count(address) == 1
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
         (("--tls-ca-file", "ca.pem"), "tls_ca_file is set, but tls is not"),
     ],
 )
-def test_what_cannot_be_done_is_said(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """In one line, with the value; nothing is served."""
+def test_wrong_usage_is_an_error(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is one line with the value, and the console does not start."""
     assert main(arguments) == 2
     assert says in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What all pages have in common: languages, colours, and words that are the same set in each language."""
+"""The frame of all pages: languages, colours, and catalogues with the same keys."""
 
 import re
 import string
@@ -36,12 +36,12 @@ def test_every_language_has_the_same_words() -> None:
     ],
 )
 def test_the_language_is_the_chosen_one_or_the_browsers(wanted: str | None, accepted: str, chosen: str) -> None:
-    """What somebody chose counts; else the first that the browser accepts and we speak; else English."""
+    """The user's choice counts; else the first known language that the browser accepts; else English."""
     assert chosen == chosen_language(wanted, accepted)
 
 
 async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:
-    """Language and colours last over pages; nobody is led elsewhere."""
+    """Language and colours are kept in cookies; the redirect leads back to a page of the console only."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
         back = await shown.http.get("/preferences", params={"language": "zh", "theme": "dark", "back": "/brokers?x=1"})
         away = await shown.http.get("/preferences", params={"language": "xx", "back": "//elsewhere.example/"})
@@ -53,7 +53,7 @@ async def test_preferences_are_kept_and_lead_back(tmp_path: Path) -> None:
 
 
 async def test_files_are_kept_by_browsers_and_pages_are_not() -> None:
-    """A page names the version of the files that it needs; a page itself is always asked for."""
+    """A page names the version of its files, which browsers keep; pages themselves are never cached."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
         page = await shown.http.get("/")
         names = re.findall(r'(?:src|href)="(/static/[^"]*)"', page.text)

@@ -1,4 +1,4 @@
-"""What open tabs are told, and when; and what that costs the NameServers."""
+"""Live updates of open tabs, and their cost for the NameServers."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.namesrv_peer import MASTER, OTHER, Broker
 
 
 async def test_an_event_is_on_the_screen_within_half_a_second(tmp_path: Path) -> None:
-    """A broker registers: the open overview is sent it, and only what of the page has changed."""
+    """When a broker registers, the open overview receives the changed parts of the page only."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
         tab = shown.tab("/")
@@ -24,7 +24,7 @@ async def test_an_event_is_on_the_screen_within_half_a_second(tmp_path: Path) ->
 
 
 async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Path) -> None:
-    """By Last-Event-ID, or by what its page was made of; of another run of the console everything."""
+    """A tab continues from Last-Event-ID or its page's revision; after a restart of the console it gets all parts."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
         await peer.register(MASTER)
@@ -35,7 +35,7 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
         await peer.register(OTHER)
         await passing(server.clock, lambda: "broker-b" in stays.parts["tree"])
 
-        # a window without a stream of its own
+        # A window without a stream polls.
         asked = await shown.http.get("/live", params={"of": "/brokers", "since": seen, "once": "1"})
         assert {"tree", stays.messages[-1].id} <= {asked.json()["id"], *dict(asked.json()["parts"])}
         again = [shown.tab("/brokers", last_event_id=seen), shown.tab("/brokers", since=stays.messages[-1].id)]
@@ -50,7 +50,7 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
 
 
 async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
-    """Of a hundred brokers only the one that was heard is sent again, and nothing while nobody is heard."""
+    """Of a hundred brokers only the row with a new heartbeat is sent, and nothing without heartbeats."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
         brokers = [Broker(f"broker-{n:03}", 0, f"10.0.1.{n}:10911") for n in range(100)]
@@ -73,7 +73,7 @@ async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
 
 
 async def test_a_tab_that_does_not_read_is_dropped(tmp_path: Path) -> None:
-    """And costs nobody anything until then: what it would have been sent is not kept for it."""
+    """Updates for a tab that does not read are not kept in memory."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         slow, other = shown.tab("/"), shown.tab("/")
         await passing(server.clock, lambda: slow.messages and other.messages)
@@ -85,21 +85,21 @@ async def test_a_tab_that_does_not_read_is_dropped(tmp_path: Path) -> None:
         other.leave()
 
 
-async def test_what_is_no_page_has_no_stream() -> None:
-    """A wrong address is said so, and what is a file never changes."""
+async def test_unknown_page_has_no_stream() -> None:
+    """A stream of an unknown page or of a file is refused."""
     async with console(FakeClock(), "127.0.0.1:1") as shown:
         for path in ("/nowhere", "/diff.json", "/strip.svg"):
             assert (await shown.http.get("/live", params={"of": path})).status_code == 404
 
 
 async def test_a_difference_stops_to_be_expected_with_time(tmp_path: Path) -> None:
-    """A broker that has just registered with one server is expected at the other; after 35 s it is missing there."""
+    """A broker that registered with one server only is expected at the other for 35 s, and missing there afterwards."""
     async with (
         namesrv_in_process(tmp_path / "1") as one,
         namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
         console(one.clock, one.where, two.where) as shown,
     ):
-        # neither has just started
+        # Neither server has just started.
         await one.clock.advance(40.0)
         tab = shown.tab("/")
         await (await one.connect()).register(MASTER)

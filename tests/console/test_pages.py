@@ -11,7 +11,7 @@ from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, registration
 
-# what a hostile name becomes, and what it must not
+# The escaped form of a hostile name, and the raw form.
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
 
 
@@ -45,7 +45,7 @@ async def scene(tmp_path: Path, **of_other: Any) -> AsyncIterator[Scene]:
 
 
 async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
-    """Names that would do something appear as text."""
+    """The list names the servers that lack a topic; hostile names appear as text."""
     async with scene(tmp_path) as it:
         html = await it.shown.text("/topics")
         words = await it.page("/topics?show=differing&sort=brokers&descending=1")
@@ -58,7 +58,7 @@ async def test_topics_are_listed_with_what_is_missing(tmp_path: Path) -> None:
 
 
 async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
-    """A starred topic is the first, also in the open page."""
+    """A starred topic is the first row, also after a live update."""
     async with scene(tmp_path) as it:
         it.shown.http.cookies.set("stars", "U")
         html = await it.shown.text("/topics")
@@ -68,7 +68,7 @@ async def test_stars_come_from_the_browser(tmp_path: Path) -> None:
 
 
 async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
-    """A cell says what the server has there, when it heard the broker, or that it is missing."""
+    """A cell shows the server's queues and when it last saw the broker, or `MISSING`."""
     async with scene(tmp_path) as it:
         words = await it.page("/topic?name=T")
         assert "8/8 RW- seen 0." in words
@@ -81,7 +81,7 @@ async def test_a_topic_shows_each_broker_on_each_server(tmp_path: Path) -> None:
 
 
 async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
-    """Servers that have run for a while disagree unexpectedly, and two that are one agree."""
+    """A disagreement of servers that have run for a while is unexpected; a server agrees with itself."""
     async with scene(tmp_path) as it:
         words = await it.page("/diff")
         assert "expected: the server has just started" in words
@@ -100,7 +100,7 @@ async def test_differences_are_shown_and_exported(tmp_path: Path) -> None:
 
 
 async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> None:
-    """A value that differs drifts, unless each server has its own."""
+    """A setting with different values drifts, unless each server has its own value by design."""
     async with scene(tmp_path, quota_brokers=7) as it:
         order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
         assert (await (await it.one.connect()).call(100, order)).header["code"] == 0
@@ -120,7 +120,7 @@ async def test_clients_settings_and_keys_are_shown_by_server(tmp_path: Path) -> 
 
 
 async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
-    """As a page, and as the part of one that the search field shows while somebody types."""
+    """Hits appear on the search page, and in the part of it below the search field."""
     async with scene(tmp_path) as it:
         assert "Search broker broker-a broker broker-b topic TBW102" in await it.page("/search?q=B")
         part = await it.shown.text("/search?q=alert&part=results")
@@ -129,7 +129,7 @@ async def test_search_finds_brokers_and_topics(tmp_path: Path) -> None:
 
 
 async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None:
-    """Who changed what, newest first; without a trail the events of the servers."""
+    """The page lists changes with their account, newest first; without a trail, the events of the servers."""
     async with scene(tmp_path) as it:
         assert "register cluster-1/broker-b/0" in await it.page("/audit")
         await it.one.clock.advance(1.0)
@@ -140,7 +140,7 @@ async def test_the_audit_trail_is_read_where_it_is_given(tmp_path: Path) -> None
             assert f"no such directory: {tmp_path / 'none'}" in words
             assert "write permission broker-a: true -&gt; false" in words
             assert words.index("WIPE_WRITE_PERM_OF_BROKER") < words.index("REGISTER_BROKER")
-            assert "No such lines." in await Scene(it.one, it.other, shown).page("/audit?account=nobody")
+            assert "No such lines." in await Scene(it.one, it.other, shown).page("/audit?account=unknown")
 
 
 def _lines(data_dir: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a console asks NameServers, how often, and what it makes of those that hang, restart, refuse or are Apache's."""
+"""The poller's requests, and its views of servers that hang, restart, refuse requests or are Apache's."""
 
 import re
 from pathlib import Path
@@ -18,19 +18,19 @@ from tests.support.tcp_proxy import TcpProxy
 
 
 def view(shown: Shown, at: int = 0) -> ServerView:
-    """What the console knows of a server."""
+    """The console's view of a server."""
     return shown.console.observed.cluster.servers[at]
 
 
 async def requests_within(server: InProcess, seconds: float) -> int:
-    """How many requests a server got, of all its connections."""
+    """Number of requests that a server received on all its connections."""
     before = sum(connection.peer.requests for connection in server.namesrv.connections.values())
     await server.clock.advance(seconds)
     return sum(connection.peer.requests for connection in server.namesrv.connections.values()) - before
 
 
 async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
-    """One connection, and as many questions over it; and no tab is told less."""
+    """Fifty tabs cause one connection and the requests of one tab; every tab gets all updates."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         tabs = [shown.tab("/brokers")]
         await passing(server.clock, lambda: view(shown).state == "ready")
@@ -43,15 +43,15 @@ async def test_fifty_tabs_cost_a_server_what_one_does(tmp_path: Path) -> None:
 
         assert len(server.namesrv.connections) == 1
         assert len(tabs) == 50
-        # four pulses a second, brokers every second, connections every five
+        # Four polls a second, brokers every second, connections every five.
         assert 100 <= of_one <= 110
         assert of_fifty <= of_one + 1
         for tab in tabs:
             tab.leave()
 
 
-async def test_a_server_that_hangs_is_grey_within_three_seconds_and_delays_nobody(tmp_path: Path) -> None:
-    """It says nothing and closes nothing; what it said last stays, frozen, and the other one's news come as quickly."""
+async def test_hanging_server_is_unreachable_within_three_seconds(tmp_path: Path) -> None:
+    """The last reported state of a server that stops responding stays, frozen; updates of the other are not delayed."""
     async with (
         namesrv_in_process(tmp_path / "1") as one,
         namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
@@ -67,7 +67,7 @@ async def test_a_server_that_hangs_is_grey_within_three_seconds_and_delays_nobod
         proxy.stall()
         took = await passing(one.clock, lambda: "unreachable" in tab.parts["chips"])
         assert took <= 3.0
-        assert tab.parts["tree"].count("age frozen") + tab.parts["tree"].count("data-heard") == 2
+        assert tab.parts["tree"].count("age frozen") + tab.parts["tree"].count("data-last-seen") == 2
         assert "age frozen" in tab.parts["tree"]
 
         await peer.register(ELSEWHERE)
@@ -79,7 +79,7 @@ async def test_a_server_that_hangs_is_grey_within_three_seconds_and_delays_nobod
 
 
 async def test_routes_follow_every_change(tmp_path: Path) -> None:
-    """Topics come, change and go; what is known is what the server has."""
+    """The console's routes equal the server's after topics are added, changed and removed."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
         peer = await server.connect()
         for number, topics in enumerate((("A", "B"), ("A", "B", "C"), tuple(f"T{n}" for n in range(30)), ("A",))):
@@ -95,8 +95,8 @@ async def test_routes_follow_every_change(tmp_path: Path) -> None:
         assert known >= {"broker-c"}
 
 
-async def test_a_server_that_runs_anew_is_known_anew(tmp_path: Path) -> None:
-    """What the run before knew is not shown as the new one's."""
+async def test_restarted_server_gets_a_new_view(tmp_path: Path) -> None:
+    """The state of the boot before is not shown as the state of the new one."""
     async with (
         namesrv_in_process(tmp_path / "1") as one,
         namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
@@ -111,8 +111,8 @@ async def test_a_server_that_runs_anew_is_known_anew(tmp_path: Path) -> None:
         assert ({}, frozenset(), ()) == (view(shown).brokers, view(shown).topics, view(shown).events)
 
 
-async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
-    """Its brokers and topics, without ages, events and connections."""
+async def test_page_of_apaches_server_names_what_is_missing(tmp_path: Path) -> None:
+    """The page shows its brokers and topics, and names ages, events and connections as not reported."""
     async with (
         namesrv_in_process(tmp_path) as server,
         ApacheFront(server.address) as apache,
@@ -135,8 +135,8 @@ async def test_of_apaches_server_less_is_shown_and_said(tmp_path: Path) -> None:
         ("127.0.0.0/8", "ready", "routes unknown: refused with code 16"),
     ],
 )
-async def test_what_a_server_refuses_is_said(network: str, state: str, says: str, tmp_path: Path) -> None:
-    """One that tells nothing is no dead one; one that tells some things is shown with these; neither is asked often."""
+async def test_refused_requests_are_shown(network: str, state: str, says: str, tmp_path: Path) -> None:
+    """A server that denies all requests is not unreachable; one that denies some is shown with the rest."""
     access = tmp_path / "access.toml"
     access.write_text(f'[accounts.here]\nnetworks = ["{network}"]\nmay = ["broker-control", "admin-read"]\n')
     async with (
@@ -153,7 +153,7 @@ async def test_what_a_server_refuses_is_said(network: str, state: str, says: str
 
 
 def route_event(revision: int, *topics: str, count: int | None = None) -> Event:
-    """An event that names these topics, of perhaps more."""
+    """An event that names these topics out of `count`."""
     return Event(revision, "route", 0, {"revision": revision, "topics": [*topics], "count": count or len(topics)})
 
 
@@ -162,15 +162,15 @@ def route_event(revision: int, *topics: str, count: int | None = None) -> Event:
     [
         ([route_event(5, "A"), route_event(6, "B", "A")], 4, 6, {"A", "B"}),
         ([route_event(4, "A"), route_event(5, "B")], 4, 5, {"B"}),
-        # one is missing, one names only some, the last one has not come, nothing was pulled yet
+        # An event is missing, an event names only some topics, the last event has not arrived, no route was pulled yet.
         ([route_event(5, "A"), route_event(7, "B")], 4, 7, None),
         ([route_event(5, "A", count=21)], 4, 5, None),
         ([route_event(5, "A")], 4, 6, None),
         ([route_event(1, "A")], 0, 1, None),
     ],
 )
-def test_events_name_what_changed_or_everything_is_asked(
+def test_incomplete_events_cause_a_full_pull(
     events: list[Event], since: int, until: int, changed: set[str] | None
 ) -> None:
-    """Only what all changes since then name is taken for all that changed."""
+    """The changed topics are known only if the events name every change since the last revision."""
     assert changed == changed_topics(events, since, until)

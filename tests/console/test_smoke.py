@@ -1,4 +1,4 @@
-"""The console in a real browser: what only its script does."""
+"""The console's script in a real browser."""
 
 import time
 from collections.abc import Iterator
@@ -34,23 +34,23 @@ def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, Peer, str]]:
         yield opened, peer, url
 
 
-def test_a_bar_drains_news_arrive_and_keys_work(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
-    """Under a policy that allows no inline script and no style; and nothing is asked of anybody else."""
+def test_bars_shrink_updates_arrive_and_keys_work(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
+    """The page works without inline scripts and styles, and sends no request to another host."""
     opened, peer, url = shown
     wait = WebDriverWait(opened, 30, poll_frequency=0.05)
-    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-heard]"))
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "[data-last-seen]"))
 
     def width() -> float:
-        return float(opened.find_element(By.CSS_SELECTOR, "[data-heard] .left").get_attribute("width") or 0)
+        return float(opened.find_element(By.CSS_SELECTOR, "[data-last-seen] .left").get_attribute("width") or 0)
 
     began = width()
     wait.until(lambda _: 0 < width() < began)
-    assert "seen" in opened.find_element(By.CSS_SELECTOR, "[data-heard] span").text
+    assert "seen" in opened.find_element(By.CSS_SELECTOR, "[data-last-seen] span").text
 
     Broker(name="broker-b", addr="10.0.0.2:10911").register(peer)
     registered = time.monotonic()
     wait.until(lambda page: "broker-b" in page.page_source)
-    # half a second where nothing else runs; a machine with many tests is slower
+    # Half a second on an idle machine; with many tests it takes longer.
     assert time.monotonic() - registered < 5
 
     body = opened.find_element(By.TAG_NAME, "body")
@@ -73,7 +73,7 @@ def test_a_bar_drains_news_arrive_and_keys_work(shown: tuple[webdriver.Chrome, P
 
 
 def test_more_windows_than_a_browser_has_connections(shown: tuple[webdriver.Chrome, Peer, str]) -> None:
-    """Six streams would take all that there are to one host: every page still loads, and is told what happens."""
+    """A browser has six connections to a host: with more windows every page still loads and receives updates."""
     opened, peer, url = shown
     for _ in range(8):
         opened.switch_to.new_window("window")

@@ -1,4 +1,4 @@
-"""What a server says, on the console's clock."""
+"""The reported state of a server, on the console's clock."""
 
 import math
 
@@ -11,33 +11,33 @@ KEY = BrokerKey("c1", "broker-a", 0)
 
 
 def live(age: float, expires_in: float, addr: str = "10.0.0.1:10911") -> LiveBroker:
-    """A broker as a server tells of it."""
+    """A broker as a server reports it."""
     return LiveBroker(*KEY, addr, age_seconds=age, expires_in_seconds=expires_in)
 
 
 @pytest.mark.parametrize(
-    ("asked_at", "age", "heard_at"),
+    ("asked_at", "age", "last_seen_at"),
     [
-        # the same heartbeat, a second later: by the way the answer travelled it seems to be a little later, or earlier
+        # The same heartbeat, requested a second later: the response's travel time moves it a little.
         (101.05, 11.0, 90.0),
         (100.9, 11.0, 90.0),
-        # heard again
+        # A new heartbeat.
         (101.0, 0.5, 100.5),
-        # a server may say anything
+        # A server may send any number.
         (101.0, math.nan, None),
         (101.0, -math.inf, None),
     ],
 )
-def test_the_moment_of_a_heartbeat_stays_until_the_next(asked_at: float, age: float, heard_at: float | None) -> None:
-    """A page changes when a broker is heard, and not with every look at it."""
+def test_time_of_a_heartbeat_stays_until_the_next(asked_at: float, age: float, last_seen_at: float | None) -> None:
+    """A page changes with a broker's heartbeat, and not with each response."""
     known = seen_brokers({}, [live(10.0, 110.0)], 100.0)
-    assert (known[KEY].heard_at, known[KEY].evicted_at) == (90.0, 210.0)
+    assert (known[KEY].last_seen_at, known[KEY].evicted_at) == (90.0, 210.0)
 
-    assert heard_at == seen_brokers(known, [live(age, 120.0 - age)], asked_at)[KEY].heard_at
+    assert last_seen_at == seen_brokers(known, [live(age, 120.0 - age)], asked_at)[KEY].last_seen_at
 
 
 def test_only_what_can_be_seen_makes_a_new_revision() -> None:
-    """Not that a server was asked, has been up for longer, or has answered more; but another state or address."""
+    """A new response, uptime or request count makes no revision; another state or address does."""
     info = ServerInfo("b1", ready=True)
     view = ServerView("ns1:9876").answered(1.0, info=info)
     cluster = Cluster.of(["ns1:9876"]).with_view(view)
@@ -50,7 +50,7 @@ def test_only_what_can_be_seen_makes_a_new_revision() -> None:
 
 
 def test_since_when_a_server_is_lost_stays() -> None:
-    """However often it is asked in vain; and it is another time when it is lost again."""
+    """Further failed requests keep the time of the loss; the next loss has a new time."""
     view = ServerView("ns1:9876").lost("refused", 1.0).lost("no answer", 2.0)
     assert (view.since, view.error, view.state) == (1.0, "no answer", "unreachable")
     assert view.answered(5.0, info=None).lost("refused", 9.0).since == 9.0

@@ -72,13 +72,13 @@ class Access:
                 https_only=settings.is_https,
             ),
             Middleware(AuthenticationMiddleware, backend=self.identity, on_error=self._ask),
-            Middleware(Guard, may_go_on=self._may_go_on, tell_refused=self._tell_refused),
+            Middleware(Guard, may_go_on=self._may_go_on, record_refusal=self._record_refusal),
         ]
 
     def _may_go_on(self, conn: HTTPConnection) -> bool:
         return is_public(conn.url.path) or self.identity.user_of(conn) is not None
 
-    def _tell_refused(self, conn: HTTPConnection, why: str) -> None:
+    def _record_refusal(self, conn: HTTPConnection, why: str) -> None:
         """Log and audit a refused change of a signed-in user; requests without a session are not logged."""
         if not conn.user.is_authenticated:
             return

@@ -74,10 +74,10 @@ class Guard:
         app: ASGIApp,
         *,
         may_go_on: Callable[[HTTPConnection], bool],
-        tell_refused: Callable[[HTTPConnection, str], None],
+        record_refusal: Callable[[HTTPConnection, str], None],
     ) -> None:
         self._app = app
-        self._tell_refused = tell_refused
+        self._record_refusal = record_refusal
         # Whether the user of a request is still signed in, and may read more of the response.
         self._may_go_on = may_go_on
 
@@ -95,7 +95,7 @@ class Guard:
                 refusal = 408, "the form did not arrive"
             if refusal is not None:
                 status, why = refusal
-                self._tell_refused(request, why)
+                self._record_refusal(request, why)
                 await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
                 return
         await self._app(scope, receive, self._while_allowed(request, send))

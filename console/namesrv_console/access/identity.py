@@ -16,7 +16,7 @@ _PUBLIC: Final = ("/login", "/preferences", "/static")
 # Key of the session id in the signed cookie.
 SESSION_KEY: Final = "id"
 
-NOBODY: Final = User("", "viewer", "open")
+ANONYMOUS: Final = User("", "viewer", "open")
 
 
 class Identity(AuthenticationBackend):
@@ -38,8 +38,8 @@ class Identity(AuthenticationBackend):
 
     def user_of(self, conn: HTTPConnection) -> User | None:
         """The user of a connection as of now; the guard calls this again for streams that are still open."""
-        if not self._settings.asks_who:
-            return NOBODY
+        if not self._settings.requires_sign_in:
+            return ANONYMOUS
         return self._by_session(conn) or self._by_proxy(conn)
 
     def address_of(self, conn: HTTPConnection) -> str:
@@ -66,12 +66,12 @@ class Identity(AuthenticationBackend):
     def _by_proxy(self, conn: HTTPConnection) -> User | None:
         if not _is_from(conn, self._settings.trusted_proxies):
             return None
-        said = _texts(conn, self._settings.proxy_user_header)
+        names = _texts(conn, self._settings.proxy_user_header)
         groups = _texts(conn, self._settings.proxy_groups_header)
         # With two user headers, one of them was sent by the client and passed on by the proxy.
-        if len(said) != 1 or len(groups) > 1:
+        if len(names) != 1 or len(groups) > 1:
             return None
-        name = said[0].strip()
+        name = names[0].strip()
         role = self._settings.role_of(name, _split(groups)) if is_name(name) else None
         return None if role is None else User(name, role, "proxy")
 

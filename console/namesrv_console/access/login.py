@@ -106,7 +106,7 @@ class Login:
         wait = self._limit.wait_seconds(address, name, now)
         if wait > 0 or self._waiting >= _MAX_WAITING:
             seconds = max(1, math.ceil(wait))
-            self._tell_refused(name, address, "rate", f"too many attempts, next in {seconds} s")
+            self._record_refusal(name, address, "rate", f"too many attempts, next in {seconds} s")
             answer = self._page(request, target, 429, error="wait", seconds=seconds, name=name)
             answer.headers["Retry-After"] = str(seconds)
             return answer
@@ -120,7 +120,7 @@ class Login:
         finally:
             self._waiting -= 1
         if entry is None:
-            self._tell_refused(name, address, "password", "unknown user or wrong password")
+            self._record_refusal(name, address, "password", "unknown user or wrong password")
             return self._page(request, target, 401, error="wrong", name=name)
         self._limit.succeeded(address, name)
         return self._welcome(request, name, "password", entry.role, target, password_hash=entry.password_hash)
@@ -142,7 +142,9 @@ class Login:
             return self._not_by_provider(request, error)
         role = self._settings.role_of(claimed.name, claimed.groups)
         if role is None:
-            self._tell_refused(claimed.name, self._identity.address_of(request), "role", "neither viewer nor operator")
+            self._record_refusal(
+                claimed.name, self._identity.address_of(request), "role", "neither viewer nor operator"
+            )
             return self._page(request, target, 403, error="no_role", name=claimed.name)
         return self._welcome(request, claimed.name, "oidc", role, target)
 
@@ -171,10 +173,10 @@ class Login:
         return RedirectResponse(safe_next(target), 303)
 
     def _not_by_provider(self, request: Request, error: SignInError) -> Response:
-        self._tell_refused("", self._identity.address_of(request), "oidc", str(error))
+        self._record_refusal("", self._identity.address_of(request), "oidc", str(error))
         return self._page(request, request.session.get(NEXT), 502, error="provider")
 
-    def _tell_refused(self, name: str, address: str, reason: str, remark: str) -> None:
+    def _record_refusal(self, name: str, address: str, reason: str, remark: str) -> None:
         event(logger, logging.WARNING, "sign_in_refused", user=name, address=address, reason=reason, remark=remark)
         if self._trail is not None and reason != "rate":
             self._trail.refused(name, address, "SIGN_IN", reason, remark)

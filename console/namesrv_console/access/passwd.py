@@ -11,7 +11,7 @@ from namesrv_console.access.users import Role, remove_user, set_user
 def passwd(path: Path, name: str, *, role: Role | None = None, delete: bool = False) -> str:
     """Add, change or remove a user, and return a text about it.
 
-    The password is asked for twice, or read as a line of standard input where there is no terminal.
+    The user types the password twice; without a terminal it is one line of standard input.
 
     Raises:
         ValueError: a name, password or file that cannot be used.

@@ -97,13 +97,13 @@ class AccessSettings(CheckedSettings):
         if self.users is not None and self.trusted_proxies:
             raise ValueError(
                 "users and trusted_proxies exclude each other: a proxy that passes on X-Forwarded-User from outside "
-                "would sign anybody in; behind a proxy that signs nobody in, set forwarded_for_from"
+                "would sign in anyone; for a proxy that signs in no users, set forwarded_for_from"
             )
-        if self.actions and not self.asks_who:
-            raise ValueError(f"actions are audited with the user's name, and nobody is asked for one: {_ASK}")
+        if self.actions and not self.requires_sign_in:
+            raise ValueError(f"actions are audited with the user's name, but users do not sign in: {_ASK}")
         if self.actions and self.audit_log_dir is None:
             raise ValueError("actions are audited: set audit_log_dir")
-        if not self.is_loopback and not self.asks_who:
+        if not self.is_loopback and not self.requires_sign_in:
             raise ValueError(f"listening on {self.listen_host!r}, beyond loopback, without users: {_ASK}")
         if not self.is_loopback and self.http_tls_cert_file is None and self.public_url is None:
             raise ValueError(
@@ -117,12 +117,12 @@ class AccessSettings(CheckedSettings):
     @property
     def warnings(self) -> list[str]:
         """Warnings about settings that are allowed, and rarely intended."""
-        if self.asks_who and self.public_url is not None and _is_plain_http(self.public_url):
+        if self.requires_sign_in and self.public_url is not None and _is_plain_http(self.public_url):
             return [f"public_url {self.public_url} is not encrypted: passwords and session cookies can be read"]
         return []
 
     @property
-    def asks_who(self) -> bool:
+    def requires_sign_in(self) -> bool:
         """True if users must sign in."""
         return self.users is not None or bool(self.trusted_proxies) or self.oidc_issuer is not None
 

@@ -161,9 +161,9 @@ def command(action: Action, servers: Iterable[str], fields: Fields, *, options: 
         arguments = ["=".join(arguments)]
     group, dash, verb = action.name.partition("-")
     words = [group, verb] if dash and group in {"kv", "config"} else [action.name]
-    asked = [word for server in servers for word in ("-s", server)]
+    options_of_servers = [word for server in servers for word in ("-s", server)]
     ends_options = ["--"] if any(argument.startswith("-") for argument in arguments) else []
-    return " ".join(map(_word, [PROGRAM, *asked, *options, *words, *ends_options, *arguments]))
+    return " ".join(map(_word, [PROGRAM, *options_of_servers, *options, *words, *ends_options, *arguments]))
 
 
 def _word(text: str) -> str:

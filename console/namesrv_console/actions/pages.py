@@ -94,7 +94,7 @@ class ActionPages:
             # A name with control characters cannot be typed; its printable form counts, too.
             if typed not in {name, printable(name)}:
                 return await self._preview(request, action, given, status=400, error="not_confirmed")
-            outcomes = await self._asked(lambda server: _perform(action, server, fields, request.user.name))
+            outcomes = await self._outcomes_of(lambda server: _perform(action, server, fields, request.user.name))
             self._write_down(request, action, fields, outcomes)
             return self._render(request, "action_done", self._values(action, fields) | {"outcomes": outcomes}, 200)
 
@@ -110,21 +110,26 @@ class ActionPages:
         outcomes = None
         if fields is not None:
             wanted = fields
-            outcomes = await self._asked(lambda server: action.differences(server, wanted))
+            outcomes = await self._outcomes_of(lambda server: action.differences(server, wanted))
         values = self._values(action, shown) | {"outcomes": outcomes, "error": error}
         return self._render(request, "action", values, status)
 
     def _values(self, action: Action, fields: Fields) -> dict[str, Any]:
-        said = command(action, self._servers, fields, options=self._options)
         # The fields are one encoded form field: a browser changes line breaks and control characters in plain fields.
         about = urlencode(fields)
-        said_of = {"reason": reason, "is_error": _is_error}
-        return {"action": action, "fields": fields, "about": about, "command": said, **said_of}
+        return {
+            "action": action,
+            "fields": fields,
+            "about": about,
+            "command": command(action, self._servers, fields, options=self._options),
+            "reason": reason,
+            "is_error": _is_error,
+        }
 
-    async def _asked(self, question: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
+    async def _outcomes_of(self, request: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
         async def ask(server: NameServer) -> T | RemotingError:
             try:
-                return await question(server)
+                return await request(server)
             except RemotingError as error:
                 return error
 
@@ -133,10 +138,10 @@ class ActionPages:
 
     def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Answers[Done]) -> None:
         user: User = request.user
-        said = command(action, self._servers, fields, options=self._options)
+        line = command(action, self._servers, fields, options=self._options)
         failed = outcomes.problems()
         done = list(outcomes.given)
-        event(logger, logging.WARNING, "operator_acted", user=user.name, command=said, done=done, failed=failed)
+        event(logger, logging.WARNING, "operator_acted", user=user.name, command=line, done=done, failed=failed)
         if self._trail is None:
             return
         address = self._address_of(request)
@@ -151,7 +156,7 @@ class ActionPages:
         changes += [
             {"what": "not_done", "server": server, "error": reason(error)} for server, error in _errors(outcomes)
         ]
-        self._trail.changed(user, address, action.request.name, said, changes)
+        self._trail.changed(user, address, action.request.name, line, changes)
 
 
 async def _perform(action: Action, server: NameServer, fields: Fields, operator: str) -> Done:

@@ -8,7 +8,7 @@ from namesrv_console.views.clients import SORTS, ClientQuery, client_page
 async def show(visit: Visit) -> Content:
     """One page of the connections."""
     query = visit.query
-    asked = ClientQuery(
+    wanted = ClientQuery(
         role=query.get("role", ""),
         protocol=query.get("protocol", ""),
         text=query.get("q", ""),
@@ -16,8 +16,8 @@ async def show(visit: Visit) -> Content:
         page=number(query, "page"),
     )
     return {
-        "asked": asked,
-        "found": client_page(visit.cluster, asked),
+        "wanted": wanted,
+        "found": client_page(visit.cluster, wanted),
         "silent": [view.address for view in visit.cluster.servers if view.connections is None],
         "kept": {name: value for name, value in query.items() if name != "page" and value},
     }

@@ -10,7 +10,7 @@ from namesrv_console.views.differences import Disagreement, among, grouped
 _SHOWN_GROUPS = 200
 
 
-def _asked(visit: Visit) -> tuple[list[str], list[Disagreement]]:
+def _compared(visit: Visit) -> tuple[list[str], list[Disagreement]]:
     """The servers that the query names, by default all, and the disagreements among them."""
     every = [view.address for view in visit.cluster.servers]
     servers = [server for server in every if visit.query.get(f"with:{server}")] or every
@@ -20,7 +20,7 @@ def _asked(visit: Visit) -> tuple[list[str], list[Disagreement]]:
 
 async def show(visit: Visit) -> Content:
     """Groups of equal differences, unexpected ones first."""
-    servers, found = _asked(visit)
+    servers, found = _compared(visit)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
     return {
         "servers": servers,
@@ -48,7 +48,7 @@ def _silent(visit: Visit, servers: Sequence[str]) -> list[tuple[str, str]]:
 
 async def export(visit: Visit) -> Content:
     """The disagreements as JSON, for programs."""
-    servers, found = _asked(visit)
+    servers, found = _compared(visit)
     now = visit.console.clock.monotonic()
     return JSONResponse(
         {

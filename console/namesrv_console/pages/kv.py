@@ -8,7 +8,9 @@ from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 async def show(visit: Visit) -> Content:
     """The namespace that the query names; by default that of ordered topics."""
     namespace = visit.query.get("namespace") or ORDER_TOPIC_CONFIG
-    answers = await visit.console.asked.of(("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace))
+    answers = await visit.console.responses.of(
+        ("kv", namespace), visit.reachable, lambda server: server.kv_list(namespace)
+    )
     rows = value_rows({server: values or {} for server, values in answers.given.items()})
     return {
         "namespace": namespace,

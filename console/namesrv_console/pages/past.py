@@ -64,7 +64,7 @@ SLIDERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _LinkedQuestion:
     """A question, and the query of a permanent link to it. None: the query is incomplete."""
 
     question: Question | None
@@ -74,10 +74,10 @@ class _Asked:
 async def _content(
     visit: Visit,
     page: Page,
-    asked: Callable[[Mapping[str, str], int], _Asked],
+    read: Callable[[Mapping[str, str], int], _LinkedQuestion],
     shown: Callable[[Any], Mapping[str, Any]],
 ) -> Content:
-    """The values for a template: the answer, or the reason that there is no answer yet."""
+    """The values for a template: the answer, or the reason why it is missing."""
     if visit.now is None:
         # Only the frame of these pages is live.
         return {}
@@ -87,26 +87,28 @@ async def _content(
     if not visit.console.past.logs:
         return values
     try:
-        found = asked(query, await _end_ms(visit))
+        linked = read(query, await _end_ms(visit))
     except ValueError as error:
         return values | {"state": "failed", "why": str(error)}
     return values | {
-        "query": {**query, **found.query},
-        "permanent": found.query,
-        **await _answered(visit, found, shown),
+        "query": {**query, **linked.query},
+        "permanent": linked.query,
+        **await _answered(visit, linked, shown),
     }
 
 
-async def _answered(visit: Visit, asked: _Asked, shown: Callable[[Any], Mapping[str, Any]]) -> Mapping[str, Any]:
-    if asked.question is None:
+async def _answered(
+    visit: Visit, linked: _LinkedQuestion, shown: Callable[[Any], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    if linked.question is None:
         return {"state": "to_ask"}
     patience_seconds = _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
-    answer = await visit.console.past.ask(asked.question, patience_seconds=patience_seconds)
+    answer = await visit.console.past.ask(linked.question, patience_seconds=patience_seconds)
     if answer is None:
         return {"state": "reading"}
     if isinstance(answer, Failed):
         return {"state": "failed", "why": answer.why}
-    return {"state": "ready", "answer": answer, "span": asked.question.span, **shown(answer)}
+    return {"state": "ready", "answer": answer, "span": linked.question.span, **shown(answer)}
 
 
 async def _end_ms(visit: Visit) -> int:
@@ -134,12 +136,12 @@ def _permanent(span: Span, **others: object) -> Mapping[str, str]:
 
 async def timeline(visit: Visit) -> Content:
     """Timeline rows by broker and server."""
-    return await _content(visit, TIMELINE, _timeline_asked, _lanes)
+    return await _content(visit, TIMELINE, _timeline_question, _lanes)
 
 
-def _timeline_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+def _timeline_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
     span, text = _span(query, end_ms), query.get("q", "").strip()
-    return _Asked(TimelineQuestion(span=span, text=text), _permanent(span, q=text))
+    return _LinkedQuestion(TimelineQuestion(span=span, text=text), _permanent(span, q=text))
 
 
 def _lanes(answer: Timeline) -> Mapping[str, Any]:
@@ -169,21 +171,21 @@ def _lanes(answer: Timeline) -> Mapping[str, Any]:
 
 async def travel(visit: Visit) -> Content:
     """The route of a topic at a moment."""
-    return await _content(visit, TRAVEL, _route_asked, _route)
+    return await _content(visit, TRAVEL, _route_question, _route)
 
 
-def _route_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+def _route_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
     topic, at_ms = query.get("topic", "").strip(), moment_ms(query["at"]) if query.get("at") else end_ms
     days = query.get("days") or DAYS[0]
     if days not in DAYS:
         raise ValueError(f"days: {days!r} is not one of {', '.join(DAYS)}")
     span = Span.checked(at_ms - int(days) * DAY_MS, at_ms)
     permanent = {"topic": topic, "at": written(at_ms), "days": days}
-    return _Asked(RouteQuestion(span=span, topic=topic) if topic else None, permanent)
+    return _LinkedQuestion(RouteQuestion(span=span, topic=topic) if topic else None, permanent)
 
 
 def _route(answer: TopicPast) -> Mapping[str, Any]:
-    return {"old": sum(told.is_old for told in answer.clients)}
+    return {"old": sum(client.is_old for client in answer.clients)}
 
 
 # --- what if
@@ -191,12 +193,12 @@ def _route(answer: TopicPast) -> Mapping[str, Any]:
 
 async def what_if(visit: Visit) -> Content:
     """A replay of the same heartbeats with other settings."""
-    return await _content(visit, WHAT_IF, _what_if_asked, _outcomes)
+    return await _content(visit, WHAT_IF, _what_if_question, _outcomes)
 
 
-def _what_if_asked(query: Mapping[str, str], end_ms: int) -> _Asked:
+def _what_if_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
     span, seconds = _what_if_settings(query, end_ms)
-    return _Asked(WhatIfQuestion(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
+    return _LinkedQuestion(WhatIfQuestion(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
 
 
 def _what_if_settings(query: Mapping[str, str], end_ms: int) -> tuple[Span, dict[str, int]]:
@@ -219,12 +221,12 @@ def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
 
     False evictions are on a logarithmic axis: one expiry has a few, the next one thousands.
     """
-    told = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
-    most_false = max((one.false for _, one in told), default=0) or 1
-    longest = max((one.client_p99_ms or 0 for _, one in told), default=0) or 1
+    outcomes = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
+    most_false = max((one.false for _, one in outcomes), default=0) or 1
+    longest = max((one.client_p99_ms or 0 for _, one in outcomes), default=0) or 1
     points = [
         (kind, one, 100 * math.log1p(one.false) / math.log1p(most_false), 100 - 100 * one.client_p99_ms / longest)
-        for kind, one in told
+        for kind, one in outcomes
         if one.client_p99_ms is not None
     ]
     return {"points": points, "most_false": most_false, "longest_ms": longest}

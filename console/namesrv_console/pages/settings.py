@@ -9,10 +9,10 @@ SHOWS = ("all", "drifting")
 
 async def show(visit: Visit) -> Content:
     """All settings, or those that differ."""
-    answers = await visit.console.asked.of("settings", visit.reachable, lambda server: server.settings())
-    told = {server: {one.key: one for one in found} for server, found in answers.given.items()}
+    answers = await visit.console.responses.of("settings", visit.reachable, lambda server: server.settings())
+    reported = {server: {one.key: one for one in found} for server, found in answers.given.items()}
     rows = value_rows(
-        {server: {key: one.value for key, one in found.items()} for server, found in told.items()}, OWN_SETTINGS
+        {server: {key: one.value for key, one in found.items()} for server, found in reported.items()}, OWN_SETTINGS
     )
     shown, text = choice(visit.query, "show", SHOWS), visit.query.get("q", "")
     wanted = text.strip().casefold()
@@ -22,8 +22,10 @@ async def show(visit: Visit) -> Content:
         "shows": SHOWS,
         "rows": [row for row in rows if (row.drifts or shown == "all") and wanted in row.key.casefold()],
         "drifting": sum(row.drifts for row in rows),
-        "told": told,
-        "changed_by": {key: one.changed_by for found in told.values() for key, one in found.items() if one.changed_by},
+        "reported": reported,
+        "changed_by": {
+            key: one.changed_by for found in reported.values() for key, one in found.items() if one.changed_by
+        },
         "problems": answers.problems(),
     }
 

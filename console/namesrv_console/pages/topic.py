@@ -5,7 +5,7 @@ from typing import Final
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.history import topic_history
 from namesrv_console.views.matrix import matrix
-from namesrv_console.views.topics import Told, told_topics
+from namesrv_console.views.topics import TopicReport, topic_reports
 from namesrv_spark_jobs.history.model import Answer, RouteQuestion
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
@@ -17,29 +17,31 @@ _LONG_LOGS_SECONDS: Final = 25.0
 async def show(visit: Visit) -> Content:
     """The topic that the query names."""
     name, cluster = visit.query.get("name", ""), visit.cluster
-    told = told_topics(cluster)
+    reports = topic_reports(cluster)
     # With many topics, Apache's server gets a route request only for the topic that is shown.
-    unasked = [server for server, each in told.items() if each.of(name) is True]
-    if unasked:
-        found = await visit.console.asked.of(("route", name), unasked, lambda server: server.routes([name]))
+    unrequested = [server for server, each in reports.items() if each.of(name) is True]
+    if unrequested:
+        found = await visit.console.responses.of(("route", name), unrequested, lambda server: server.routes([name]))
         for server, routes in found.given.items():
             route = routes[name]
-            told[server] = Told(told[server].topics, {} if route is None else {name: route})
-    rows = matrix(cluster, told, name)
-    having = {server for server, each in told.items() if each.of(name)}
+            reports[server] = TopicReport(reports[server].topics, {} if route is None else {name: route})
+    rows = matrix(cluster, reports, name)
+    present_on = {server for server, each in reports.items() if each.of(name)}
     return {
         "name": name,
         "rows": rows,
-        "having": having,
-        "lacking": [server for server in told if server not in having],
-        "orders": {server: each.routes[name].order_topic_conf for server, each in told.items() if name in each.routes},
-        "asking": await _asking(visit, name),
+        "present_on": present_on,
+        "missing_on": [server for server in reports if server not in present_on],
+        "orders": {
+            server: each.routes[name].order_topic_conf for server, each in reports.items() if name in each.routes
+        },
+        "receivers": await _receivers(visit, name),
         "has_logs": bool(visit.console.past.logs),
         "history": topic_history(cluster, name, {row.broker_name for row in rows}),
     }
 
 
-async def _asking(visit: Visit, topic: str) -> Answer | None:
+async def _receivers(visit: Visit, topic: str) -> Answer | None:
     """Clients that received the topic's route during the last day; None without logs, or before they are read."""
     # A live update sends other parts of the page only.
     if visit.now is None or not visit.console.past.logs or not topic:

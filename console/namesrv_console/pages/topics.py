@@ -9,7 +9,7 @@ from namesrv_console.views.topics import SHOWS, SORTS, TopicQuery, topic_page
 _MAX_STARS = 100
 
 
-def asked(visit: Visit) -> TopicQuery:
+def _query(visit: Visit) -> TopicQuery:
     """The query of the list, from the URL and the stars."""
     query = visit.query
     stars = [unquote(name) for name in query.get("stars", "").split(",", _MAX_STARS)[:_MAX_STARS] if name]
@@ -26,11 +26,11 @@ def asked(visit: Visit) -> TopicQuery:
 
 async def show(visit: Visit) -> Content:
     """One page of the list."""
-    query, table = asked(visit), visit.console.compared.topics(visit.cluster)
+    query, table = _query(visit), visit.console.compared.topics(visit.cluster)
     return {
-        "asked": query,
+        "wanted": query,
         "found": topic_page(table, query),
-        "told": len(table.servers),
+        "reporting": len(table.servers),
         "differing": table.differing,
         "shows": SHOWS,
         # Parts of the query that links within the page keep.

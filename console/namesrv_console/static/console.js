@@ -1,4 +1,4 @@
-// What a page does by itself: it takes what has changed from one stream, lets ages tick, and listens to the keyboard.
+// The live parts of every page: updates from one stream, ages that tick, stars, search and keyboard.
 
 const body = document.body.dataset;
 const byId = (id) => document.getElementById(id);
@@ -7,10 +7,10 @@ const LOST_MS = 6000;
 const STREAMS = 4;
 const ASK_MS = 2000;
 
-// -- time: the server's monotonic clock, carried on by this page's own; the clock of the machine is never asked
+// -- time: the console's monotonic clock, continued with performance.now(); the browser's wall clock is not used
 let offset = Number(body.now) - performance.now() / 1000;
 let wallOffset = Number(body.wall) * 1000 - performance.now();
-let heardFromConsole = performance.now();
+let lastResponseAt = performance.now();
 let pausedAt = null;
 
 const now = () => (pausedAt ?? performance.now()) / 1000 + offset;
@@ -24,13 +24,13 @@ function lasting(seconds) {
 }
 
 function showAge(element, moment) {
-  const heard = Number(element.dataset.heard), evicted = Number(element.dataset.evicted);
-  const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - heard)));
+  const lastSeen = Number(element.dataset.lastSeen), evicted = Number(element.dataset.evicted);
+  const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - lastSeen)));
   element.classList.toggle("late", share < 0.7 && share >= 0.25);
   element.classList.toggle("dying", share < 0.25);
   element.querySelector(".left")?.setAttribute("width", (share * 100).toFixed(1));
   const words = evicted > moment ? body.textAlive : body.textDue;
-  const text = words.replace("{ago}", lasting(Math.max(0, moment - heard))).replace("{left}", lasting(evicted - moment));
+  const text = words.replace("{ago}", lasting(Math.max(0, moment - lastSeen))).replace("{left}", lasting(evicted - moment));
   const label = element.querySelector("span");
   if (label && label.textContent !== text) label.textContent = text;
 }
@@ -40,7 +40,7 @@ const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateSty
 function showTimes(root) {
   for (const element of root.querySelectorAll("time[data-ms]")) {
     const date = new Date(Number(element.dataset.ms));
-    // a server may say anything
+    // A server may send a number that is no valid date.
     if (Number.isNaN(date.getTime())) continue;
     const text = moments.format(date);
     element.title ||= element.textContent;
@@ -51,11 +51,11 @@ function showTimes(root) {
 function tick() {
   if (document.hidden) return;
   const moment = now();
-  for (const element of document.querySelectorAll("[data-heard]")) showAge(element, moment);
+  for (const element of document.querySelectorAll("[data-last-seen]")) showAge(element, moment);
   for (const element of document.querySelectorAll("[data-since]")) {
     element.textContent = lasting(Math.max(0, moment - Number(element.dataset.since)));
   }
-  const isLost = pausedAt === null && performance.now() - heardFromConsole > LOST_MS;
+  const isLost = pausedAt === null && performance.now() - lastResponseAt > LOST_MS;
   document.body.classList.toggle("lost", isLost);
   const trouble = byId("trouble");
   if (trouble.hidden === isLost) {
@@ -65,7 +65,7 @@ function tick() {
 }
 
 function showAsOf() {
-  const at = new Date(wallOffset + heardFromConsole);
+  const at = new Date(wallOffset + lastResponseAt);
   byId("wall").textContent = at.toLocaleTimeString(document.documentElement.lang);
   byId("wall").dateTime = at.toISOString();
 }
@@ -86,7 +86,7 @@ function replace(id, html) {
   made.innerHTML = html;
   const scrolled = scrolling(old).map((one) => [one.scrollLeft, one === focused]);
   const fresh = made.content.firstElementChild;
-  // without the white space around it, which would pile up from heartbeat to heartbeat
+  // Insert the element alone: the white space around the HTML would grow with each update.
   old.replaceWith(fresh);
   scrolling(fresh).forEach((one, at) => {
     const [left, hasFocus] = scrolled[at] ?? [0, false];
@@ -95,23 +95,23 @@ function replace(id, html) {
   });
   showTimes(fresh);
   showStars(fresh);
-  // who was in the middle of something goes on from there
+  // Keep the keyboard focus on the same element.
   if (focused?.id) byId(focused.id)?.focus();
   else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
 }
 
 function take({ id, now, wall, parts }) {
-  heardFromConsole = performance.now();
-  offset = now - heardFromConsole / 1000;
-  wallOffset = wall * 1000 - heardFromConsole;
+  lastResponseAt = performance.now();
+  offset = now - lastResponseAt / 1000;
+  wallOffset = wall * 1000 - lastResponseAt;
   seen = id;
   for (const [name, html] of parts) replace(name, html);
   showAsOf();
   tick();
 }
 
-// A browser opens six connections to one host. Were all of them streams, no page would load any more: of many windows
-// that are in sight only some have one, and the others ask every other second.
+// A browser opens at most six connections to one host. With six streams open no page would load any more, so at most
+// STREAMS visible windows have a stream, and further windows poll every ASK_MS.
 function takeSlot(number = 0) {
   return new Promise((taken) => {
     if (!navigator.locks) taken(() => {});
@@ -138,7 +138,7 @@ const address = (query) => `/live?${new URLSearchParams({ of: body.of, since: se
 
 async function ask() {
   const answer = await fetch(address({ once: "1" })).catch(() => null);
-  // signed out: the page leads to where one signs in
+  // The session has ended: reloading redirects to the login page.
   if (answer?.redirected || answer?.status === 401) location.reload();
   else if (answer?.ok && isWanted()) take(await answer.json());
   clearTimeout(timer);
@@ -150,7 +150,7 @@ function listen(release) {
   stream.release = release;
   stream.onmessage = (message) => take(JSON.parse(message.data));
   stream.onerror = () => {
-    // refused for good: the browser does not try again by itself
+    // A closed stream was refused; the browser does not reconnect by itself.
     if (stream?.readyState !== EventSource.CLOSED) return;
     disconnect();
     ask();
@@ -163,11 +163,11 @@ function disconnect() {
   stream = null;
 }
 
-// A tab that nobody looks at needs no stream, and catches up when it is shown.
+// A hidden tab closes its stream; it receives the missed changes when it is shown again.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) disconnect();
   else {
-    heardFromConsole = performance.now();
+    lastResponseAt = performance.now();
     connect();
   }
 });
@@ -181,12 +181,12 @@ function togglePause() {
   document.body.classList.toggle("paused", pausedAt !== null);
   if (pausedAt !== null) disconnect();
   else {
-    heardFromConsole = performance.now();
+    lastResponseAt = performance.now();
     connect();
   }
 }
 
-// -- stars: a cookie, so that lists come with them
+// -- stars: kept in a cookie, since the server sorts the lists by them
 const starred = () => document.cookie.match(/(?:^|; )stars=([^;]*)/)?.[1].split(",").filter(Boolean) ?? [];
 
 function showStars(root) {
@@ -201,30 +201,30 @@ document.addEventListener("click", (event) => {
   if (name === undefined) return;
   const star = encodeURIComponent(name), old = starred();
   const stars = old.includes(star) ? old.filter((one) => one !== star) : [...old, star];
-  // what a cookie may hold; the oldest go
+  // A cookie holds about 4,096 bytes; drop the oldest stars.
   while (stars.join().length > 3500) stars.shift();
   document.cookie = `stars=${stars.join()}; path=/; max-age=31536000; samesite=lax`;
   showStars(document);
-  // a list that is open has to be asked for anew
+  // Reconnect, so that an open list is sent with the new stars.
   disconnect();
   connect();
 });
 
 // -- search
 const search = byId("search"), found = byId("found");
-let asked = 0;
+let lastSearch = 0;
 
 async function look() {
-  const text = search.value.trim(), mine = ++asked;
+  const text = search.value.trim(), mine = ++lastSearch;
   if (!text) {
     found.replaceChildren();
     return;
   }
   const answer = await fetch(`/search?${new URLSearchParams({ q: text, part: "results" })}`);
   const html = answer.ok ? await answer.text() : "";
-  if (mine !== asked) return;
+  if (mine !== lastSearch) return;
   found.innerHTML = html;
-  // the search page has one of that id
+  // The search page has an element with the same id.
   found.firstElementChild?.removeAttribute("id");
 }
 
@@ -267,7 +267,7 @@ document.addEventListener("keydown", (event) => {
 for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", async () => {
     const text = byId(button.dataset.copies);
-    // a page over plain HTTP may not: then it is marked, to be copied by hand
+    // Over plain HTTP the clipboard API is missing: select the text, so that the user can copy it.
     if (!navigator.clipboard) getSelection().selectAllChildren(text);
     else {
       await navigator.clipboard.writeText(text.textContent);

@@ -1,4 +1,4 @@
-// Pages about the past: they wait for the logs, are looked at more closely by dragging, and try settings at once.
+// Pages about the past: reload until the logs are read, zoom by dragging, and replay when a slider moves.
 
 const past = () => document.getElementById("past");
 let latest = 0;
@@ -18,7 +18,7 @@ async function swap(url, address) {
   again();
 }
 
-// the logs are still being read
+// While the logs are being read, the page has an element with the address to request again.
 function again() {
   const waiting = document.querySelector("[data-again]");
   if (!waiting) return;
@@ -27,7 +27,7 @@ function again() {
   swap(url, address);
 }
 
-// sliders: the number at once, the answer when they are let go
+// Sliders: update the number while one moves, and request the replay when it is released.
 document.addEventListener("input", (event) => {
   if (event.target.type === "range") event.target.closest("label").querySelector("output").value = event.target.value;
 });
@@ -41,7 +41,7 @@ document.addEventListener("change", (event) => {
   swap(url, address);
 });
 
-// drag over lanes to zoom
+// Dragging over a timeline row zooms in.
 let drag = null;
 
 const share = (event) => {
@@ -72,7 +72,7 @@ document.addEventListener("pointerup", (event) => {
   drag = null;
   const from = Number(lanes.dataset.from), length = Number(lanes.dataset.to) - from;
   const [first, last] = [began, ended].sort((a, b) => a - b).map((part) => Math.round(from + part * length));
-  // a click, or a hand that shook
+  // Too short for a drag: a click.
   if (Math.abs(ended - began) < 0.004 || last - first < 1000) return;
   const address = new URL(lanes.dataset.zoom, location.href);
   const written = (ms) => new Date(ms).toISOString().replace(".000Z", "").replace("Z", "");

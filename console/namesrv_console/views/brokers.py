@@ -39,8 +39,8 @@ class BrokerRow:
     @property
     def state(self) -> Mapping[str, object]:
         """The state that the broker reports, from the server that received its latest heartbeat."""
-        heard = [cell.seen for cell in self.cells if cell.seen is not None]
-        return max(heard, key=lambda seen: seen.heard_at or 0.0).live.state or {} if heard else {}
+        reports = [cell.seen for cell in self.cells if cell.seen is not None]
+        return max(reports, key=lambda seen: seen.last_seen_at or 0.0).live.state or {} if reports else {}
 
 
 def cluster_tree(cluster: Cluster) -> dict[str, list[BrokerRow]]:

@@ -20,7 +20,7 @@ class ClientRow:
     # How long the connection has been open.
     seconds: float | None
     # Time of the last request on the connection, on the console's clock.
-    heard_at: float | None
+    last_request_at: float | None
 
     @property
     def waiting_bytes(self) -> int:
@@ -52,7 +52,7 @@ _SORTS: Final[Mapping[str, Callable[[_Pair], Any]]] = {
     "protocol": lambda it: it[1].protocol or "",
     # The oldest connections first, like the largest; since_ms is on the server's clock.
     "age": lambda it: it[1].since_ms or 0,
-    "heard": lambda it: -(it[1].last_request_seconds or 0.0),
+    "last_request": lambda it: -(it[1].last_request_seconds or 0.0),
     "waiting": lambda it: -(it[1].unsent_bytes or 0),
 }
 SORTS: Final = tuple(_SORTS)

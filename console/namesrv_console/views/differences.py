@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, Cluster, ServerView
-from namesrv_console.views.topics import Told, TopicTable
+from namesrv_console.views.topics import TopicReport, TopicTable
 
 # starting: a server has just started, and brokers have yet to register; registering: a broker registers with one server
 # after the other; leaving: the next scan of the server that still has the broker evicts it.
@@ -54,7 +54,7 @@ class Disagreement:
 
 def disagreements(
     cluster: Cluster,
-    told: Mapping[str, Told],
+    reports: Mapping[str, TopicReport],
     table: TopicTable,
     known_since: Mapping[Key, float | None] | None,
     now: float,
@@ -71,7 +71,7 @@ def disagreements(
         if seen.evicted_at is not None and seen.evicted_at - now < LEAVING_SECONDS
     }
     found = []
-    for one, brokers in (*_of_brokers(views), *_of_topics(told, table)):
+    for one, brokers in (*_of_brokers(views), *_of_topics(reports, table)):
         since = None if known_since is None else known_since.get((one.kind, one.name, one.fact), now)
         lacking = _lacking(one)
         having = one.values.keys() - lacking
@@ -148,18 +148,18 @@ def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
                 yield Difference("broker", name, fact, values), brokers
 
 
-def _of_topics(told: Mapping[str, Told], table: TopicTable) -> Iterator[_Found]:
+def _of_topics(reports: Mapping[str, TopicReport], table: TopicTable) -> Iterator[_Found]:
     for row in table.rows:
         if row.missing_on:
-            present = {server: server not in row.missing_on for server in told}
-            yield Difference("topic", row.name, PRESENT, present), _brokers_of(row.name, told)
+            present = {server: server not in row.missing_on for server in reports}
+            yield Difference("topic", row.name, PRESENT, present), _brokers_of(row.name, reports)
         for one in row.differences:
             broker = one.fact.removeprefix("queues on ")
             yield one, () if broker == one.fact else (broker,)
 
 
-def _brokers_of(topic: str, told: Mapping[str, Told]) -> set[str]:
-    routes = [each.routes[topic] for each in told.values() if topic in each.routes]
+def _brokers_of(topic: str, reports: Mapping[str, TopicReport]) -> set[str]:
+    routes = [each.routes[topic] for each in reports.values() if topic in each.routes]
     return {queues.broker_name for route in routes for queues in route.queue_datas}
 
 

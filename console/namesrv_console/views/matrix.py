@@ -6,7 +6,7 @@ from typing import Literal
 
 from namesrv_client.ctl.comparison import perm_text
 from namesrv_console.state import BrokerSeen, Cluster, ServerView
-from namesrv_console.views.topics import Told
+from namesrv_console.views.topics import TopicReport
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 
 # missing: the server has the topic, but not on that broker; absent: the server does not have the topic; unknown: the
@@ -48,14 +48,14 @@ class MatrixRow:
         return any(cell.is_odd for cell in self.cells.values())
 
 
-def matrix(cluster: Cluster, told: Mapping[str, Told], topic: str) -> list[MatrixRow]:
+def matrix(cluster: Cluster, reports: Mapping[str, TopicReport], topic: str) -> list[MatrixRow]:
     """A row for each broker group that has the topic on any server."""
     routes: dict[str, TopicRouteData | None] = {}
-    for server, each in told.items():
-        said = each.of(topic)
+    for server, each in reports.items():
+        reported = each.of(topic)
         # True: the server has the topic, and its route was not requested.
-        if said is not True:
-            routes[server] = said or None
+        if reported is not True:
+            routes[server] = reported or None
     queues = {
         server: {} if route is None else {each.broker_name: each for each in route.queue_datas}
         for server, route in routes.items()
@@ -76,16 +76,16 @@ def matrix(cluster: Cluster, told: Mapping[str, Told], topic: str) -> list[Matri
                 continue
             found = queues[view.address].get(name)
             state: CellState = "present" if found else "absent" if routes[view.address] is None else "missing"
-            cells[view.address] = Cell(state, found, is_odd=found != usual, seen=_heard_last(view, name))
+            cells[view.address] = Cell(state, found, is_odd=found != usual, seen=_last_seen(view, name))
         rows.append(MatrixRow(name, clusters.get(name), dict(sorted(addresses.get(name, {}).items())), cells))
     return rows
 
 
-def _usual(told: Sequence[QueueData | None]) -> QueueData | None:
+def _usual(values: Sequence[QueueData | None]) -> QueueData | None:
     """The value of most servers; among equally frequent ones, a value with queues."""
-    return max(told, key=lambda each: (told.count(each), each is not None))
+    return max(values, key=lambda each: (values.count(each), each is not None))
 
 
-def _heard_last(view: ServerView, broker_name: str) -> BrokerSeen | None:
+def _last_seen(view: ServerView, broker_name: str) -> BrokerSeen | None:
     instances = [seen for key, seen in view.brokers.items() if key.broker_name == broker_name]
-    return max(instances, key=lambda seen: seen.heard_at or 0.0, default=None)
+    return max(instances, key=lambda seen: seen.last_seen_at or 0.0, default=None)

@@ -21,9 +21,9 @@ def oldest_brokers(cluster: Cluster) -> list[tuple[ServerView, BrokerKey, Broker
         for view in cluster.servers
         if view.is_reachable
         for key, seen in view.brokers.items()
-        if seen.heard_at is not None
+        if seen.last_seen_at is not None
     ]
-    found.sort(key=lambda it: (it[2].heard_at or 0.0, it[1], it[0].address))
+    found.sort(key=lambda it: (it[2].last_seen_at or 0.0, it[1], it[0].address))
     return found[:_SHOWN_BROKERS]
 
 

@@ -39,7 +39,7 @@ class ValueRow:
         return not self.is_own and len(set(self.values.values())) > 1
 
 
-def value_rows(said: Mapping[str, Mapping[str, str]], own: Collection[str] = ()) -> list[ValueRow]:
+def value_rows(given: Mapping[str, Mapping[str, str]], own: Collection[str] = ()) -> list[ValueRow]:
     """A row for each key of any server, sorted by key; a key that one server lacks drifts, too."""
-    keys = sorted(frozenset[str]().union(*said.values()), key=str.casefold)
-    return [ValueRow(key, {server: values.get(key) for server, values in said.items()}, key in own) for key in keys]
+    keys = sorted(frozenset[str]().union(*given.values()), key=str.casefold)
+    return [ValueRow(key, {server: values.get(key) for server, values in given.items()}, key in own) for key in keys]

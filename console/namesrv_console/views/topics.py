@@ -18,7 +18,7 @@ PAGE_ROWS: Final = 100
 _KINDS: Final[Mapping[str, TopicKind]] = {"%RETRY%": "retry", "%DLQ%": "dead_letter", "%SYS%": "system"}
 
 
-class Told(NamedTuple):
+class TopicReport(NamedTuple):
     """The topics and routes that one server reports."""
 
     # All topics of the server.
@@ -71,12 +71,12 @@ class TopicTable:
     made: Mapping[str, _Made] = field(default_factory=dict)
 
 
-def told_topics(cluster: Cluster) -> dict[str, Told]:
+def topic_reports(cluster: Cluster) -> dict[str, TopicReport]:
     """The topics of the reachable servers that have reported them."""
-    return {view.address: Told(view.topics, view.routes) for view in cluster.servers if _tells_topics(view)}
+    return {view.address: TopicReport(view.topics, view.routes) for view in cluster.servers if _reports_topics(view)}
 
 
-def _tells_topics(view: ServerView) -> bool:
+def _reports_topics(view: ServerView) -> bool:
     if not view.is_reachable or "routes" in view.refused:
         return False
     if view.info is None:
@@ -85,21 +85,21 @@ def _tells_topics(view: ServerView) -> bool:
     return bool(view.routes_revision) or not view.info.revision
 
 
-def topic_table(told: Mapping[str, Told], own_names: Collection[str], before: TopicTable) -> TopicTable:
+def topic_table(reports: Mapping[str, TopicReport], own_names: Collection[str], before: TopicTable) -> TopicTable:
     """The rows of all topics; rows of unchanged topics are taken from the table before.
 
     `own_names` are the names of clusters and brokers, each of which has a topic of its name.
     """
-    servers = tuple(told)
+    servers = tuple(reports)
     known = before.made if before.servers == servers else {}
     system = {*own_names, *(f"{name}_REPLY_TOPIC" for name in own_names)}
     made: dict[str, _Made] = {}
-    for name in sorted(frozenset[str]().union(*(each.topics for each in told.values()))):
-        said = tuple(each.of(name) for each in told.values())
+    for name in sorted(frozenset[str]().union(*(each.topics for each in reports.values()))):
+        reported = tuple(each.of(name) for each in reports.values())
         kind = _kind(name, system)
         entry = known.get(name)
-        if entry is None or entry[0] != said or entry[1].kind != kind:
-            entry = said, _row(name, kind, servers, said)
+        if entry is None or entry[0] != reported or entry[1].kind != kind:
+            entry = reported, _row(name, kind, servers, reported)
         made[name] = entry
     rows = tuple(row for _, row in made.values())
     return TopicTable(servers, rows, sum(row.differs for row in rows), made)
@@ -113,9 +113,9 @@ def _kind(name: str, system: Collection[str]) -> TopicKind:
     return "ordinary"
 
 
-def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[TopicRouteData | bool]) -> TopicRow:
-    routes = [route for route in said if not isinstance(route, bool)]
-    missing = tuple(server for server, route in zip(servers, said, strict=True) if route is False)
+def _row(name: str, kind: TopicKind, servers: Sequence[str], reported: Sequence[TopicRouteData | bool]) -> TopicRow:
+    routes = [route for route in reported if not isinstance(route, bool)]
+    missing = tuple(server for server, route in zip(servers, reported, strict=True) if route is False)
     if not routes:
         return TopicRow(name, kind, None, None, None, None, is_ordered=False, missing_on=missing)
     fullest = max(routes, key=lambda route: len(route.queue_datas))
@@ -133,7 +133,7 @@ def _row(name: str, kind: TopicKind, servers: Sequence[str], said: Sequence[Topi
         differences=()
         if all(routes[0] is other or routes[0] == other for other in routes[1:])
         else _differences(
-            name, {server: each for server, each in zip(servers, said, strict=True) if not isinstance(each, bool)}
+            name, {server: each for server, each in zip(servers, reported, strict=True) if not isinstance(each, bool)}
         ),
     )
 

@@ -1,4 +1,4 @@
-"""The console itself behind its access control: the page to sign in, the menu, and the command line."""
+"""A console with access control: the login page, the menu, and the command line."""
 
 import gzip
 import io
@@ -20,8 +20,8 @@ from tests.support.in_process import namesrv_in_process
 from tests.support.printing_process import PatternProcess
 
 
-async def test_console_asks_who_it_is(tmp_path: Path) -> None:
-    """The page to sign in says nothing of the servers; then the menu names the user, who can sign out."""
+async def test_console_shows_nothing_before_sign_in(tmp_path: Path) -> None:
+    """The login page shows nothing of the servers; then the menu names the user, who can sign out."""
     access = AccessSettings(users=write_users(tmp_path / "users"))
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
         await passing(server.clock, lambda: shown.console.observed.cluster.servers[0].is_reachable is True)
@@ -54,7 +54,7 @@ async def test_console_asks_who_it_is(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--listen", "0.0.0.0:0"], "listening on '0.0.0.0', beyond loopback, without users"),
-        (["--actions"], "nobody is asked for one: set users"),
+        (["--actions"], "users do not sign in: set users"),
         (["--users", "missing"], "missing: no such file or directory"),
         (["--http-tls-cert-file", "missing"], "missing: no such file or directory"),
         (["--trusted-proxy", "10.0.0.1/8"], "has host bits set"),
@@ -62,14 +62,14 @@ async def test_console_asks_who_it_is(tmp_path: Path) -> None:
     ],
 )
 def test_command_refuses_to_start(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """With one line that says why, before anything listens."""
+    """The command ends before it listens, with the reason in one line."""
     assert main(flags) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
 
 
 def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From nothing to signed in: a certificate, a user, the command, and a line in the audit trail."""
+    """A user that `passwd` added signs in over HTTPS, and the sign-in is a line of the audit trail."""
     authority, users, trail = Authority(tmp_path), tmp_path / "users", tmp_path / "trail"
     issued = authority.issue("console")
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{PASSWORD}\n"))
@@ -87,7 +87,7 @@ def test_https_with_a_user_that_passwd_made(tmp_path: Path, monkeypatch: pytest.
             assert "<bdi>olga</bdi> (operator)" in client.get("/").text
         process.stop()
     [path] = trail.glob("dt=*/hour=*/console-*")
-    # closed by then, and perhaps not compressed: that is nothing to wait for
+    # The file is closed by then; its compression may still be under way.
     text = path.read_bytes() if path.suffix == ".open" else gzip.decompress(path.read_bytes())
     lines = [json.loads(line) for line in text.splitlines()]
     assert [(it["event"], it.get("account")) for it in lines] == [("start", None), ("sign_in", "olga"), ("stop", None)]

@@ -16,8 +16,8 @@ from tests.support.console_access import (
 from tests.support.fake_clock import FakeClock
 
 
-async def test_nobody_sees_anything_before_signing_in(tmp_path: Path) -> None:
-    """People are sent to the form, programs are told; what the form needs is public."""
+async def test_pages_require_a_sign_in(tmp_path: Path) -> None:
+    """Browsers are redirected to the login page, programs get an error; the files of the login page are public."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         asked = await client.get("/topics?q=a b&x=1", headers=HTML)
@@ -26,7 +26,7 @@ async def test_nobody_sees_anything_before_signing_in(tmp_path: Path) -> None:
         assert (await client.post("/actions/x")).status_code == 401
 
         assert (await sign_in(client, "olga", password="wrong")).status_code == 401
-        assert (await sign_in(client, "nobody")).status_code == 401
+        assert (await sign_in(client, "unknown")).status_code == 401
         done = await sign_in(client, "olga", to="/topics?q=a%20b")
         assert (done.status_code, done.headers["location"]) == (303, "/topics?q=a%20b")
         flags = done.headers["set-cookie"].partition(";")[2]
@@ -36,7 +36,7 @@ async def test_nobody_sees_anything_before_signing_in(tmp_path: Path) -> None:
 
 
 async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
-    """Three users, each in a browser of their own: what they see is theirs, and one of them may act."""
+    """Three users sign in, each with their own session; only the operator may make changes."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url:
         for name, status in (("vera", 403), ("victor", 403), ("olga", 200)):
@@ -50,7 +50,7 @@ async def test_operators_change_things_and_viewers_look(tmp_path: Path) -> None:
 
 
 async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None:
-    """Another site's page can have a browser send a form, but neither reads a token nor has one that fits."""
+    """A form without the session's CSRF token is refused: another site's page cannot read the token."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as olga, browser(url) as other:
         before = (await olga.get("/login")).json()["csrf"]
@@ -72,7 +72,7 @@ async def test_change_needs_the_token_of_its_own_session(tmp_path: Path) -> None
 
 
 async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
-    """Who planted a cookie in somebody's browser is not signed in with them; not even who is signed in themselves."""
+    """A cookie that an attacker planted in a browser does not become the session of the user who signs in there."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as attacker, browser(url) as victim:
         await sign_in(attacker, "vera")
@@ -84,7 +84,7 @@ async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
         assert (await victim.post("/login", data=page)).status_code == 303
         assert (await victim.get("/")).json()["name"] == "olga"
         assert planted != victim.cookies["namesrv-console"]
-        # the planted one is not olga's, and no longer anybody's
+        # The planted session is not olga's, and has ended.
         assert (await attacker.get("/")).status_code == 401
         assert (await victim.post("/actions/x", data={"csrf": token})).status_code == 403
 
@@ -105,8 +105,8 @@ async def test_sign_in_makes_a_new_session(tmp_path: Path) -> None:
         "/login?next=/login",
     ],
 )
-async def test_nobody_is_sent_elsewhere(tmp_path: Path, target: str) -> None:
-    """After signing in one is on a page of this console, whatever the link said."""
+async def test_sign_in_never_redirects_to_another_site(tmp_path: Path, target: str) -> None:
+    """The redirect after a sign-in leads to a page of this console, even if `next` names another site."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         token = (await client.get("/login", params={"next": target})).json()["csrf"]
@@ -115,8 +115,8 @@ async def test_nobody_is_sent_elsewhere(tmp_path: Path, target: str) -> None:
         assert (await client.get("/login", params={"next": target})).headers["location"] == "/"
 
 
-async def test_guesses_are_few(tmp_path: Path) -> None:
-    """Five at once from an address, then one in half a minute; the right password has to wait, too."""
+async def test_sign_in_attempts_are_limited(tmp_path: Path) -> None:
+    """An address has five attempts at once, then one in half a minute; the right password has to wait, too."""
     users, clock = write_users(tmp_path / "users"), FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         codes = [(await sign_in(client, "olga", password=f"guess {n}")).status_code for n in range(6)]
@@ -129,8 +129,8 @@ async def test_guesses_are_few(tmp_path: Path) -> None:
         assert (await client.get("/")).json()["name"] == "olga"
 
 
-async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
-    """A sign-out, another password, a user who is removed or demoted, and time: all of them count at once."""
+async def test_session_ends_when_its_user_changes(tmp_path: Path) -> None:
+    """A sign-out, a new password, a removed or demoted user, and the end of the session count at once."""
     users, clock = write_users(tmp_path / "users"), FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "olga")
@@ -140,7 +140,7 @@ async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
             assert (await thief.get("/")).status_code == 401
 
         await sign_in(client, "olga")
-        # every hash has a salt of its own, and so this is another one
+        # The salt is new, so the hash differs.
         write_users(users)
         assert (await client.get("/")).status_code == 401
 
@@ -160,7 +160,7 @@ async def test_session_ends_with_what_it_came_from(tmp_path: Path) -> None:
 
 
 async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
-    """A tab that was left open shows nothing more once its user is signed out."""
+    """The stream of an open tab ends when its user signs out."""
     users, clock = write_users(tmp_path / "users"), FakeClock()
     async with small_console(clock, users=users) as url, browser(url) as client:
         await sign_in(client, "vera")
@@ -176,15 +176,15 @@ async def test_stream_ends_with_its_session(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1"])
 async def test_wrong_host_is_refused(tmp_path: Path, host: str) -> None:
-    """A page that has its own name resolve to loopback gets nothing, not even a form."""
+    """A Host header with another name is refused on every path: a page may resolve its own name to loopback."""
     async with small_console(FakeClock()) as url, browser(url) as client:
         assert (await client.get("/", headers={"host": host})).status_code == 400
         for mine in ("localhost:8000", "[::1]:8000", "127.0.0.1"):
             assert (await client.get("/", headers={"host": mine})).status_code == 200
 
 
-async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
-    """Also those that refuse: nothing inline, nothing from elsewhere, in no frame, in no cache."""
+async def test_every_response_has_the_security_headers(tmp_path: Path) -> None:
+    """Refusals have them, too: no inline code, no content of other origins, no frame, no cache."""
     users = write_users(tmp_path / "users")
     async with small_console(FakeClock(), users=users) as url, browser(url) as client:
         answers = [
@@ -208,7 +208,7 @@ async def test_every_answer_says_what_browsers_may_do(tmp_path: Path) -> None:
 
 
 async def test_open_console_only_shows(tmp_path: Path) -> None:
-    """On loopback without users everybody of this machine looks, and nobody acts."""
+    """On loopback without users all users of the machine may read, and none may make changes."""
     async with small_console(FakeClock()) as url, browser(url) as client:
         who = (await client.get("/")).json()
         assert (who["name"], who["role"], who["source"]) == ("", "viewer", "open")
@@ -217,9 +217,9 @@ async def test_open_console_only_shows(tmp_path: Path) -> None:
 
 
 async def test_wrong_passwords_behind_a_proxy_lock_out_their_sender_only(tmp_path: Path) -> None:
-    """The client is the last address of the last X-Forwarded-For line: a sender cannot put another one's in its place.
+    """The client is the last address of the last X-Forwarded-For line, which a client cannot replace.
 
-    The user that such a proxy names counts for nothing.
+    A user header from such a proxy is ignored.
     """
     users = write_users(tmp_path / "users")
     proxied = {"forwarded_for_from": ("127.0.0.0/8",), "users": users}

@@ -17,7 +17,7 @@ URL = "https://console.example.com"
 
 
 def settings(provider: Provider) -> Mapping[str, Any]:
-    """Those of a console that trusts it."""
+    """Settings of a console that uses this provider."""
     return {
         "public_url": URL,
         "oidc_issuer": provider.issuer,
@@ -29,12 +29,12 @@ def settings(provider: Provider) -> Mapping[str, Any]:
 
 
 def person(url: str) -> httpx2.AsyncClient:
-    """Somebody whose browser believes that it speaks HTTPS, as it does with a proxy in between."""
+    """A browser that uses HTTPS, which a proxy in front of the console would end."""
     return browser(url, headers={"host": "console.example.com"})
 
 
 async def go(client: httpx2.AsyncClient, *, to: str = "/") -> httpx2.Response:
-    """To the provider and back, as a browser follows; the console's last answer."""
+    """Follow the redirects to the provider and back; returns the console's last response."""
     there = await client.get("/login/oidc", params={"next": to})
     keep_cookies(client, there)
     async with httpx2.AsyncClient(trust_env=False) as web:
@@ -44,7 +44,7 @@ async def go(client: httpx2.AsyncClient, *, to: str = "/") -> httpx2.Response:
 
 
 async def come_back(client: httpx2.AsyncClient, location: str) -> httpx2.Response:
-    """With what the provider said."""
+    """Follow the provider's redirect back to the console."""
     parts = urlsplit(location)
     done = await client.get(f"{parts.path}?{parts.query}")
     keep_cookies(client, done)
@@ -52,13 +52,13 @@ async def come_back(client: httpx2.AsyncClient, location: str) -> httpx2.Respons
 
 
 def keep_cookies(client: httpx2.AsyncClient, answer: httpx2.Response) -> None:
-    """They are for HTTPS only, and so a client that speaks HTTP with us would not send them."""
+    """Keep the cookies of a response: they are for HTTPS only, so the test's HTTP client would not send them."""
     if "set-cookie" in answer.headers:
         client.headers["cookie"] = answer.headers["set-cookie"].partition(";")[0]
 
 
-async def test_provider_says_who_it_is() -> None:
-    """The page that was asked for comes next; the groups say what somebody may do; the cookie is for HTTPS only."""
+async def test_provider_signs_users_in() -> None:
+    """The requested page comes next; the groups decide about the role; the cookie is for HTTPS only."""
     async with oidc_provider(preferred_username="olga", groups=["staff", "sre"]) as provider:
         async with small_console(FakeClock(), **settings(provider)) as url, person(url) as olga:
             done = await go(olga, to="/topics?q=x")
@@ -101,8 +101,8 @@ async def test_provider_says_who_it_is() -> None:
         {"preferred_username": "o" * 129},
     ],
 )
-async def test_token_that_is_not_for_us_is_refused(lies: dict[str, Any]) -> None:
-    """Nobody is in, and the page says that it did not work."""
+async def test_token_for_another_client_is_refused(lies: dict[str, Any]) -> None:
+    """The user is not signed in, and the page shows the failure."""
     async with (
         oidc_provider(preferred_username="olga", groups=["sre"]) as provider,
         small_console(FakeClock(), **settings(provider)) as url,
@@ -114,8 +114,8 @@ async def test_token_that_is_not_for_us_is_refused(lies: dict[str, Any]) -> None
         assert (await client.get("/")).status_code == 401
 
 
-async def test_answer_that_nobody_asked_for_is_refused() -> None:
-    """One of another browser, one that was used, one without state, a forged signature, a provider that is away."""
+async def test_unrequested_provider_response_is_refused() -> None:
+    """Refused: another browser's code, a used code, no state, a forged signature, an unreachable provider."""
     async with (
         oidc_provider(preferred_username="olga", groups=["sre"]) as provider,
         small_console(FakeClock(), **settings(provider)) as url,
@@ -127,7 +127,7 @@ async def test_answer_that_nobody_asked_for_is_refused() -> None:
         state = parse_qs(urlsplit(there.headers["location"]).query)["state"][0]
         async with httpx2.AsyncClient(trust_env=False) as web:
             back = (await web.get(there.headers["location"])).headers["location"]
-        # login CSRF: olga's code, in the browser of somebody else
+        # Login CSRF: olga's code in the browser of another user.
         assert (await come_back(other, back)).status_code == 502
         assert (await come_back(olga, back)).status_code == 303
         assert (await come_back(olga, back)).status_code == 502

@@ -1,4 +1,4 @@
-"""Names that a proxy in front sends: believed from its network, and from nowhere else."""
+"""User and group headers of a proxy count from its network only."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,8 +12,8 @@ OLGA = {"x-forwarded-user": "olga", "x-forwarded-groups": "staff, sre"}
 SETTINGS: Mapping[str, Any] = {"operators": ("@sre",), "viewers": ("@staff", "@sre")}
 
 
-async def test_proxy_says_who_asks() -> None:
-    """By name and groups; without a name, with two, or with one that nobody can show, nobody is there."""
+async def test_proxy_names_the_user() -> None:
+    """User and groups come from the headers; a request with no name, two names or an unprintable name is refused."""
     async with small_console(FakeClock(), trusted_proxies=("127.0.0.0/8",), **SETTINGS) as url, browser(url) as proxy:
         who = (await proxy.get("/", headers=OLGA)).json()
         assert (who["name"], who["role"], who["source"]) == ("olga", "operator", "proxy")
@@ -24,7 +24,7 @@ async def test_proxy_says_who_asks() -> None:
         who = (await proxy.get("/", headers=OLGA)).json()
         sent = {"csrf": who["csrf"], "topic": "T"}
         assert (await proxy.post("/actions/x", data=sent, headers=OLGA)).status_code == 200
-        # the token was olga's
+        # The token is olga's.
         vera = {"x-forwarded-user": "vera", "x-forwarded-groups": "sre"}
         assert (await proxy.post("/actions/x", data=sent, headers=vera)).status_code == 403
 
@@ -42,7 +42,7 @@ async def test_proxy_says_who_asks() -> None:
 
 
 @pytest.mark.parametrize("network", ["10.0.0.0/8", "127.0.0.2/32", "::/0"])
-async def test_nobody_else_says_who_asks(network: str) -> None:
-    """The very same headers from another address are nobody's."""
+async def test_headers_from_another_network_are_ignored(network: str) -> None:
+    """The same headers from an address outside the proxy's network sign no user in."""
     async with small_console(FakeClock(), trusted_proxies=(network,), **SETTINGS) as url, browser(url) as stranger:
         assert (await stranger.get("/", headers=OLGA)).status_code == 403

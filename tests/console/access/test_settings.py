@@ -1,4 +1,4 @@
-"""What a console refuses to start with, and what the proxy's and the provider's names mean."""
+"""Settings of access that are refused, and the roles of names from a proxy or provider."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console
         ({"listen_host": "10.0.0.1", **URL}, "listening on '10.0.0.1', beyond loopback, without users"),
         ({"listen_host": "10.0.0.1", **USERS}, "beyond loopback, in plain text: set http_tls_cert_file, or public_url"),
         ({"listen_host": "::", **USERS, "http_tls_cert_file": "c"}, "listening on '::': set public_url"),
-        ({"actions": True}, "actions are audited with the user's name, and nobody is asked for one"),
+        ({"actions": True}, "actions are audited with the user's name, but users do not sign in"),
         ({"actions": True, **USERS}, "actions are audited: set audit_log_dir"),
         ({"oidc_issuer": "https://id.example.com"}, "oidc_issuer and oidc_client_id need each other"),
         (OIDC, "oidc_issuer needs public_url"),
@@ -35,7 +35,7 @@ OIDC: Any = {"oidc_issuer": "https://id.example.com", "oidc_client_id": "console
     ],
 )
 def test_refused(values: dict[str, Any], message: str) -> None:
-    """Before anything listens, and with what to do about it."""
+    """Validation fails with a message that names the setting to change."""
     with pytest.raises(ValueError, match=re.escape(message)):
         AccessSettings(**values)
 
@@ -61,7 +61,7 @@ def test_refused(values: dict[str, Any], message: str) -> None:
     ],
 )
 def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> None:
-    """By which names it is reached, and whether its cookies are for HTTPS only."""
+    """The allowed host names and the HTTPS-only cookies follow from the settings."""
     settings = AccessSettings(**values)
     assert (hosts, is_https) == ({*settings.allowed_hosts}, settings.is_https)
 
@@ -71,7 +71,7 @@ def test_allowed(values: dict[str, Any], hosts: set[str], is_https: bool) -> Non
     [("http://console.example.com", 1), ("https://console.example.com", 0), ("http://127.0.0.1:9878", 0)],
 )
 def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
-    """Passwords would be sent in plain text, but for a browser on this machine."""
+    """With an HTTP URL of another machine, passwords would be sent in plain text."""
     assert count == len(AccessSettings(**USERS, public_url=url).warnings)
 
 
@@ -83,11 +83,11 @@ def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
         ("vera", ("staff",), "viewer"),
         ("victor", (), "viewer"),
         ("vera", ("olga",), None),
-        # neither are names groups, nor groups names
+        # A name does not match a group's entry, nor a group a name's.
         ("@sre", (), None),
         ("*", (), None),
         ("sre", (), None),
-        # of a domain: the last part counts, and no name is one itself
+        # A domain is the part after the last @, and a name that begins with *@ does not match.
         ("eve@example.com", (), "viewer"),
         ("eve@example.com@example.org", (), None),
         ("*@example.com", (), None),
@@ -96,13 +96,13 @@ def test_unencrypted_url_is_a_warning(url: str, count: int) -> None:
     ],
 )
 def test_roles_of_names_and_groups(name: str, groups: tuple[str, ...], role: str | None) -> None:
-    """Operators come first; who is in neither list does not get in."""
+    """An entry for operators wins over one for viewers; a name in neither list has no access."""
     settings = AccessSettings(viewers=("@staff", "victor", "*@example.com"), operators=("olga", "@sre"))
     assert role == settings.role_of(name, groups)
 
 
 def test_secrets_come_from_the_environment_and_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argument would be in the process list."""
+    """Secrets have no flag, since arguments are visible in the process list, and no repr shows them."""
     monkeypatch.setenv("NAMESRV_CONSOLE_OIDC_CLIENT_SECRET", "hush")
     settings = AccessSettings(**OIDC, **URL)
     assert settings.oidc_client_secret is not None

@@ -34,35 +34,35 @@ def test_file_is_read() -> None:
     ],
 )
 def test_wrong_file_is_refused(text: str, message: str) -> None:
-    """With its line, and without a hash."""
+    """The error names the line, and contains no hash."""
     with pytest.raises(ValueError, match=re.escape(message)) as raised:
         parse_users(text)
     assert HASH not in str(raised.value)
 
 
 def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no default user and no default password; a role stays unless another one is given."""
+    """`passwd` adds a user, changes a password, keeps the role unless another one is given, and removes a user."""
     path = tmp_path / "users"
 
-    def said(*lines: str) -> None:
+    def typed(*lines: str) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
 
-    said(PASSWORD)
+    typed(PASSWORD)
     assert passwd(path, "olga", role="operator") == "set the password of operator 'olga'"
     assert path.stat().st_mode & 0o777 == 0o600
     path.chmod(0o640)
-    said("another passphrase")
+    typed("another passphrase")
     assert passwd(path, "olga") == "set the password of operator 'olga'"
     assert path.stat().st_mode & 0o777 == 0o640
     users = UsersFile(path)
     assert users.verify("olga", PASSWORD) is None
     assert read_users(path)["olga"] == users.verify("olga", "another passphrase")
-    said(PASSWORD)
+    typed(PASSWORD)
     assert passwd(path, "vera") == "set the password of viewer 'vera'"
 
     assert passwd(path, "olga", delete=True) == "removed user 'olga'"
     assert list(read_users(path)) == ["vera"]
-    said("short")
+    typed("short")
     with pytest.raises(ValueError, match="a password has 12 to 1024 characters, this one 5"):
         passwd(path, "vera")
     with pytest.raises(ValueError, match="no user 'olga'"):
@@ -70,16 +70,16 @@ def test_passwd_adds_changes_and_removes(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_file_without_users_is_refused(tmp_path: Path) -> None:
-    """Nobody could sign in; and one that is not there says so."""
-    (tmp_path / "users").write_text("# nobody yet\n")
+    """A file without users is an error, and so is a missing file."""
+    (tmp_path / "users").write_text("# no users yet\n")
     with pytest.raises(ValueError, match=r"users: no users \(namesrv-console passwd "):
         UsersFile(tmp_path / "users")
     with pytest.raises(ValueError, match="other: no such file or directory"):
         UsersFile(tmp_path / "other")
 
 
-def test_file_that_everybody_can_read_is_worth_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Hashes are for the console alone."""
+def test_world_readable_file_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the console needs to read the hashes."""
     users = write_users(tmp_path / "users")
     UsersFile(users).warn_if_open()
     assert logged(caplog, "users_file_readable_by_all") == []
@@ -89,10 +89,10 @@ def test_file_that_everybody_can_read_is_worth_a_warning(tmp_path: Path, caplog:
 
 
 def test_unknown_user_costs_as_much_as_a_wrong_password(tmp_path: Path) -> None:
-    """A hash is compared in either case, so that time does not tell which names exist; very long ones never are."""
+    """A hash is compared for unknown users, too, so that the time reveals no names; long passwords are never hashed."""
     users = UsersFile(write_users(tmp_path / "users"))
-    assert users.verify("nobody", f"{PASSWORD} of olga") is None
-    assert users.verify("nobody", f"{PASSWORD} of vera") is None
+    assert users.verify("unknown", f"{PASSWORD} of olga") is None
+    assert users.verify("unknown", f"{PASSWORD} of vera") is None
     assert users.verify("olga", f"{PASSWORD} of vera") is None
     assert users.verify("olga", "\ud800") is None
     assert users.verify("olga", "x" * 2000) is None

@@ -1,4 +1,4 @@
-"""An action as a command for a shell."""
+"""The shell command for an action."""
 
 import subprocess
 from collections.abc import Sequence
@@ -34,21 +34,21 @@ HOSTILE = [
         *[("delete-topic", [it], ["delete-topic", *(["--"] if it == "-y" else []), it]) for it in HOSTILE],
     ],
 )
-def test_command_is_read_by_a_shell_as_it_is_meant(name: str, values: Sequence[str], words: Sequence[str]) -> None:
-    """Every name is one word, nothing in it is carried out, and nothing acts on the terminal that it is pasted to."""
+def test_command_survives_a_shell(name: str, values: Sequence[str], words: Sequence[str]) -> None:
+    """Every name is one word, no part of it is executed, and no control character reaches the terminal."""
     action = ACTIONS[name]
-    said = command(action, ["a:9876", "[::1]:9876"], dict(zip(action.fields, values, strict=True)), options=["--tls"])
+    line = command(action, ["a:9876", "[::1]:9876"], dict(zip(action.fields, values, strict=True)), options=["--tls"])
 
-    assert said.isprintable()
-    script = f"namesrvctl() {{ printf '%s\\0' \"$@\"; }}; {said}"
+    assert line.isprintable()
+    script = f"namesrvctl() {{ printf '%s\\0' \"$@\"; }}; {line}"
     read = subprocess.run(["bash", "-c", script], check=True, capture_output=True).stdout.decode().split("\0")[:-1]
     assert ["-s", "a:9876", "-s", "[::1]:9876", "--tls", *words] == read
 
 
 def test_namesrvctl_has_these_commands() -> None:
-    """With as many arguments."""
+    """`namesrvctl` accepts each command with the same number of arguments."""
     for action in ACTIONS.values():
         fields = dict.fromkeys(action.fields, "true") | {"key": "clusterTest"}
         words = command(action, ["127.0.0.1:1"], fields).split()[1:]
-        # nobody is there to ask, and so it would not be done
+        # Without a terminal and --yes, namesrvctl changes nothing.
         assert "pass --yes to confirm" in (done := run(*words)).err or "127.0.0.1:1" in done.err

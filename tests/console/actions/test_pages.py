@@ -1,4 +1,4 @@
-"""Actions on real servers: seen first, confirmed by name, done on each server, written down with the user's name."""
+"""Actions on real servers: previewed, confirmed by name, done on each server, and audited with the user's name."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ LIVE: Final = "orderMessageEnable"
 
 
 class Acting(NamedTuple):
-    """A console with actions, two servers of it that run, and one that does not."""
+    """A console with actions, two running servers, and one server that is down."""
 
     shown: Shown
     first: InProcess
@@ -50,11 +50,11 @@ class Acting(NamedTuple):
     trail: Path
 
     async def during(self, work: Awaitable[T]) -> T:
-        """What comes of it. The server that is down is tried again half a second after the last time."""
+        """The result of the work; the clock moves on, since requests to the server that is down are retried by it."""
         task = asyncio.ensure_future(work)
         while not task.done():
             await self.clock.advance(0.5)
-            # the others answer in real time: while they do, none may pass on the clock by which they would be late
+            # The running servers answer in real time; meanwhile the fake clock must stand still, or they would be late.
             await asyncio.wait({task}, timeout=5.0)
         return await task
 
@@ -68,14 +68,14 @@ class Acting(NamedTuple):
         return await self.during(self.shown.http.get(f"/actions/{action}", params=given))
 
     async def act(self, action: str, typed: str, **given: str) -> httpx2.Response:
-        """As the form of the preview does."""
+        """Send the form of the preview."""
         seen = await self.preview(action, **given)
         assert seen.status_code == 200, seen.text
         form = {**fields(seen.text.split('<h2 id="confirm-title"')[1]), "confirm": typed}
         return await self.during(self.shown.http.post(f"/actions/{action}", data=form))
 
     async def lines(self, count: int) -> list[dict[str, Any]]:
-        """What the trail has, once that are so many lines."""
+        """The lines of the trail, as soon as there are `count` of them."""
 
         def read() -> list[dict[str, Any]]:
             found = sorted(self.trail.glob("dt=*/hour=*/console-*.open"))
@@ -87,7 +87,7 @@ class Acting(NamedTuple):
 
 @asynccontextmanager
 async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> AsyncIterator[Acting]:
-    """Olga is signed in; what else is set is the servers', and how the console asks them."""
+    """A console at which olga is signed in; `settings` are the servers', `asks` the console's connection settings."""
     clock = FakeClock()
     access = AccessSettings(users=write_users(path / "users"), audit_log_dir=path / "trail", actions=True)
     async with (
@@ -102,12 +102,12 @@ async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> A
 
 
 def perms(server: InProcess, topic: str) -> list[int]:
-    """Of the topic's queues."""
+    """The permissions of the topic's queues."""
     return [queues.perm for queues in queues_of(server.namesrv.manager.tables.topic_queue_table.get(topic))]
 
 
 async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Preview, a wrong name, the right one; results by server, the command, the trail, and the servers' own logs."""
+    """A preview, a wrong and a right confirmation, the results by server, the command, the trail, the servers' logs."""
     caplog.set_level("INFO")
     async with acting(tmp_path) as console:
         for server in (console.first, console.second):
@@ -118,10 +118,10 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
             assert server.where in seen
         assert seen.count("cluster-1/broker-a/0</bdi>") == 2
         assert "unknown:</b> no connection to" in seen
-        said = (
+        expected = (
             f"namesrvctl -s {console.first.where} -s {console.second.where} -s {console.down} wipe-write-perm broker-a"
         )
-        assert said in seen
+        assert expected in seen
 
         wrong = await console.act("wipe-write-perm", "broker-b", broker="broker-a")
         assert wrong.status_code == 400
@@ -142,15 +142,15 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
             "operator",
             "password",
         )
-        assert said == line["command"]
-        # namesrvctl reads it, as it does a server's; who is quick signs in before the line of the start is written
-        said_of_events = {row[1]: row for row in (await ctl("audit", str(console.trail))).cells}
-        signed_in, said_of = said_of_events["sign_in"], said_of_events["change"]
+        assert expected == line["command"]
+        # namesrvctl reads the console's trail; the sign-in may come before the line of the start.
+        rows = {row[1]: row for row in (await ctl("audit", str(console.trail))).cells}
+        signed_in, changed = rows["sign_in"], rows["change"]
         assert signed_in[-1] == "signed in to the console (password)"
-        assert said_of[1:3] == ["change", "olga"]
-        assert 'write permission broker-a: "RW-" -> "R--"' in said_of[-1]
-        assert f"not done on {console.down}: no connection" in said_of[-1]
-        # each server's log has the user, too
+        assert changed[1:3] == ["change", "olga"]
+        assert 'write permission broker-a: "RW-" -> "R--"' in changed[-1]
+        assert f"not done on {console.down}: no connection" in changed[-1]
+        # Each server's log has the user, too.
         assert [it["asked"]["operator"] for it in logged(caplog, "operator_changed")] == ["olga", "olga"]
 
 
@@ -168,7 +168,7 @@ async def test_permission_is_wiped_where_a_server_is_down(tmp_path: Path, caplog
 async def test_each_action(
     tmp_path: Path, action: str, typed: str, given: dict[str, str], before: tuple[str, Any], after: tuple[str, Any]
 ) -> None:
-    """Done on both servers that are there, and nothing before it was confirmed."""
+    """Each action is carried out on both running servers, and only after its confirmation."""
 
     def state(server: InProcess) -> tuple[str, Any]:
         namesrv = server.namesrv
@@ -192,8 +192,8 @@ async def test_each_action(
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name: str) -> None:
-    """It appears escaped, nothing of it is markup, and the very topic of that name is deleted."""
+async def test_hostile_name_is_escaped_and_acted_on_exactly(tmp_path: Path, name: str) -> None:
+    """A hostile topic name appears escaped, never as markup, and exactly the topic of that name is deleted."""
     async with acting(tmp_path) as console:
         peer = await console.first.connect()
         await peer.register(MASTER, registration(topic_config(name), "T"))
@@ -204,7 +204,7 @@ async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name:
         assert "\x1b" not in seen
         assert "\u202e" not in seen
 
-        # what no keyboard types is typed as it is shown
+        # Control characters cannot be typed: the user types the printable form.
         done = await console.act("delete-topic", printable(name), topic=name)
         assert "Carried out on 2 of 3 servers." in done.text
         assert list(console.first.namesrv.manager.tables.topic_queue_table) == ["T"]
@@ -217,10 +217,10 @@ async def test_hostile_name_is_text_and_means_what_it_says(tmp_path: Path, name:
         ([], "refused with code 16: account console lacks admin-write"),
     ],
 )
-async def test_servers_hear_the_account_of_the_console(
+async def test_servers_see_the_account_of_the_console(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, classes: list[str], result: str
 ) -> None:
-    """Over TLS and signed, as namesrvctl would be; what the account may not do, operators may not either."""
+    """Requests are signed and sent over TLS; operators may do no more than the console's account."""
     caplog.set_level("INFO")
     authority = Authority(tmp_path)
     (tmp_path / "access.toml").write_text(
@@ -243,7 +243,7 @@ async def test_servers_hear_the_account_of_the_console(
 
 
 async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
-    """Neither a preview nor the deed; the attempt is written down."""
+    """A viewer gets neither a preview nor the action, and the attempt is audited."""
     async with acting(tmp_path) as console:
         page = await console.shown.text("/topic?name=T")
         assert "/actions/delete-topic?topic=T" in page
@@ -267,7 +267,7 @@ async def test_viewers_see_no_action_and_do_none(tmp_path: Path) -> None:
 
 
 async def test_actions_are_off_by_default(tmp_path: Path) -> None:
-    """Then there is no such page, for operators either."""
+    """Without `--actions` the pages do not exist, for operators either."""
     access = AccessSettings(users=write_users(tmp_path / "users"))
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where, access=access) as shown:
         form = fields(await shown.text("/login")) | {"name": "olga", "password": f"{PASSWORD} of olga"}

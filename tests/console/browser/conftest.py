@@ -10,14 +10,14 @@ from tests.support.browser import browser, console
 
 @pytest.fixture(scope="package")
 def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    """It costs seconds to start."""
+    """One Chrome for all tests, since its start takes seconds."""
     with browser(tmp_path_factory.mktemp("profile")) as started:
         yield started
 
 
 @pytest.fixture
 def opened(chrome: webdriver.Chrome) -> webdriver.Chrome:
-    """The browser, without a page that complains that the console of the last test is gone."""
+    """The browser on an empty page: a page of the last test would log errors, since its console has ended."""
     chrome.get("about:blank")
     console(chrome)
     return chrome

@@ -1,4 +1,4 @@
-"""Signing in and acting in a real browser, under the policy that pages have."""
+"""Signing in and making changes in a real browser, under the pages' content security policy."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -40,14 +40,14 @@ def url(tmp_path: Path) -> Iterator[str]:
 def test_operator_signs_in_acts_and_leaves(
     opened: webdriver.Chrome, tmp_path: Path, url: str, size: tuple[int, int], scheme: str
 ) -> None:
-    """A link to a broker leads to the page to sign in and on; its write permission goes; all can use the pages."""
+    """A link to a broker leads over the login page; its write permission is removed; axe finds no violation."""
     wait = WebDriverWait(opened, 60, 0.05, [StaleElementReferenceException])
 
     def see(css: str, text: str) -> None:
         wait.until(lambda page: any(text in found.text for found in page.find_elements(By.CSS_SELECTOR, css)))
 
     def looks_good(name: str | None = None) -> None:
-        """Its picture is taken if it has a name."""
+        """Check the page for accessibility, and take a picture if it has a name."""
         assert opened.execute_script(TOO_WIDE) == []
         assert violations(opened) == []
         if name is not None and size == DESK:

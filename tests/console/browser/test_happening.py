@@ -1,4 +1,4 @@
-"""What a person sees in a browser while a broker hangs."""
+"""The age bar of a broker that hangs, in a real browser."""
 
 import signal
 from itertools import pairwise
@@ -15,7 +15,7 @@ from tests.support.daemon import Daemon
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
-# writes down what is left of the first age bar, and its colour, whenever they change
+# Records the width and the colour of the first age bar whenever they change.
 FOLLOW: Final = """
     window.bars = [];
     setInterval(() => {
@@ -25,12 +25,12 @@ FOLLOW: Final = """
         if (String(window.bars.at(-1)) !== String(seen)) window.bars.push(seen);
     }, 50);
 """
-# of a bar: what an answer that came late makes of an age, half a second of six
+# Tolerance of a bar's width: a late response changes the age by half a second of six.
 _JITTER: Final = 8
 
 
-def test_a_frozen_broker_drains_turns_and_is_gone(opened: webdriver.Chrome, tmp_path: Path) -> None:
-    """While it is heard its bar is full; then it only gets shorter, green, amber, red, until the eviction."""
+def test_bar_of_a_hanging_broker_shrinks_until_its_eviction(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """While heartbeats arrive the bar is full; then it only shrinks, green, amber, red, until the eviction."""
     quick = ("--broker-expiry-seconds=6", "--scan-interval-seconds=0.5")
     with (
         Daemon(tmp_path / "1", *quick).listening() as daemon,
@@ -48,7 +48,7 @@ def test_a_frozen_broker_drains_turns_and_is_gone(opened: webdriver.Chrome, tmp_
         shown(opened, "return !document.querySelector('.age')")
 
         bars = opened.execute_script("return window.bars")
-        # the last heartbeat before it froze may be on its way
+        # The last heartbeat before the broker hangs may still be on its way.
         falling = bars[bars.index(max(bars, key=lambda bar: bar[0])) :]
         assert len(falling) > 10
         assert all(later < earlier + _JITTER for (earlier, _), (later, _) in pairwise(falling))

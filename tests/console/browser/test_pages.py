@@ -1,4 +1,4 @@
-"""The console's pages in a real browser, of real NameServers, brokers and clients: how they look to everybody."""
+"""The console's pages in a real browser, with real NameServers, brokers and clients: layout and accessibility."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,11 +14,11 @@ from tests.support.console_process import READY, ConsoleProcess, addresses, nigh
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
 
-# one worker gets all of them: a browser costs seconds
+# One worker runs all of these tests, since a browser's start takes seconds.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 DESK, TABLET, PHONE = (1280, 900), (768, 1024), (420, 900)
-# a script, the end of an attribute, an escape sequence, a change of direction, the longest name that a topic may have
+# A script, the end of an attribute, an escape sequence, a change of direction, the longest allowed topic name.
 HOSTILE: Final = (
     "<script>document.title='taken'</script>",
     "\"'><img src=x onerror=document.title='taken'>{{ 7 * 7 }}",
@@ -34,7 +34,7 @@ AXE: Final = """
         (found) => done(found.violations.map((one) => [one.impact, one.id, one.nodes.map((node) => node.html)])),
         (error) => done([["critical", String(error), []]]));
 """
-# elements that nobody can push into view and that are wider than the page
+# Elements that are wider than the page and cannot be scrolled into view.
 TOO_WIDE: Final = """
     const width = document.documentElement.clientWidth;
     return [...document.querySelectorAll("body *")]
@@ -46,7 +46,7 @@ TOO_WIDE: Final = """
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A console of two NameServers that disagree about one broker, with a client, and with names of bad people."""
+    """A console of two NameServers that disagree about one broker, with a client and hostile names."""
     home = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
         enter = stack.enter_context
@@ -68,7 +68,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def violations(opened: webdriver.Chrome) -> list[Any]:
-    """What axe-core finds that keeps somebody from using the page."""
+    """Serious violations of accessibility that axe-core finds on the page."""
     opened.execute_script(files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     found = opened.execute_async_script(AXE)
     return [one for one in found if one[0] in ("serious", "critical")]
@@ -76,10 +76,10 @@ def violations(opened: webdriver.Chrome) -> list[Any]:
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (TABLET, "dark"), (PHONE, "light")])
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_each_page_fits_and_can_be_used_by_everybody(
+def test_each_page_fits_and_is_accessible(
     opened: webdriver.Chrome, url: str, name: str, size: tuple[int, int], scheme: str
 ) -> None:
-    """On a desk, a tablet and a phone: nothing has to be pushed sideways, axe finds nothing serious, nothing fails."""
+    """On a desktop, a tablet and a phone no page scrolls sideways, axe finds nothing serious, and no script fails."""
     show(opened, url + ADDRESSES[name][1:], size=size, scheme=scheme)
     shown(opened, READY)
 
@@ -91,7 +91,7 @@ def test_each_page_fits_and_can_be_used_by_everybody(
 
 @pytest.mark.parametrize("path", ["", "brokers", "topics?system=1", "search?q=script"])
 def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -> None:
-    """Scripts do not run, escape sequences and changes of direction are spelled out, nothing long bursts the page."""
+    """Scripts do not run, escape sequences and changes of direction are escaped, and long names fit the page."""
     show(opened, url + path, size=PHONE)
     shown(opened, READY)
 
@@ -104,8 +104,8 @@ def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -
     assert not any(character in text for character in "\x1b\x9b\u202e\u2066\u200f")
 
 
-def test_a_star_lifts_a_topic(opened: webdriver.Chrome, url: str) -> None:
-    """To the top of the list, until it is taken away; the browser keeps it, and every page shows it."""
+def test_starred_topic_comes_first(opened: webdriver.Chrome, url: str) -> None:
+    """A starred topic is at the top of the list until its star is removed; the browser keeps stars for every page."""
     names = "return [...document.querySelectorAll('#topics tbody th a')].map((one) => one.innerText)"
     click = "document.querySelector(`[data-star='${arguments[0]}']`).click()"
     show(opened, url + "topics")

@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md: `make screenshots` has them taken into docs/images."""
+"""The pictures of docs/console.md: `make screenshots` writes them to docs/images."""
 
 import os
 from collections.abc import Iterator
@@ -19,27 +19,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 DESK, PHONE = (1280, 700), (420, 700)
 _SCALE: Final = 0.7
-# a page of docs with a dozen of them has to open on a train
+# A page of docs with a dozen pictures must load over a slow connection.
 _MAX_BYTES: Final = 100_000
 TOPICS: Final = ("orders", "payments", "refunds", "invoices", "%RETRY%billing", "%DLQ%billing")
 ADDRESSES: Final = addresses("cluster=shop&name=broker-a")
 
 
 class Shop(NamedTuple):
-    """A console of a small cluster, and its brokers that are alive, each with its connection."""
+    """A console of a small cluster, and its live brokers, each with its connection."""
 
     url: str
     brokers: list[tuple[Broker, Peer]]
 
     def beat(self) -> None:
-        """Each of them is heard once more, but for the last, which is silent."""
+        """Send a heartbeat of each broker but the last, which is silent."""
         for broker, peer in self.brokers[:-2]:
             broker.heartbeat(peer)
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """Two NameServers, of which one has never heard of a broker."""
+    """Two NameServers, one of which lacks a broker."""
     home = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
         enter = stack.enter_context
@@ -54,7 +54,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             )
         ]
         brokers = [(broker, enter(Peer(daemon.address))) for broker in members for daemon in daemons]
-        # one has never heard of it
+        # One NameServer lacks the broker.
         missing = Broker(name="broker-d", addr="10.1.0.9:10911", cluster="shop", topics=("orders", "reports"))
         brokers.insert(0, (missing, enter(Peer(daemons[0].address))))
         for broker, peer in brokers:
@@ -69,7 +69,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 def pictures(own: Path) -> Path:
-    """Where they are to go."""
+    """The directory of the pictures."""
     found = Path(os.environ.get("NAMESRV_PICTURES") or own)
     found.mkdir(parents=True, exist_ok=True)
     return found
@@ -78,7 +78,7 @@ def pictures(own: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "of", "size", "scheme"),
     [
-        # at the end the bar of the one that is silent has drained
+        # At the end the bar of the silent broker is nearly empty.
         *((name, name, DESK, "light") for name in sorted(ADDRESSES, key="brokers".__eq__)),
         ("dark", "brokers", DESK, "dark"),
         ("phone", "brokers", PHONE, "light"),
@@ -87,7 +87,7 @@ def pictures(own: Path) -> Path:
 def test_each_page_has_its_picture(
     opened: webdriver.Chrome, tmp_path: Path, shop: Shop, name: str, of: str, size: tuple[int, int], scheme: str
 ) -> None:
-    """Of a small shop's cluster, in a file that is not too large."""
+    """Each page's picture is written, and its file is not too large."""
     shop.beat()
     show(opened, shop.url + ADDRESSES[of][1:], size=size, scheme=scheme)
     shown(opened, READY)

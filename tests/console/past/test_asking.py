@@ -1,4 +1,4 @@
-"""The process that reads logs: questions wait their turn, and it may end at any time."""
+"""The process that reads logs: questions are answered one after the other, and the process may end at any time."""
 
 import asyncio
 import subprocess
@@ -19,20 +19,20 @@ PATIENT = 60.0
 
 
 def question(minutes: int) -> TimelineQuestion:
-    """One of many, all of them within one hour."""
+    """One of many different questions about the same hour."""
     return TimelineQuestion(span=Span(MIDNIGHT_MS, MIDNIGHT_MS + minutes * MINUTE_MS))
 
 
 @pytest.fixture
 async def past(tmp_path: Path) -> AsyncIterator[Past]:
-    """Logs of two servers."""
+    """The past of two servers' logs."""
     opened = Past([write_log(tmp_path / "logs")])
     yield opened
     await opened.close()
 
 
-async def test_who_is_not_patient_finds_the_answer_later(past: Past) -> None:
-    """Nobody asks twice: the question goes on being answered, and the loop is free meanwhile."""
+async def test_answer_is_kept_for_a_later_request(past: Past) -> None:
+    """A question whose patience is over goes on being answered, once, and does not block the event loop."""
     assert await past.ask(question(5), patience_seconds=0) is None
 
     found = await past.ask(question(5), patience_seconds=PATIENT)
@@ -45,7 +45,7 @@ async def test_who_is_not_patient_finds_the_answer_later(past: Past) -> None:
 
 
 async def test_questions_beyond_a_few_are_refused(past: Past) -> None:
-    """Sixteen wait; who left without an answer takes no place."""
+    """At most sixteen questions wait; answered questions whose pages were closed do not count."""
     for minutes in range(1, 17):
         assert await past.ask(question(minutes), patience_seconds=0) is None
 
@@ -59,7 +59,7 @@ async def test_questions_beyond_a_few_are_refused(past: Past) -> None:
 
 
 async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """The next question finds another one."""
+    """A new process answers the next question."""
     slow = Past([write_log(tmp_path / "logs")], limit_seconds=0.001)
     found = await slow.ask(question(5), patience_seconds=PATIENT)
     again = await slow.ask(question(5), patience_seconds=PATIENT)
@@ -69,8 +69,8 @@ async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert [late, late] == [found, again]
 
 
-async def test_nothing_is_left_of_a_console_that_ends(tmp_path: Path) -> None:
-    """Whoever still waits is told, and no process goes on."""
+async def test_worker_ends_with_its_console(tmp_path: Path) -> None:
+    """Closing the console's past cancels a waiting question and ends the worker process."""
     past = Past([write_log(tmp_path / "logs")])
     waiting = asyncio.create_task(past.ask(question(5), patience_seconds=PATIENT))
     await asyncio.sleep(0)
@@ -81,8 +81,8 @@ async def test_nothing_is_left_of_a_console_that_ends(tmp_path: Path) -> None:
         await waiting
 
 
-def test_a_process_whose_console_is_gone_leaves_nothing(tmp_path: Path) -> None:
-    """A console that was killed removes no folder; there is one answer for each line, and nothing else."""
+def test_worker_of_a_killed_console_removes_its_folder(tmp_path: Path) -> None:
+    """The worker removes the folder itself; its output is one answer for each line, and nothing else."""
     tables = tmp_path / "tables"
     tables.mkdir()
     command = [sys.executable, "-m", "namesrv_console.past.worker", str(tables), str(write_log(tmp_path / "logs"))]

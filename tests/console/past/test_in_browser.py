@@ -1,4 +1,4 @@
-"""The pages about the past in a real browser: what only their script does."""
+"""The script of the pages about the past, in a real browser."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -31,11 +31,11 @@ def shown(tmp_path: Path) -> Iterator[tuple[webdriver.Chrome, str]]:
 
 
 def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome, str]) -> None:
-    """From a quarter to a half of ten minutes; the address of what is seen leads there again."""
+    """Dragging from a quarter to a half of ten minutes zooms there; the new address shows the same span."""
     opened, url = shown
     wait = WebDriverWait(opened, 30, poll_frequency=0.05)
     opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
-    # by itself, as soon as the logs are read
+    # The page loads the content itself, as soon as the logs are read.
     lane = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))[0]
     assert len(opened.find_elements(By.CSS_SELECTOR, ".lane")) == 3
     assert opened.find_elements(By.CSS_SELECTOR, "[data-again]") == []
@@ -49,7 +49,7 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
 
     lanes = opened.find_element(By.CLASS_NAME, "lanes")
     began, ended = (int(lanes.get_dom_attribute(f"data-{name}") or 0) - 1_772_323_200_000 for name in ("from", "to"))
-    # within two pixels of a thousand
+    # Within two pixels of a thousand.
     assert abs(began - 150_000) < 1_500
     assert abs(ended - 300_000) < 1_500
     seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
@@ -64,8 +64,8 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     assert console(opened) == []
 
 
-def test_a_slider_is_answered_when_it_is_let_go(shown: tuple[webdriver.Chrome, str]) -> None:
-    """Without the page being loaded again; the address has the setting."""
+def test_releasing_a_slider_updates_the_page(shown: tuple[webdriver.Chrome, str]) -> None:
+    """The page is updated without a reload, and the address has the setting."""
     opened, url = shown
     wait = WebDriverWait(opened, 30, poll_frequency=0.05)
     opened.get(f"{url}what-if?to=2026-03-01T00:30")
@@ -78,7 +78,7 @@ def test_a_slider_is_answered_when_it_is_let_go(shown: tuple[webdriver.Chrome, s
 
     assert opened.find_element(By.CSS_SELECTOR, "output[for=expiry]").text == "10"
     assert parse_qs(urlsplit(opened.current_url).query)["expiry"] == ["10"]
-    # nearly every heartbeat of thirty seconds comes too late
+    # Nearly every heartbeat at an interval of thirty seconds comes too late.
     cells = opened.find_elements(By.CSS_SELECTOR, "#past tbody tr:nth-child(2) td")
     assert [cell.text for cell in cells[3:5]] == ["14", "12"]
     assert opened.execute_script("return document.body.dataset.same") == "page"

@@ -1,4 +1,4 @@
-"""Where bars and marks stand on a lane."""
+"""Places of bars and marks in a timeline row."""
 
 import pytest
 
@@ -35,9 +35,9 @@ def lane(*lives: Life, silences: tuple[Silence, ...] = (), fenced: tuple[int, ..
         (life(11_000, 31_000, 41_000, "silent"), [("registered", 10, 25), ("late", 35, 5)], [("evicted", 40)]),
         (life(11_000, 31_000, 41_000, "unregistered"), [("registered", 10, 30)], [("unregistered", 40)]),
         (life(11_000, 31_000, 33_000, "disconnected"), [("registered", 10, 22)], [("disconnected", 32)]),
-        # open, and heard in time when the log ended
+        # Not ended, and the last heartbeat was in time when the log ended.
         (life(11_000, 31_000, 33_000, None), [("registered", 10, 22)], []),
-        # before what was read, and after what is shown
+        # Registered before the hours that were read, removed after the shown span.
         (life(None, 500, 11_000, "silent", due=6_000), [("registered", 0, 5), ("late", 5, 5)], [("evicted", 10)]),
         (life(91_000, 99_000, 109_000, "silent"), [("registered", 90, 10)], []),
         (life(200_000, 210_000, 220_000, "silent"), [], []),
@@ -46,15 +46,15 @@ def lane(*lives: Life, silences: tuple[Silence, ...] = (), fenced: tuple[int, ..
 def test_a_life_is_registered_and_then_late(
     of: Life, bars: list[tuple[str, float, float]], marks: list[tuple[str, float]]
 ) -> None:
-    """Late from when it should have been heard until it was removed; cut where the span ends."""
+    """A life is late from the time of its missing heartbeat until its removal; bars are cut at the span."""
     found = drawn(lane(of), SPAN)
 
     assert bars == [(bar.kind, bar.x, bar.width) for bar in found.bars]
     assert marks == [(mark.kind, mark.x) for mark in found.marks]
 
 
-def test_silences_and_fenced_removals_stand_on_the_life() -> None:
-    """Both leave it as it is."""
+def test_silences_and_fenced_removals_do_not_split_a_life() -> None:
+    """A silence and a fenced removal are drawn over the bar of the life."""
     found = drawn(
         lane(life(1_000, 90_000, 101_000, None), silences=(Silence(from_ms=21_000, to_ms=41_000),), fenced=(40_000,)),
         SPAN,
@@ -65,7 +65,7 @@ def test_silences_and_fenced_removals_stand_on_the_life() -> None:
     assert found.removals == []
 
 
-def test_what_no_screen_shows_is_one_bar() -> None:
+def test_bars_below_a_pixel_are_merged() -> None:
     """Ten thousand lives of ten milliseconds are a few hundred bars."""
     short = [life(at, at + 1, at + 1, "unregistered", due=at + 1) for at in range(1_000, 101_000, 10)]
 
@@ -77,7 +77,7 @@ def test_what_no_screen_shows_is_one_bar() -> None:
 
 
 def test_a_server_is_down_around_its_runs() -> None:
-    """Before, between and after them; other servers' do not count."""
+    """A server is down before, between and after its own runs; other servers' runs do not count."""
 
     def run(nameserver: str, began: int, ended: int) -> Run:
         settings = {"version": None, "scan_ms": None, "expiry_ms": None}
@@ -88,8 +88,8 @@ def test_a_server_is_down_around_its_runs() -> None:
     assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(0, 10), (50, 10), (80, 20)]
 
 
-def test_a_strip_tells_how_regularly_a_broker_was_heard() -> None:
-    """Late after one and a half periods, overdue after two thirds of its expiry."""
+def test_strip_colours_late_heartbeats() -> None:
+    """A cell is late after a silence of one and a half periods, and overdue after two thirds of the expiry."""
     beats = [StripBin(number=number, beats=2, longest_ms=ms) for number, ms in enumerate((30_000, 45_001, 80_001))]
     row = StripRow(broker=BROKER, nameserver="ns", expiry_ms=120_000, period_ms=30_000, bins=beats)
 

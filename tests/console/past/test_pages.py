@@ -1,4 +1,4 @@
-"""The pages about the past, as a browser without script gets them; the log is a real server's."""
+"""The HTML of the pages about the past, without their script; the log is a real server's."""
 
 import os
 import re
@@ -16,18 +16,18 @@ HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m" + "x" * 80
 
 
 def text_of(html: str) -> str:
-    """What a reader sees of the main part, with single blanks."""
+    """The text of the main part, with single blanks."""
     main = html[html.index("<main") : html.index("</main>")]
     return " ".join(re.sub(r"<[^>]*>", " ", main).split())
 
 
 async def asked(shown: Shown, path: str) -> str:
-    """The page, once it is there."""
+    """The page, as soon as the logs are read."""
     return text_of(await shown.text(f"{path}{'&' if '?' in path else '?'}wait=1"))
 
 
 async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
-    """A broker registers, a client gets its route, the broker falls silent and is evicted: all pages tell it."""
+    """A broker registers, a client gets its route, the broker falls silent and is evicted: all pages show it."""
     async with namesrv_in_process(tmp_path, scan_interval_seconds=5.0) as server:
         peer, client = await server.connect(), await server.connect()
         await peer.register(MASTER, native_registration("orders"), spelling="native")
@@ -36,7 +36,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
             await server.clock.advance(30)
             await peer.register(MASTER, native_registration("orders"), spelling="native")
         await server.clock.advance(200)
-        # stopping takes as long as the disk does, and everybody is gone afterwards
+        # Stopping waits for the disk, and all connections end.
         clock = FakeClock(wall=server.clock.wall())
         await server.stop()
     async with console(clock, NOWHERE, logs=(tmp_path / "heartbeats",)) as shown:
@@ -70,7 +70,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
 
 
 async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
-    """And a page says at once that logs are still being read."""
+    """Without logs a page names the option; with logs it shows at once that they are being read."""
     async with console(FakeClock(), NOWHERE) as shown:
         for path in ("/timeline", "/travel", "/what-if"):
             assert "namesrv-console --logs DIR" in text_of(await shown.text(path))
@@ -80,7 +80,7 @@ async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
 
 
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
-    """Whoever reaches a NameServer can register any name, and it is in the log as it was."""
+    """Any peer of a NameServer can register any name, and the log contains the name unchanged."""
     lines = HeartbeatLines(nameserver=HOSTILE).start().beats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
     lines.route(40_000, 1, member(HOSTILE), topic=HOSTILE).served(41_000, 1, client=HOSTILE, topic=HOSTILE)
     write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
@@ -101,10 +101,10 @@ async def test_hostile_names_are_text(tmp_path: Path) -> None:
 
 
 async def test_live_pages_are_not_delayed_by_a_reading(tmp_path: Path) -> None:
-    """While the logs are read, for however long, a page says so, and others are there; and the console can end."""
+    """While a log is read without end, its page shows that, other pages are answered, and the console can stop."""
     place = tmp_path / "dt=2023-11-14" / "hour=22"
     place.mkdir(parents=True)
-    # whoever opens it waits for what nobody writes
+    # A reader of the pipe waits for ever, since it has no writer.
     os.mkfifo(place / "ns-1-boot-1-1.jsonl")
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:
         reading = await shown.text("/timeline")

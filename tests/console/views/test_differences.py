@@ -1,4 +1,4 @@
-"""Where servers disagree, since when, and what is to be expected."""
+"""Disagreements of servers, their start, and whether they are expected."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_console.state import Cluster, ServerView, seen_brokers
 from namesrv_console.views.differences import Disagreement, among, disagreements
-from namesrv_console.views.topics import TopicTable, told_topics, topic_table
+from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
@@ -17,13 +17,13 @@ NOW = 1000.0
 
 
 def live(name: str, *, age: float = 1.0, addr: str = "h:1", wiped: bool | None = False) -> LiveBroker:
-    """One of cluster c1."""
+    """A live broker of cluster c1."""
     expires = 120.0 - age
     return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_wiped=wiped)
 
 
 def route(*brokers: str) -> TopicRouteData:
-    """Of a topic on these brokers."""
+    """The route of a topic on these brokers."""
     return TopicRouteData(
         [BrokerData("c1", name, {0: "h:1"}) for name in brokers], [QueueData(name, 8, 8, 6) for name in brokers]
     )
@@ -32,7 +32,7 @@ def route(*brokers: str) -> TopicRouteData:
 def server(
     address: str, *brokers: LiveBroker, uptime: float = 500.0, ready: bool = True, **routes: TopicRouteData
 ) -> ServerView:
-    """One that answers, with these brokers and topics."""
+    """A reachable server with these brokers and topics."""
     return ServerView(
         address,
         is_reachable=True,
@@ -48,30 +48,32 @@ def server(
 def found(
     *servers: ServerView, known: Mapping[Any, float | None] | None = None, now: float = NOW
 ) -> list[Disagreement]:
-    """What these servers disagree about."""
+    """The disagreements of these servers."""
     cluster = Cluster(1, servers)
-    told = told_topics(cluster)
-    return disagreements(cluster, told, topic_table(told, (), TopicTable()), known, now)
+    reports = topic_reports(cluster)
+    return disagreements(cluster, reports, topic_table(reports, (), TopicTable()), known, now)
 
 
 def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
-    """A server that is away, or that does not tell routes, disagrees with nobody about them."""
+    """A server that is unreachable or reports no routes is left out of the comparison."""
     away = replace(server("s3"), is_reachable=False)
     refusing = replace(server("s4", live("a"), live("b", wiped=None)), refused={"routes": "not ready"})
 
-    said = found(
+    differing = found(
         server("s1", live("a"), live("b", wiped=True), t=route("a", "b")), server("s2", live("a"), t=route("a")), away,
         refusing,
     )  # fmt: skip
 
-    assert [(one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in said] == [
+    assert [
+        (one.difference.kind, one.difference.name, one.difference.fact, one.difference.values) for one in differing
+    ] == [
         ("broker", "c1/b/0", PRESENT, {"s1": True, "s2": False, "s4": True}),
         ("topic", "t", "queues on b", {"s1": "8 read, 8 write, RW-", "s2": None}),
     ]
 
 
-def test_a_difference_is_as_old_as_it_was_seen_first() -> None:
-    """What was there when the console began has no beginning."""
+def test_difference_keeps_the_time_of_its_first_sighting() -> None:
+    """A difference that existed when the console started has no start."""
     servers = server("s1", live("a")), server("s2")
     key = ("broker", "c1/a/0", PRESENT)
 
@@ -91,37 +93,37 @@ def test_a_difference_is_as_old_as_it_was_seen_first() -> None:
     ],
 )
 def test_what_is_still_registering_is_expected(other: ServerView, since: float | None, reason: str | None) -> None:
-    """A broker tells all servers within a heartbeat; after that it is no longer an excuse."""
+    """A broker registers with all servers within one heartbeat interval; afterwards the difference is unexpected."""
     known = {("broker", "c1/a/0", PRESENT): since}
 
     assert [reason] == [one.reason for one in found(server("s1", live("a")), other, known=known)]
 
 
 def test_a_broker_that_the_next_scan_evicts_is_expected_to_go() -> None:
-    """One server has evicted it, the other will; its topics follow."""
-    said = found(server("s1", live("a", age=119.0), t=route("a")), server("s2"))
+    """A broker that one server has evicted is about to be evicted by the other; its topics are expected to follow."""
+    differing = found(server("s1", live("a", age=119.0), t=route("a")), server("s2"))
 
-    assert [(one.difference.kind, one.reason) for one in said] == [("broker", "leaving"), ("topic", "leaving")]
+    assert [(one.difference.kind, one.reason) for one in differing] == [("broker", "leaving"), ("topic", "leaving")]
 
 
 def test_some_servers_can_be_compared() -> None:
-    """What these agree on is no difference."""
-    said = found(server("s1", live("a")), server("s2"), server("s3"))
+    """A disagreement remains only if the chosen servers have different values."""
+    differing = found(server("s1", live("a")), server("s2"), server("s3"))
 
-    assert [one.difference.values for one in among(said, {"s1", "s3"})] == [{"s1": True, "s3": False}]
-    assert among(said, {"s2", "s3"}) == []
-
-
-def test_what_excuses_one_server_excuses_no_other() -> None:
-    """One has just started; the other two have no such reason to disagree."""
-    said = found(server("s1", live("a")), server("s2"), server("s3", uptime=5.0))
-
-    assert [one.reason for one in said] == ["starting"]
-    assert [one.reason for one in among(said, {"s1", "s2"})] == [None]
+    assert [one.difference.values for one in among(differing, {"s1", "s3"})] == [{"s1": True, "s3": False}]
+    assert among(differing, {"s2", "s3"}) == []
 
 
-def test_a_wiped_permission_is_not_still_registering() -> None:
-    """Somebody wiped it on one server alone, and no heartbeat will mend that."""
-    said = found(server("s1", live("a", wiped=True)), server("s2", live("a")), known={})
+def test_reason_applies_to_its_own_server_only() -> None:
+    """One server has just started; a disagreement of the other two stays unexpected."""
+    differing = found(server("s1", live("a")), server("s2"), server("s3", uptime=5.0))
 
-    assert [(one.difference.fact, one.reason) for one in said] == [("wiped", None)]
+    assert [one.reason for one in differing] == ["starting"]
+    assert [one.reason for one in among(differing, {"s1", "s2"})] == [None]
+
+
+def test_removed_write_permission_is_unexpected() -> None:
+    """A write permission that was removed on one server only does not come back with a heartbeat."""
+    differing = found(server("s1", live("a", wiped=True)), server("s2", live("a")), known={})
+
+    assert [(one.difference.fact, one.reason) for one in differing] == [("wiped", None)]

@@ -1,4 +1,4 @@
-"""Settings and keys of several servers, connections, and what happened to a topic."""
+"""Settings and keys of several servers, connections, and the history of a topic."""
 
 import pytest
 
@@ -12,17 +12,17 @@ from namesrv_remoting.bodies.extensions import Connection, Event, ServerInfo
 
 
 def test_a_value_that_differs_or_is_missing_drifts() -> None:
-    """But where a server is, and where its files are, is its own."""
-    said = {"s1": {"scan": "5", "listenPort": "1", "same": "x"}, "s2": {"listenPort": "2", "same": "x", "scan": "10"}}
+    """A value that differs, or that a server lacks, drifts; addresses and paths of files never drift."""
+    values = {"s1": {"scan": "5", "listenPort": "1", "same": "x"}, "s2": {"listenPort": "2", "same": "x", "scan": "10"}}
 
-    rows = value_rows({**said, "s3": {"scan": "5", "listenPort": "3"}}, OWN_SETTINGS)
+    rows = value_rows({**values, "s3": {"scan": "5", "listenPort": "3"}}, OWN_SETTINGS)
 
     assert [(row.key, row.drifts) for row in rows] == [("listenPort", False), ("same", True), ("scan", True)]
     assert rows[1].values == {"s1": "x", "s2": "x", "s3": None}
 
 
 def test_every_path_is_a_servers_own() -> None:
-    """A server's files are where it has put them."""
+    """Each path among the settings may differ between servers."""
     assert {JAVA_NAMES[name] for name in PATHS} <= OWN_SETTINGS
 
 
@@ -43,11 +43,13 @@ def connected() -> Cluster:
     return Cluster(1, (view, ServerView("s2", is_reachable=True)))
 
 
-def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> None:
-    """However wrong ours is; when one was heard is on the console's, so that a page can let it tick."""
+def test_connection_ages_use_the_servers_clock(connected: Cluster) -> None:
+    """A wrong console clock does not change ages; the last request is on the console's clock, so that its age ticks."""
     page = client_page(connected, ClientQuery(sort="waiting"))
 
-    assert [(row.connection.peer, row.seconds, row.heard_at, row.role, row.waiting_bytes) for row in page.rows] == [
+    assert [
+        (row.connection.peer, row.seconds, row.last_request_at, row.role, row.waiting_bytes) for row in page.rows
+    ] == [
         ("10.0.0.2:6", 1.0, None, "silent", 7),
         ("10.0.0.1:5", 60.0, 47.0, "broker", 0),
     ]
@@ -58,13 +60,13 @@ def test_ages_of_connections_are_by_the_servers_clock(connected: Cluster) -> Non
     ("wanted", "peers"),
     [(ClientQuery(role="broker"), [1]), (ClientQuery(protocol="json"), [1]), (ClientQuery(text="ann"), [2])],
 )
-def test_connections_are_picked(connected: Cluster, wanted: ClientQuery, peers: list[int]) -> None:
-    """By role, protocol, address or account."""
+def test_connections_are_filtered(connected: Cluster, wanted: ClientQuery, peers: list[int]) -> None:
+    """Connections are filtered by role, protocol, address or account."""
     assert peers == [row.connection.id for row in client_page(connected, wanted).rows]
 
 
-def test_a_topics_history_has_what_changed_it_or_may_have() -> None:
-    """A large change names only its first topics, so that for the others it is uncertain."""
+def test_topic_history_has_certain_and_possible_changes() -> None:
+    """A large change names only its first topics, so that it is uncertain for further ones."""
     events = (
         Event(1, "register", 10, {"broker_name": "a", "kind": "full"}),
         Event(2, "route", 20, {"topics": ["t"], "count": 1}),

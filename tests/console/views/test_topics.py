@@ -13,8 +13,8 @@ from namesrv_console.views.topics import (
     TopicQuery,
     TopicRow,
     TopicTable,
-    told_topics,
     topic_page,
+    topic_reports,
     topic_table,
 )
 from namesrv_remoting.bodies.extensions import ServerInfo
@@ -43,24 +43,24 @@ def cluster(**servers: Mapping[str, TopicRouteData] | None) -> Cluster:
     return Cluster(1, tuple(views))
 
 
-def test_a_topic_whose_route_nobody_was_asked_for_is_in_the_list() -> None:
-    """Apache's server is asked topic by topic; what it does not say disagrees with nobody."""
+def test_topic_without_a_requested_route_is_listed() -> None:
+    """Apache's server gets a request per topic; an unrequested route makes no disagreement."""
     ours, apache = cluster(s1={"t": route(a=8)}).servers[0], ServerView("s2", is_reachable=True, topics=frozenset("tu"))
     seen = Cluster(1, (ours, apache))
 
-    found = topic_table(told_topics(seen), (), TopicTable())
+    found = topic_table(topic_reports(seen), (), TopicTable())
 
     assert [(row.name, row.brokers, row.differs) for row in found.rows] == [("t", 1, False), ("u", None, True)]
-    assert [row.cells["s2"].state for row in matrix(seen, told_topics(seen), "t")] == ["unknown"]
+    assert [row.cells["s2"].state for row in matrix(seen, topic_reports(seen), "t")] == ["unknown"]
 
 
 def table(**servers: Mapping[str, TopicRouteData] | None) -> TopicTable:
-    """The table of what they know."""
-    return topic_table(told_topics(cluster(**servers)), {"c1", "a"}, TopicTable())
+    """The table of these servers' topics."""
+    return topic_table(topic_reports(cluster(**servers)), {"c1", "a"}, TopicTable())
 
 
-def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
-    """Queues are summed; a server that does not answer is not said to lack anything."""
+def test_row_sums_queues_and_names_lacking_servers() -> None:
+    """Queues are summed; a server that does not answer does not count as lacking the topic."""
     found = table(s1={"t": route(a=8, b=4)}, s2={}, s3=None)
 
     (row,) = found.rows
@@ -72,7 +72,7 @@ def test_a_row_says_what_there_is_and_who_lacks_it() -> None:
     ("other", "differs"), [(route(a=8, b=4), False), (route(b=4, a=8), False), (route(a=8, b=5), True)]
 )
 def test_the_order_of_brokers_is_no_difference(other: TopicRouteData, differs: bool) -> None:
-    """A server lists brokers as they registered."""
+    """Servers list brokers in the order of their registrations."""
     assert differs == table(s1={"t": route(a=8, b=4)}, s2={"t": other}).rows[0].differs
 
 
@@ -89,16 +89,16 @@ def test_the_order_of_brokers_is_no_difference(other: TopicRouteData, differs: b
     ],
 )
 def test_kinds_follow_from_names(name: str, kind: str) -> None:
-    """Brokers and clusters have topics of their own names."""
+    """A topic with the name of a broker or cluster is a system topic; prefixes make retry and dead-letter topics."""
     assert kind == table(s1={name: route(a=1)}).rows[0].kind
 
 
 def test_rows_that_have_not_changed_are_kept() -> None:
-    """So that a change of one topic among ten thousand costs one row."""
+    """A change of one topic among ten thousand makes one new row."""
     first = table(s1={"t": route(a=8), "u": route(a=8)})
     changed = cluster(s1={"t": route(a=8), "u": route(a=9)})
 
-    second = topic_table(told_topics(changed), {"c1", "a"}, first)
+    second = topic_table(topic_reports(changed), {"c1", "a"}, first)
 
     assert first.rows[0] is second.rows[0]
     assert second.rows[1].read_queues == 9
@@ -125,7 +125,7 @@ MANY = table(
         (TopicQuery(show="starred", starred=frozenset({"t200"})), ["t200"], 1, 0),
     ],
 )
-def test_a_query_picks_sorts_and_pages(query: TopicQuery, first: list[str], count: int, hidden: int) -> None:
+def test_query_filters_sorts_and_pages(query: TopicQuery, first: list[str], count: int, hidden: int) -> None:
     """Stars come first, equal rows in the order of their names, and a page beyond the last is the last."""
     page = topic_page(MANY, query)
 
@@ -134,10 +134,10 @@ def test_a_query_picks_sorts_and_pages(query: TopicQuery, first: list[str], coun
 
 
 def test_the_matrix_has_a_cell_for_each_server() -> None:
-    """What most servers say is the rule; the others are odd, unless they say nothing."""
+    """A value that differs from most servers' is odd; a server without a response is unknown."""
     seen = cluster(s1={"t": route(a=8, b=4)}, s2={"t": route(a=8)}, s3={}, s4={"t": route(a=7, b=4)}, s5=None)
 
-    rows = matrix(seen, told_topics(seen), "t")
+    rows = matrix(seen, topic_reports(seen), "t")
 
     assert {row.broker_name: [(cell.state, cell.is_odd) for cell in row.cells.values()] for row in rows} == {
         "a": [("present", False), ("present", False), ("absent", True), ("present", True), ("unknown", False)],
@@ -147,7 +147,7 @@ def test_the_matrix_has_a_cell_for_each_server() -> None:
 
 
 def test_search_puts_beginnings_and_short_names_first() -> None:
-    """Of ten thousand names, within a tenth of a second."""
+    """A search in ten thousand names takes less than a tenth of a second."""
     topics = [f"topic-{number}" for number in range(10_000)] + ["my-topic-9"]
     began = time.process_time()
 

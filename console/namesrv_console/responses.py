@@ -19,14 +19,14 @@ _MAX_KEPT: Final = 200
 
 @dataclass(slots=True)
 class _Kept:
-    answers: Answers[Any] = field(default_factory=lambda: Answers({}))
-    asked_at: float = float("-inf")
+    responses: Answers[Any] = field(default_factory=lambda: Answers({}))
+    requested_at: float = float("-inf")
     servers: Sequence[str] = ()
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Asked:
-    """Responses by request."""
+class SharedResponses:
+    """The last responses of the servers, by the key of the request."""
 
     def __init__(self, servers: Mapping[str, NameServer], clock: Clock) -> None:
         self._servers = servers
@@ -34,26 +34,26 @@ class Asked:
         self._kept: dict[Hashable, _Kept] = {}
 
     def __repr__(self) -> str:
-        return f"<Asked [{len(self._kept)} questions]>"
+        return f"<SharedResponses [{len(self._kept)} requests]>"
 
     async def of(
-        self, what: Hashable, servers: Sequence[str], question: Callable[[NameServer], Awaitable[T]]
+        self, what: Hashable, servers: Sequence[str], request: Callable[[NameServer], Awaitable[T]]
     ) -> Answers[T]:
         """Responses of these servers, at most a few seconds old; `what` is the key of the request."""
         kept = self._kept.setdefault(what, _Kept())
-        async with kept.asking:
-            if self._clock.monotonic() - kept.asked_at >= KEPT_SECONDS or kept.servers != servers:
-                outcomes = await asyncio.gather(*(_asked(self._servers[server], question) for server in servers))
-                kept.answers = Answers(dict(zip(servers, outcomes, strict=True)))
-                kept.servers, kept.asked_at = servers, self._clock.monotonic()
+        async with kept.lock:
+            if self._clock.monotonic() - kept.requested_at >= KEPT_SECONDS or kept.servers != servers:
+                outcomes = await asyncio.gather(*(_response(self._servers[server], request) for server in servers))
+                kept.responses = Answers(dict(zip(servers, outcomes, strict=True)))
+                kept.servers, kept.requested_at = servers, self._clock.monotonic()
         # The oldest requests are removed first.
         while len(self._kept) > _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
-        return kept.answers
+        return kept.responses
 
 
-async def _asked(server: NameServer, question: Callable[[NameServer], Awaitable[T]]) -> T | RemotingError:
+async def _response(server: NameServer, request: Callable[[NameServer], Awaitable[T]]) -> T | RemotingError:
     try:
-        return await question(server)
+        return await request(server)
     except RemotingError as error:
         return error
