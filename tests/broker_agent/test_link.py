@@ -8,16 +8,16 @@ import pytest
 
 from namesrv_broker_agent import TopicConfig
 from tests.support import agents
-from tests.support.ctl import nobody
+from tests.support.ctl import refusing_address
 from tests.support.fake_clock import FakeClock, passing, settle, until
-from tests.support.scripted_server import Question
+from tests.support.scripted_server import ScriptedRequest
 from tests.support.tcp_proxy import TcpProxy
 
 REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
 REFUNDS = TopicConfig("refunds", 2, 2)
 
 
-def topics_in(question: Question) -> list[str]:
+def topics_in(question: ScriptedRequest) -> list[str]:
     """The names in a native registration."""
     return [topic["topic_name"] for topic in msgspec.msgpack.decode(question.body)["topic_configs"]]
 
@@ -70,7 +70,7 @@ async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -
     async with agents.real(tmp_path) as it:
         assert (agents.queues(it.server, "orders"), agents.queues(it.server, "bills")) == ((8, 8, 6), (4, 4, 6))
         peer = await it.server.connect()
-        assert (await peer.call(UNREGISTER, agents.goodbye(it.server))).code == 0
+        assert (await peer.call(UNREGISTER, agents.unregistration(it.server))).code == 0
         assert agents.brokers(it.server) == {}
 
         assert await it.passing(lambda: agents.brokers(it.server)) <= 14.35
@@ -83,7 +83,7 @@ async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
         peer = await it.server.accept()
         first = await it.registered_over(peer)
         await it.clock.advance(14.25)
-        peer.send(agents.native_answer(await peer.receive(), ext={"boot_id": "b2"}))
+        peer.send(agents.native_response(await peer.receive(), ext={"boot_id": "b2"}))
         second = await it.registered_over(peer, ext={"boot_id": "b2"})
 
         agent_id = agents.ext_of(first)["agentId"]
@@ -107,14 +107,14 @@ async def test_changes_during_a_registration_follow_in_one_delta() -> None:
         await it.agent.create_topic(REFUNDS)
         await it.agent.create_topic(TopicConfig("fees", 2, 2))
         await it.agent.delete_topic("refunds")
-        peer.send(agents.native_answer(question))
+        peer.send(agents.native_response(question))
 
         delta = await peer.receive()
         assert (agents.ext_of(delta)["kind"], topics_in(delta)) == ("delta", ["fees"])
         assert msgspec.msgpack.decode(delta.body)["deleted_topics"] == ["refunds"]
         with pytest.raises(TimeoutError, match=rf"^not registered within 0 s: {it.server.address} \(no answer yet\)$"):
             await it.agent.registered(timeout_seconds=0)
-        peer.send(agents.native_answer(delta))
+        peer.send(agents.native_response(delta))
         assert await it.agent.registered() == 1
 
 
@@ -124,7 +124,7 @@ async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
     async with agents.played() as it:
         peer = await it.registers()
         await it.agent.create_topic(REFUNDS)
-        peer.send(agents.native_answer(await peer.receive(), code, remark="no"))
+        peer.send(agents.native_response(await peer.receive(), code, remark="no"))
         await until(lambda: it.state.last_error)
         assert it.state.last_error == "registration refused: no"
         await it.clock.advance(14.2)
@@ -140,7 +140,7 @@ async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
 async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(tmp_path: Path) -> None:
     """The server cannot tell whose change it is; everything follows at once."""
     async with agents.real(tmp_path) as it:
-        await (await it.server.connect()).call(UNREGISTER, agents.goodbye(it.server))
+        await (await it.server.connect()).call(UNREGISTER, agents.unregistration(it.server))
         await it.server.forget()
         await it.agent.create_topic(REFUNDS)
         assert await it.agent.registered() == 1
@@ -156,7 +156,7 @@ async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_o
         for number in range(4):
             question = await peer.receive()
             assert (REGISTER, number + 1) == (question.code, int(agents.ext_of(question)["registrationSeq"]))
-            peer.send(agents.native_answer(question, code, remark="field brokerId: taken"))
+            peer.send(agents.native_response(question, code, remark="field brokerId: taken"))
             await until(lambda: it.state.last_error)
             await settle()
             assert it.pending == 0
@@ -174,7 +174,7 @@ async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() 
         peer = await it.registers()
         for code, error in ((2, "heartbeat refused: busy"), (0, None)):
             await passing(it.clock, lambda: it.pending)
-            peer.send(agents.native_answer(await peer.receive(), code, remark="busy"))
+            peer.send(agents.native_response(await peer.receive(), code, remark="busy"))
             await until(lambda: not it.pending)
             await settle()
             assert ("registered", error, 1) == (it.state.status, it.state.last_error, it.state.registrations)
@@ -244,7 +244,7 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
 async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float) -> None:
     """Full jitter: anything up to a bound that doubles from 0.1 s to 0.8 s."""
     clock = FakeClock()
-    with nobody() as address:
+    with refusing_address() as address:
         async with agents.running(clock, address, options={"random_unit": lambda: unit}) as agent:
             for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
                 await until(lambda: agent.servers[address].status == "unreachable")

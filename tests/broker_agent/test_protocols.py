@@ -19,7 +19,7 @@ from namesrv_remoting.bodies.limits import Tally
 from namesrv_remoting.codes import Permission
 from tests.support import agents
 from tests.support.fake_clock import passing, until
-from tests.support.scripted_server import Question
+from tests.support.scripted_server import ScriptedRequest
 from tests.support.steps import finished
 
 REGISTER, UNREGISTER, DATA_VERSION, HEARTBEAT, SERVER_INFO = 103, 104, 322, 904, 20002
@@ -40,7 +40,7 @@ WHOLE_FIELDS: Final = {
 TOPICS: Final = (TopicConfig("orders", 8, 4, 6, 1), TopicConfig("bills", 2, 2, 4, 0))
 
 
-def table_in(question: Question) -> dict[str, Any]:
+def table_in(question: ScriptedRequest) -> dict[str, Any]:
     """The topics of a JSON registration."""
     found: dict[str, Any] = json.loads(question.body)["topicConfigSerializeWrapper"]["topicConfigTable"]
     return found
@@ -58,11 +58,11 @@ async def test_native_frames() -> None:
         delta = await it.registered_over(peer)
         await it.clock.advance(14.25)
         heartbeat = await peer.receive()
-        peer.send(agents.native_answer(heartbeat))
+        peer.send(agents.native_response(heartbeat))
         await until(lambda: not it.pending)
         stopping = asyncio.create_task(it.agent.stop())
         left = await peer.receive()
-        peer.send(agents.native_answer(left))
+        peer.send(agents.native_response(left))
         await stopping
 
     agent = {"agentId": agents.ext_of(full)["agentId"]}
@@ -275,7 +275,7 @@ async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
     """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
     async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
-        peer.send(agents.native_answer(await peer.receive()))
+        peer.send(agents.native_response(await peer.receive()))
         await it.registered_over(peer)
         for number, code in ((2, REGISTER), (3, SERVER_INFO), (4, SERVER_INFO)):
             peer.close()

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from namesrv_broker_agent import AgentStatus, ServerState, SyncBrokerAgent, TopicConfig
 from namesrv_broker_agent.metrics import export_opentelemetry, export_prometheus
-from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_answer, played, real
+from tests.support.agents import ADDR, CLUSTER, NAME, TOPICS, agent_settings, native_response, played, real
 from tests.support.exported import OpenTelemetry, scraped
 from tests.support.fake_clock import until
 from tests.support.recording_callbacks import RecordingCallbacks
@@ -64,10 +64,10 @@ async def test_what_a_server_refuses_is_counted_and_logged_once(caplog: pytest.L
         peer = await it.registers()
         # the first one comes after half a period
         await it.clock.advance(15.0)
-        peer.send(native_answer(await peer.receive(), 1, remark="full"))
+        peer.send(native_response(await peer.receive(), 1, remark="full"))
         await until(lambda: it.state.refusals == 1)
         await it.clock.advance(28.5)
-        peer.send(native_answer(await peer.receive(), 1, remark="full"))
+        peer.send(native_response(await peer.receive(), 1, remark="full"))
         await until(lambda: it.state.refusals == 2)
         assert it.state.last_error == "heartbeat refused: full"
         assert (it.state.heartbeats, it.state.registrations) == (0, 1)

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from namesrv_console.cli import main
-from tests.support.ctl import nobody
+from tests.support.ctl import refusing_address
 from tests.support.printing_process import PatternProcess
 
 COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0")
 @pytest.mark.parametrize("ended_by", [signal.SIGTERM, signal.SIGINT])
 def test_it_prints_its_url_serves_and_ends(ended_by: signal.Signals) -> None:
     """The command prints one URL, and reports that no server can be reached; either signal ends it with code 0."""
-    with nobody() as address, PatternProcess([*COMMAND, "--server", address]) as console:
+    with refusing_address() as address, PatternProcess([*COMMAND, "--server", address]) as console:
         line = console.wait_for("asking again")
         url = console.wait_for(r"^namesrv-console: http://127\.0\.0\.1:\d+/$").removeprefix("namesrv-console: ")
         page = httpx2.get(url, timeout=30).text

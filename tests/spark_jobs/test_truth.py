@@ -70,7 +70,7 @@ def test_the_reference_knows_the_truth(spark: SparkSession, tmp_path: Path) -> N
     assert analysis.as_logged["logged"] == 2 * 3 * AGENTS
     assert 2 * CLIENTS * len(UNANNOUNCED) * AGENTS == analysis.summary["client"]["seen"]
     assert 0 == analysis.summary["input"]["bad"] == analysis.summary["registry"]["over_bound"]
-    # a killed process closes its connections, a stopped one says goodbye, of the others nothing is heard
-    reasons = {"crash": "disconnected", "goodbye": "unregistered"}
+    # a killed process closes its connections, a stopped one says unregistration, of the others nothing is heard
+    reasons = {"crash": "disconnected", "unregistration": "unregistered"}
     expected = {name: reasons.get(death.kind, "silent") for death in deaths for name in death.names}
     assert expected == {life.broker.broker_name: life.reason for life in analysis.intervals}

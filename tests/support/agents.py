@@ -1,4 +1,4 @@
-"""Runs a broker's agent on a clock that the test moves."""
+"""A broker's agent running on a fake clock, against real or scripted NameServers."""
 
 import asyncio
 import subprocess
@@ -16,7 +16,7 @@ from tests.support import peer as native_peer
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS, STEP_SECONDS, FakeClock, passing, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.scripted_server import Peer, Question, ScriptedServer
+from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.table_invariants import queues_of
 from tests.support.tcp_proxy import TcpProxy
@@ -29,7 +29,7 @@ TOPICS = (TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4))
 
 
 def agent_settings(name_servers: str, **overrides: Any) -> AgentSettings:
-    """Those of a master that speaks natively, unless the test says otherwise."""
+    """Settings of a master that uses the native protocol, with overrides."""
     defaults: Mapping[str, Any] = {
         "cluster_name": CLUSTER,
         "broker_name": NAME,
@@ -49,8 +49,8 @@ async def running(
     options: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> AsyncIterator[BrokerAgent]:
-    """An agent that was started, stopped at the end of the block whatever its servers do then."""
-    # a port that was an Apache server's in another test says nothing about this one
+    """A started agent; the end of the block stops it even if its servers never respond."""
+    # The process-wide protocol table may still remember an Apache server of another test at this port.
     chosen: dict[str, Any] = {"random_unit": lambda: 0.5, "protocols": ServerProtocols(), **(options or {})}
     agent = BrokerAgent(agent_settings(name_servers, **overrides), topics, clock=clock, **chosen)
     async with asyncio.timeout(GUARD_SECONDS):
@@ -62,7 +62,7 @@ async def running(
 
 
 class Real(NamedTuple):
-    """An agent that has registered with one server, by way of a proxy."""
+    """An agent registered with one real NameServer through a proxy."""
 
     clock: FakeClock
     server: InProcess
@@ -79,7 +79,7 @@ class Real(NamedTuple):
 
 @asynccontextmanager
 async def real(data_dir: Path, topics: Iterable[TopicConfig] = TOPICS, **how: Any) -> AsyncIterator[Real]:
-    """A server, and an agent as in `running`."""
+    """A real NameServer and an agent as in `running`."""
     clock = FakeClock()
     async with (
         namesrv_in_process(data_dir, clock=clock) as server,
@@ -91,7 +91,7 @@ async def real(data_dir: Path, topics: Iterable[TopicConfig] = TOPICS, **how: An
 
 
 class Played(NamedTuple):
-    """An agent, and a server that the test plays."""
+    """An agent connected to a server that the test plays."""
 
     clock: FakeClock
     server: ScriptedServer
@@ -107,34 +107,34 @@ class Played(NamedTuple):
         return 0 if client is None else client.pending_count
 
     async def registers(self, **answer: Any) -> Peer:
-        """The agent's next connection, over which it has registered fully in its protocol."""
+        """The agent's next connection, after a full registration over it succeeded."""
         peer = await self.server.accept()
         await self.registered_over(peer, **answer)
         return peer
 
-    async def registered_over(self, peer: Peer, **answer: Any) -> Question:
-        """Its next question, a registration, which is taken; natively under the boot id b1."""
-        question = await peer.receive()
-        assert question.code == 103
+    async def registered_over(self, peer: Peer, **answer: Any) -> ScriptedRequest:
+        """Receive a registration and accept it, natively with boot id b1; return the request."""
+        request = await peer.receive()
+        assert request.code == 103
         before = self.state.registrations
-        if isinstance(question.header, dict):
-            peer.answer(question.opaque, extFields={}, **answer)
+        if isinstance(request.header, dict):
+            peer.answer(request.opaque, extFields={}, **answer)
         else:
-            peer.send(native_answer(question, **answer))
+            peer.send(native_response(request, **answer))
         await until(lambda: self.state.registrations > before)
-        return question
+        return request
 
 
 @asynccontextmanager
 async def played(topics: Iterable[TopicConfig] = TOPICS, **how: Any) -> AsyncIterator[Played]:
-    """An agent as in `running`, that connects to it."""
+    """An agent as in `running`, connected to a scripted server."""
     clock = FakeClock()
     async with ScriptedServer() as server, running(clock, server.address, topics, **how) as agent:
         yield Played(clock, server, agent)
 
 
 async def finished(clock: FakeClock, work: Any) -> float:
-    """Let time pass until some work is done; how much that was."""
+    """Advance the clock until the work is done; return the seconds that passed."""
     began = clock.monotonic()
     task = asyncio.ensure_future(work)
     await settle()
@@ -144,8 +144,8 @@ async def finished(clock: FakeClock, work: Any) -> float:
     return clock.monotonic() - began
 
 
-def goodbye(server: InProcess) -> dict[str, str]:
-    """What the agent of the only broker would say to unregister it."""
+def unregistration(server: InProcess) -> dict[str, str]:
+    """Ext fields that unregister the only registered broker, as its own agent would send them."""
     ((key, live),) = server.namesrv.manager.tables.broker_live_table.items()
     return {
         "brokerName": live.broker_name,
@@ -158,43 +158,43 @@ def goodbye(server: InProcess) -> dict[str, str]:
 
 
 async def registrations(server: InProcess) -> list[tuple[str, int]]:
-    """The registrations that a server has taken: kind, and how many topics the broker had then."""
+    """(kind, number of topics) of each registration that the server accepted."""
     return [(line["kind"], line["topics"]) for line in await server.lines("register")]
 
 
 async def heartbeats(server: InProcess) -> list[float]:
-    """When heartbeats came, on the server's clock."""
+    """Times of the heartbeats, on the server's monotonic clock."""
     return [line["mono_ms"] / 1000 for line in await server.lines("heartbeat")]
 
 
 def sockets(agent: BrokerAgent) -> list[int]:
-    """The file descriptors of an agent's connections."""
+    """File descriptors of the agent's connections."""
     links = (*agent._links.values(), *agent._leaving)
     return [descriptor for link in links for descriptor in link.socket_descriptors()]
 
 
 def queues(server: InProcess, topic: str, broker_name: str = NAME) -> tuple[int, int, int] | None:
-    """Read queues, write queues and permission of a broker's topic; None if it has none."""
+    """Read queues, write queues and permission of a broker's topic; None without the topic."""
     found = queues_of(server.namesrv.manager.tables, topic, broker_name)
     return None if found is None else (found.read_queue_nums, found.write_queue_nums, found.perm)
 
 
 def brokers(server: InProcess) -> dict[str, dict[int, str]]:
-    """The groups that a server knows, and who is in them."""
+    """Broker name to addresses by id, for each group that the server knows."""
     return {name: dict(group.broker_addrs) for name, group in server.namesrv.manager.tables.broker_addr_table.items()}
 
 
-def native_answer(
-    question: Question, code: int = 0, ext: Mapping[str, object] | None = None, *, remark: str | None = None
+def native_response(
+    request: ScriptedRequest, code: int = 0, ext: Mapping[str, object] | None = None, *, remark: str | None = None
 ) -> bytes:
-    """A native answer to a question, as a server with the boot id b1 gives it."""
-    header = [code, question.opaque, 1, 479, remark, {"boot_id": "b1", **(ext or {})}]
+    """A native response to a request, from a server with boot id b1."""
+    header = [code, request.opaque, 1, 479, remark, {"boot_id": "b1", **(ext or {})}]
     return cut(NATIVE, msgpack.packb(header))
 
 
-def ext_of(question: Question) -> dict[str, Any]:
-    """The ext fields of a question in either header."""
-    header = question.header
+def ext_of(request: ScriptedRequest) -> dict[str, Any]:
+    """The ext fields of a request with a JSON or a native header."""
+    header = request.header
     found = header.get("extFields") if isinstance(header, dict) else header[5]
     return dict(found or {})
 
@@ -210,12 +210,12 @@ async def name_servers(data_dir: Path, clock: FakeClock, count: int = 3) -> Asyn
 
 
 def everywhere(servers: Iterable[InProcess | TcpProxy]) -> str:
-    """All of them, as a list of NameServers."""
+    """The addresses of servers as a list of NameServers."""
     return ";".join(server.address if isinstance(server, TcpProxy) else server.where for server in servers)
 
 
 async def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
-    """Of each registration that was taken: kind, and the DataVersion's counter, state version and timestamp."""
+    """(kind, counter, state version, timestamp) of each accepted registration."""
     found: list[tuple[str, int, int, int]] = []
     for line in await server.lines("register"):
         state_version, timestamp, counter = map(int, line["data_version"].split("/"))
@@ -224,16 +224,16 @@ async def versions(server: InProcess) -> list[tuple[str, int, int, int]]:
 
 
 async def accepted(server: ScriptedServer) -> Peer:
-    """The agent's next connection, over which it has registered fully."""
+    """The agent's next connection, after its full registration was accepted."""
     peer = await server.accept()
-    question = await peer.receive()
-    assert (question.code, ext_of(question)["kind"]) == (103, "full")
-    peer.send(native_answer(question))
+    request = await peer.receive()
+    assert (request.code, ext_of(request)["kind"]) == (103, "full")
+    peer.send(native_response(request))
     return peer
 
 
 def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) -> None:
-    """Return once clients are told just this of a broker: the permission of each topic, None without it."""
+    """Return once routes contain a broker with exactly these permissions by topic; None means without the broker."""
     with native_peer.Peer(namesrv.address, native=True) as peer:
         answer: dict[str, Any] = {"boot_id": None, "revision": 0}
         known: dict[str, int | None] = {}
@@ -248,7 +248,7 @@ def wait_until_routed(namesrv: Daemon, broker_name: str, **perms: int | None) ->
 
 @contextmanager
 def side_car(config: Path, *name_servers: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
-    """An agent in a process of its own; killed at the end."""
+    """An agent in a process of its own, killed at the end of the block."""
     config.write_text(
         f"""
         cluster_name = "cluster-1"

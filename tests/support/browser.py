@@ -1,4 +1,4 @@
-"""Opens a page as a person does: in a real Chromium, without a window."""
+"""A real headless Chromium that opens pages."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ _FLAGS: Final = (
 
 @contextmanager
 def browser(profile: Path) -> Iterator[webdriver.Chrome]:
-    """A browser with a new profile that writes down each request and each message on its console."""
+    """A browser with a new profile that logs requests and console messages."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip(MISSING)
@@ -41,7 +41,7 @@ def browser(profile: Path) -> Iterator[webdriver.Chrome]:
 
 
 def show(opened: webdriver.Chrome, page: Path | str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light") -> None:
-    """Open a page, a file or an address, on a screen of this size, for someone who prefers light or dark."""
+    """Open a page (a file or an address) at this screen size and color scheme."""
     width, height = size
     screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
     opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
@@ -51,7 +51,7 @@ def show(opened: webdriver.Chrome, page: Path | str, *, size: tuple[int, int] = 
 
 
 def take_picture(opened: webdriver.Chrome, target: Path, *, clip: tuple[int, int, float] | None = None) -> None:
-    """The whole page, not only what a screen shows of it; or its top, of that width and height, scaled."""
+    """Save a picture of the whole page, or of its top with this width and height, scaled."""
     how: dict[str, Any] = {"captureBeyondViewport": True, "format": "png"}
     if clip is not None:
         how["clip"] = {"x": 0, "y": 0, "width": clip[0], "height": clip[1], "scale": clip[2]}
@@ -60,12 +60,12 @@ def take_picture(opened: webdriver.Chrome, target: Path, *, clip: tuple[int, int
 
 
 def console(opened: webdriver.Chrome) -> list[str]:
-    """What the page has made the browser complain about since the last call."""
+    """Console messages since the last call."""
     return [entry["message"] for entry in _log(opened, "browser")]
 
 
 def requested(opened: webdriver.Chrome, page: Path) -> list[str]:
-    """The addresses that this page asked for since the last call, itself included; the browser's own pages ask, too."""
+    """Addresses requested since the last call by this page (itself included), not by the browser's own pages."""
     entries = _log(opened, "performance")
     messages: list[dict[str, Any]] = [json.loads(entry["message"])["message"] for entry in entries]
     sent = [one["params"] for one in messages if one["method"] == "Network.requestWillBeSent"]

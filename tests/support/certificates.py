@@ -1,4 +1,4 @@
-"""Certificates for tests, made as they are needed; nothing of them outlives the test."""
+"""Certificates for tests, made on demand in the test's directory."""
 
 import os
 import subprocess
@@ -19,19 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A certificate and its key, each in a file."""
+    """A certificate file and its key file."""
 
     cert_file: Path
     key_file: Path
 
     @property
     def server_settings(self) -> dict[str, str]:
-        """The settings of a server with it."""
+        """Server settings that use this certificate."""
         return {"tls_cert_file": str(self.cert_file), "tls_key_file": str(self.key_file)}
 
 
 class Authority:
-    """An authority with a directory, in which it leaves what it certifies."""
+    """A certificate authority that writes its certificates into a directory."""
 
     def __init__(self, directory: Path, name: str = "ca") -> None:
         self._directory = directory
@@ -47,25 +47,25 @@ class Authority:
         common_name: str | None = None,
         password: str = "",
     ) -> Identity:
-        """Certify hosts, 127.0.0.1 and localhost if none are named; files that are there are replaced at once."""
+        """Issue a certificate for hosts (default: 127.0.0.1 and localhost), replacing existing files atomically."""
         found = self._ca.issue_cert(
             *(hosts or ("localhost", "127.0.0.1", "::1")), not_after=expires, common_name=common_name
         )
         issued = Identity(self._directory / f"{name}.pem", self._directory / f"{name}.key")
         key = load_pem_private_key(found.private_key_pem.bytes(), None)
         how = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-        # what Java reads, too
+        # PKCS8 is the format that Java reads
         key_pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
         chain = b"".join(blob.bytes() for blob in found.cert_chain_pems)
         for path, content, mode in ((issued.cert_file, chain, 0o644), (issued.key_file, key_pem, 0o600)):
             new = path.with_suffix(".new")
             new.touch(mode)
             new.write_bytes(content)
-            os.replace(new, path)  # noqa: PTH105 - at once, as whoever renews certificates does
+            os.replace(new, path)  # noqa: PTH105 - atomic, as certificate renewal tools do
         return issued
 
     def revocation_list(self, *revoked: Identity, expires: str = "21000101000000Z") -> Path:
-        """A list of these certificates, made by openssl."""
+        """A certificate revocation list of these certificates, made by openssl."""
         key_file, config = self._directory / "crl-ca.key", self._directory / "crl.cnf"
         key_file.touch(0o600)
         key_file.write_bytes(self._ca.private_key_pem.bytes())
@@ -82,6 +82,6 @@ class Authority:
         return crl_file
 
     def client(self, issued: Identity | None = None, **settings: Any) -> dict[str, Any]:
-        """The settings of a client that trusts this authority, and maybe shows a certificate."""
+        """Client settings that trust this authority, with a client certificate if one is given."""
         shown = {} if issued is None else {"tls_cert_file": issued.cert_file, "tls_key_file": issued.key_file}
         return {"tls": True, "tls_ca_file": self.ca_file, **shown, **settings}

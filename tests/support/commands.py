@@ -1,4 +1,4 @@
-"""Strategies for messages and registrations, and the one way in which tests read a frame."""
+"""Hypothesis strategies for messages and registrations, and the one frame decoder of the tests."""
 
 from typing import NamedTuple
 
@@ -10,15 +10,15 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES, Frame, FrameReader
 from namesrv_remoting.serializers import decode_frame
 
-# everything that UTF-8 has; lone surrogates have none
+# all of Unicode but lone surrogates, which UTF-8 cannot encode
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT16 = st.integers(-(1 << 15), (1 << 15) - 1)
 EXT_FIELDS = st.dictionaries(TEXT, TEXT, max_size=8)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-# lone surrogates have no UTF-8
+# lone surrogates cannot be encoded in UTF-8
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-# what the text lines of a compressed registration can carry
+# the text lines of a compressed registration are split at blanks
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=" "), min_size=1, max_size=20)
 VERSIONS = st.builds(DataVersion, INT64, INT64, INT64)
 MAPPINGS = st.builds(
@@ -41,23 +41,23 @@ REGISTRATIONS = st.builds(
     filter_servers=st.lists(NAMES, max_size=3).map(tuple),
 )
 
-# What may come behind: a whole frame (JSON header `{}`, body `t`), and one that has only begun.
+# Bytes that may follow a frame: a whole frame (JSON header `{}`, body `t`), and an incomplete one.
 TAIL = b"\x00\x00\x00\x07\x00\x00\x00\x02{}t"
 TAIL_FRAME = Frame(0, b"{}", b"t")
 BEGUN = TAIL[:9]
 
 
 class Fed(NamedTuple):
-    """What came out of a stream: its frames, and why it ended, if it did."""
+    """Frames decoded from a stream, and the error that ended it, if any."""
 
     frames: list[Frame]
     error: str | None
 
 
 def feed(stream: bytes, *, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_HEADER_BYTES) -> Fed:
-    """What comes out of whole frames or of a broken stream: the same at once, byte by byte, and with a tail.
+    """Decode a stream at once, byte by byte and with bytes after it, and check that the results agree.
 
-    Behind whole frames a tail comes out as itself; behind a broken one nothing does.
+    After whole frames the following frame is decoded as well; after a broken one nothing is.
     """
 
     def reader() -> FrameReader:
@@ -80,7 +80,7 @@ def _fed(reader: FrameReader, *pieces: bytes) -> Fed:
 
 
 def decode(stream: bytes) -> RemotingCommand:
-    """The one command in a stream, however the stream is chopped."""
+    """The one command in a stream, however the stream is split."""
     frames, error = feed(stream)
     assert error is None
     (frame,) = frames

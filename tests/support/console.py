@@ -1,4 +1,4 @@
-"""Runs the web console in the test's own process, and opens tabs of it."""
+"""The web console running in the test's own process, with browser tabs on it."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ class Message(NamedTuple):
 
 
 class Tab:
-    """One tab: the stream of a page, as its browser holds it."""
+    """One browser tab: the event stream of a page."""
 
     def __init__(self, app: Starlette, of: str, *, since: str = "", last_event_id: str | None = None) -> None:
         self.messages: list[Message] = []
@@ -36,7 +36,7 @@ class Tab:
         self._query = urlencode({"of": of, "since": since}).encode()
         self._headers = [] if last_event_id is None else [(b"last-event-id", last_event_id.encode())]
         self._left = asyncio.Event()
-        # nobody reads while this is not set
+        # while cleared, the tab does not read its stream
         self.reads = asyncio.Event()
         self.reads.set()
 
@@ -52,7 +52,7 @@ class Tab:
 
     @property
     def parts(self) -> dict[str, str]:
-        """All that came, the last of each id."""
+        """The last content received for each element id."""
         return {name: html for message in self.messages for name, html in message.parts.items()}
 
     async def _receive(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Tab:
 
 
 class Shown(NamedTuple):
-    """A console that runs, and a browser without a window."""
+    """A running console and an HTTP client of it."""
 
     console: Console
     app: Starlette

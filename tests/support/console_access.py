@@ -1,4 +1,4 @@
-"""A small application behind the console's access control, served on a real socket; users whose hashes are cheap."""
+"""A small application behind the console's access control on a real socket, with users whose hashes are cheap."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -23,14 +23,14 @@ from tests.support.fake_clock import FakeClock
 
 HTML: Final = {"accept": "text/html"}
 PASSWORD: Final = "correct horse battery"
-# three of them: two that only look, and one that acts
+# two viewers and one operator
 USERS: Final = {"vera": "viewer", "victor": "viewer", "olga": "operator"}
-# a hash says itself how it was made; these take no time
+# a hash contains its cost parameters; these make it fast
 _CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 def write_users(path: Path, users: Mapping[str, str] | None = None, *, password: str = PASSWORD) -> Path:
-    """A users file, in which everybody has the same password."""
+    """Write a users file; each password is the given one plus the user's name."""
     listed = USERS if users is None else users
     lines = [f"{name}:{role}:{_CHEAP.hash(f'{password} of {name}')}\n" for name, role in listed.items()]
     new = path.with_suffix(".new")
@@ -40,7 +40,7 @@ def write_users(path: Path, users: Mapping[str, str] | None = None, *, password:
 
 
 def small_app(settings: AccessSettings, clock: FakeClock) -> Starlette:
-    """Pages that say who asks, what changes something, and a stream."""
+    """An application with pages that show the user, a change and a stream."""
 
     async def who(request: Request) -> Response:
         user = request.user
@@ -74,7 +74,7 @@ def small_app(settings: AccessSettings, clock: FakeClock) -> Starlette:
 
 @asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
-    """The URL at which it is served."""
+    """Serve an application; yield its URL."""
     listener = HttpListener(app, Counter())
     [(host, port)] = await listener.listen("127.0.0.1", 0)
     try:
@@ -84,13 +84,13 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
 
 
 def browser(url: str, **options: Any) -> httpx2.AsyncClient:
-    """Somebody with cookies of their own."""
+    """An HTTP client with its own cookies."""
     return httpx2.AsyncClient(base_url=url, trust_env=False, **options)
 
 
 @asynccontextmanager
 async def small_console(clock: FakeClock, **settings: Any) -> AsyncIterator[str]:
-    """The URL of the small application."""
+    """Serve the small application; yield its URL."""
     async with served(small_app(AccessSettings(**settings), clock)) as url:
         yield url
 
@@ -98,11 +98,11 @@ async def small_console(clock: FakeClock, **settings: Any) -> AsyncIterator[str]
 async def sign_in(
     client: httpx2.AsyncClient, name: str, *, password: str | None = None, to: str = "/"
 ) -> httpx2.Response:
-    """What the form does."""
+    """Submit the sign-in form."""
     page = (await client.get("/login", params={"next": to})).json()
-    said = f"{PASSWORD} of {name}" if password is None else password
+    typed = f"{PASSWORD} of {name}" if password is None else password
     return await client.post(
-        "/login", data={"csrf": page["csrf"], "next": page["next"], "name": name, "password": said}
+        "/login", data={"csrf": page["csrf"], "next": page["next"], "name": name, "password": typed}
     )
 
 
@@ -125,5 +125,5 @@ def fields(html: str) -> dict[str, str]:
 
 
 async def csrf(client: httpx2.AsyncClient) -> str:
-    """The token of the forms that this browser gets."""
+    """The CSRF token of this browser's forms."""
     return str((await client.get("/")).json()["csrf"])

@@ -1,4 +1,4 @@
-"""Runs `namesrv-console` as a process, and looks at its pages in a browser."""
+"""`namesrv-console` as a process, and its pages in a browser."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.pages import ROOT
 from tests.support.printing_process import PatternProcess
 
-# what each of the pages for people is asked for; those about the past tell of the night that `night` writes
+# query strings of pages that need one; history pages show the night written by `night`
 _DETAILS: Final = {
     "topic": "/topic?name=orders",
     "search": "/search?q=broker",
@@ -22,7 +22,7 @@ _DETAILS: Final = {
     "travel": "/travel?topic=topic-00004&at=2026-03-01T03:30&wait=1",
     "what_if": "/what-if?expiry=60&scan=5&poll=30&wait=1",
 }
-# every server has told all that it knows, the stream of the page is open, and the logs are read
+# all servers have reported, the page's event stream is open, and the logs are read
 READY: Final = """
     const chips = [...document.querySelectorAll(".chip")];
     return chips.length && chips.every(chip => chip.matches(".ready"))
@@ -31,20 +31,20 @@ READY: Final = """
 
 
 def addresses(broker: str) -> dict[str, str]:
-    """The pages for people by name, each with an address below the console's at which it shows something."""
+    """Page name to an address at which the page shows data."""
     details = {**_DETAILS, "broker": f"/broker?{broker}"}
     return {page.name: details.get(page.name, page.path) for page in PAGES if page.in_menu or page.name in details}
 
 
 def night(directory: Path) -> Path:
-    """Heartbeat logs of two servers in the night of 2026-03-01, in which brokers fail."""
+    """Heartbeat logs of two servers for the night of 2026-03-01, in which brokers fail."""
     write = [sys.executable, "-m", "tools.heartbeat_logs", "--lines", "40000", "--out", str(directory), "--seed", "1"]
     subprocess.run(write, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return directory
 
 
 class ConsoleProcess(PatternProcess):
-    """The console on a free port, as a context manager: what it asks, and the directories that it reads."""
+    """The console on a free port, as a context manager."""
 
     def __init__(self, *servers: str, logs: Sequence[Path] = (), audit: Sequence[Path] = ()) -> None:
         given = {"server": servers, "logs": logs, "audit": audit}
@@ -52,10 +52,10 @@ class ConsoleProcess(PatternProcess):
         super().__init__([sys.executable, "-m", "namesrv_console", "--listen=127.0.0.1:0", *flags])
 
     def url(self) -> str:
-        """Where it is, with a slash at the end; once it listens."""
+        """The console's URL with a final slash; waits until the console listens."""
         return self.wait_for(r"^namesrv-console: http://\S+/$").removeprefix("namesrv-console: ")
 
 
 def shown(opened: webdriver.Chrome, script: str, *values: object) -> Any:
-    """What a script finds on the page, as soon as it finds something."""
+    """The first truthy value that a script returns on the page."""
     return WebDriverWait(opened, GUARD_SECONDS, 0.1).until(lambda _: opened.execute_script(script, *values))

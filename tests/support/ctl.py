@@ -1,4 +1,4 @@
-"""Runs `namesrvctl` against servers in the test's own process."""
+"""`namesrvctl` run against servers in the test's own process."""
 
 import asyncio
 import json
@@ -30,12 +30,12 @@ _TLS = (
     "NAMESRV_TLS_VERIFY_HOST",
 )
 _ENVIRONMENT = {**dict.fromkeys([*_NAMES, *_TLS]), "COLUMNS": None, "NO_COLOR": None, "FORCE_COLOR": None, "TZ": "UTC"}
-# saved contexts are the developer's
+# saved contexts of the developer must not affect tests
 _NO_CONTEXTS = {"XDG_CONFIG_HOME": "/nonexistent"}
 
 
 class Result(NamedTuple):
-    """What came of it."""
+    """Exit code and output of a run."""
 
     code: int
     out: str
@@ -47,7 +47,7 @@ class Result(NamedTuple):
 
     @property
     def cells(self) -> list[list[str]]:
-        """A table's rows, cut where two blanks are; heads first."""
+        """Rows of a table, split at two blanks, header first."""
         return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in self.lines]
 
     @property
@@ -64,19 +64,19 @@ class Result(NamedTuple):
 
 
 def run(*args: str, env: dict[str, str] | None = None, typed: str | None = None) -> Result:
-    """Run it in this thread."""
+    """Run namesrvctl in this thread."""
     runner = CliRunner(env={**_ENVIRONMENT, **_NO_CONTEXTS, **(env or {})})
     done = runner.invoke(app, list(args), input=typed, prog_name="namesrvctl", catch_exceptions=False)
     return Result(done.exit_code, done.stdout, done.stderr)
 
 
 async def ctl(*args: str, env: dict[str, str] | None = None) -> Result:
-    """Run it beside this loop, which goes on serving."""
+    """Run namesrvctl in a thread, while this loop serves."""
     return await asyncio.to_thread(run, *args, env=env)
 
 
 def at(*servers: InProcess | ApacheFront | str) -> list[str]:
-    """The options that name servers."""
+    """The options that name these servers."""
     return [word for server in servers for word in ("-s", server if isinstance(server, str) else address_of(server))]
 
 
@@ -88,21 +88,21 @@ def address_of(server: InProcess | ApacheFront) -> str:
 
 @asynccontextmanager
 async def asked(path: Path, spoken: str = "native", **settings: Any) -> AsyncIterator[tuple[InProcess, str]]:
-    """One of our servers, and the address to ask it at; in RocketMQ's protocol it looks like Apache's."""
+    """One of our servers and its address; with spoken="rocketmq" it looks like an Apache server."""
     async with namesrv_in_process(path, **settings) as server, ApacheFront(server.address) as apache:
         yield server, address_of(apache if spoken == "rocketmq" else server)
 
 
 @asynccontextmanager
 async def two_asked(path: Path) -> AsyncIterator[tuple[NamesrvPeer, NamesrvPeer, str, str]]:
-    """Peers of two servers, and the addresses to ask these at."""
+    """Peers of two servers, and the addresses of the servers."""
     async with asked(path / "1") as (first, one), asked(path / "2") as (second, two):
         yield await first.connect(), await second.connect(), one, two
 
 
 @contextmanager
-def nobody() -> Iterator[str]:
-    """An address at which nobody listens."""
+def refusing_address() -> Iterator[str]:
+    """An address that refuses connections."""
     with socket.socket() as bound:
         bound.bind((HOST, 0))
         yield f"{HOST}:{bound.getsockname()[1]}"

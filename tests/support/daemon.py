@@ -1,4 +1,4 @@
-"""Runs a real server in a process of its own, and reads its log."""
+"""A real NameServer in a process of its own, and its log."""
 
 import json
 import signal
@@ -12,17 +12,17 @@ from tests.support.printing_process import Process
 
 LoopName = Literal["auto", "asyncio"]
 
-# The daemon takes uvloop where it is installed; `asyncio` is what it runs on where it is not.
+# uvloop is used where it is installed; `asyncio` runs the server without it
 _MISSING: Final[dict[LoopName, tuple[str, ...]]] = {"auto": (), "asyncio": ("uvloop",)}
 
 LogLine = dict[str, Any]
 
 
 class Daemon(Process):
-    """`namesrv` on a free port of this machine, as a context manager; at its end the process is gone, whatever happens.
+    """`namesrv` on a free port, as a context manager; the process is gone at its end.
 
-    Flags come after those given here, and the last of a kind counts. It listens once `listening()` returns.
-    `program` is a command that is installed elsewhere.
+    Flags come after those given here, and the last of a kind counts. The server listens once `listening()` returns.
+    `program` is the path of an installed command.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Daemon(Process):
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir
-        # every line that was logged so far
+        # every line logged so far
         self.log: list[LogLine] = []
-        # no HTTP: its usual port is free for one server of this machine only
+        # without HTTP: its default port is free for only one server
         place = ("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--data-dir", str(data_dir))
         python = (sys.executable, *_python(*_MISSING[loop], *missing_packages))
         super().__init__(
@@ -56,7 +56,7 @@ class Daemon(Process):
         """The first line (or the `count`th) of an event with these fields, as soon as it is logged.
 
         Raises:
-            AssertionError: it is not logged in time, or the process ended without.
+            AssertionError: the event was not logged in time, or the process ended first.
         """
         self.wait_until(lambda: len(self.lines(event, **fields)) >= count)
         return self.lines(event, **fields)[count - 1]
@@ -66,9 +66,9 @@ class Daemon(Process):
         return [line for line in self.log if all(line.get(name) == value for name, value in wanted)]
 
     def listening(self) -> Self:
-        """Return once it listens."""
+        """Return once the server listens."""
         self.wait_for("listening")
-        # what a server spoke that had this port before, in another test
+        # another test's server may have used this port with another protocol
         PROCESS_PROTOCOLS.forget(self.where)
         return self
 
@@ -78,7 +78,7 @@ class Daemon(Process):
 
     @property
     def where(self) -> str:
-        """The same, as a list of NameServers has it."""
+        """The address as a list of NameServers contains it."""
         return str(self.wait_for("listening")["addresses"][0])
 
     @property
@@ -90,10 +90,10 @@ class Daemon(Process):
         return host.strip("[]"), int(port)
 
     def __exit__(self, *raised: object) -> None:
-        """End it in order, so that its coverage is written, or after a failure by force."""
+        """Stop the server gracefully so that its coverage is written, or kill it after a failure."""
         try:
             if self.is_running and not any(raised):
-                # one that is stopped (SIGSTOP) would not notice
+                # a process stopped by SIGSTOP would not notice SIGTERM
                 self.send_signal(signal.SIGCONT)
                 self.stop()
         finally:
@@ -101,12 +101,12 @@ class Daemon(Process):
 
 
 def _python(*missing_packages: str) -> tuple[str, ...]:
-    """Python's arguments for a server that is installed without some packages."""
+    """Python arguments of a server that runs without these packages."""
     if not missing_packages:
         return ("-m", "namesrv")
     hide = f"import sys; sys.modules.update(dict.fromkeys({missing_packages!r}))"
     return ("-c", f"{hide}; from namesrv.cli import main; sys.exit(main())")
 
 
-# what a fixture hands out that starts one with flags
+# the fixture value that starts a server with flags
 Start = Callable[..., Daemon]

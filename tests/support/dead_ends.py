@@ -1,4 +1,4 @@
-"""Addresses to which a client connects in vain."""
+"""Addresses at which connecting fails."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ from tests.support.scripted_server import HOST
 
 @contextlib.contextmanager
 def refusing_port() -> Iterator[socket.socket]:
-    """A port that is taken and refuses everybody, until a server listens on it."""
+    """A bound port that refuses connections until a server listens on it."""
     with socket.socket() as bound:
         bound.bind((HOST, 0))
         yield bound
@@ -20,7 +20,7 @@ def refusing_port() -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def full_queue() -> Iterator[str]:
-    """The address of a server that lets nobody in: its queue is full, and the kernel drops who asks."""
+    """The address of a server whose accept queue is full: the kernel drops connection attempts."""
     if sys.platform != "linux":
         pytest.skip("other kernels refuse instead of dropping")
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, broken or stuck for one process, and well again: `disk_faults.c` makes it so."""
+"""A disk that is full, read-only, broken or stuck for one process; `disk_faults.c` makes it so."""
 
 import shutil
 import subprocess
@@ -9,12 +9,12 @@ _SOURCE: Final = Path(__file__).with_suffix(".c")
 
 
 def why_not() -> str | None:
-    """Why this machine cannot have such a disk; None when it can."""
+    """The reason why this machine cannot simulate disk faults, or None."""
     return None if shutil.which("cc") else "no C compiler (cc) is installed"
 
 
 class FaultyDisk:
-    """Everything below a directory, for processes that are started with `environ`."""
+    """A faulty disk below a directory, for processes started with `environ`."""
 
     def __init__(self, directory: Path, scratch: Path) -> None:
         library = scratch / "disk_faults.so"
@@ -28,7 +28,7 @@ class FaultyDisk:
         self.turn("ok")
 
     def turn(self, mode: str) -> None:
-        """Be `ok`, `full`, `read_only`, `error` (EIO) or `slow` (stuck until it is something else) from now on."""
+        """Switch to `ok`, `full`, `read_only`, `error` (EIO) or `slow` (stuck until the next switch)."""
         new = self._mode.with_suffix(".new")
         new.write_text(mode)
         new.replace(self._mode)

@@ -1,4 +1,4 @@
-"""What an application's metrics library shows of ours, as lines that a test compares."""
+"""Metrics as Prometheus and OpenTelemetry export them, as comparable lines."""
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
@@ -20,7 +20,7 @@ class OpenTelemetry:
         self.meter = self._provider.get_meter("an application")
 
     def collected(self) -> list[str]:
-        """Each value as Prometheus would show it, by the rules of OpenTelemetry's own exporter."""
+        """Each value as OpenTelemetry's Prometheus exporter would show it."""
         data = self._reader.get_metrics_data()
         lines = []
         for resource in () if data is None else data.resource_metrics:

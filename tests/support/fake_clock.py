@@ -1,4 +1,4 @@
-"""Clock that tests move by hand, and what they wait by: nothing ever waits for a real second."""
+"""A clock that tests move by hand, and waiting that depends on no real second."""
 
 import asyncio
 import heapq
@@ -8,27 +8,26 @@ from typing import Final
 
 NANOSECONDS = 1_000_000_000
 
-# Passes of the loop that a woken task is given. A chain of futures, queues and tasks needs one pass per link; this
-# is far more than any chain of ours.
+# Event loop passes that a woken task gets. A chain of futures, queues and tasks needs one pass per link; this is far
+# more than any chain of ours.
 SETTLING_PASSES = 25
-# Nothing that is right takes a hundredth of it, or a tenth on a machine with a load of 20; a test that waits for what
-# never comes fails instead of hanging.
+# A correct test needs less than a hundredth of it, or a tenth at a load of 20; a test that waits for ever fails.
 GUARD_SECONDS: Final = 300.0
-# small against every deadline that is waited for
+# small against every deadline in the tests
 STEP_SECONDS: Final = 0.1
 
 
 class FakeClock:
     """A `Clock` that stands still until a test moves it.
 
-    Counts whole nanoseconds, so that 119.9 + 0.1 is 120.0 and a test at the edge of a deadline means what it says.
+    It counts whole nanoseconds, so that 119.9 + 0.1 is exactly 120.0.
     """
 
     def __init__(self, *, monotonic: float = 1_000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic_ns = _nanoseconds(monotonic)
         self._wall_ns = _nanoseconds(wall)
         self._busy_ns = 0
-        # who sleeps: (deadline, order of going to sleep, what wakes it)
+        # (deadline, order of falling asleep, future that wakes the task)
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
@@ -59,8 +58,8 @@ class FakeClock:
     async def advance(self, seconds: float) -> None:
         """Let `seconds` pass: wake the sleepers in the order of their deadlines, each at its own time.
 
-        Tasks that were just started get to their sleep first, and whatever a woken task does, going to sleep again
-        included, is done before the next one is woken.
+        Tasks that were just started reach their sleep first, and a woken task runs until it sleeps again before the
+        next one is woken.
         """
         if seconds < 0:
             raise ValueError(f"advance by {seconds} seconds: the monotonic clock never goes back")
@@ -76,16 +75,16 @@ class FakeClock:
         self._move_to(end)
 
     def stall(self, seconds: float) -> None:
-        """Let `seconds` pass while the loop does nothing: sleepers that are due wake late, with the next `advance`."""
+        """Let `seconds` pass while the loop does nothing; due sleepers wake late, with the next `advance`."""
         self._move_to(self._monotonic_ns + _nanoseconds(seconds))
 
     def work(self, seconds: float) -> None:
-        """The same, while the loop works: it can do nothing else meanwhile."""
+        """Let `seconds` pass while the loop is busy and can do nothing else."""
         self.stall(seconds)
         self._busy_ns += _nanoseconds(seconds)
 
     def step_wall(self, seconds: float) -> None:
-        """Set the wall clock forward, or back; the monotonic clock does not notice."""
+        """Set the wall clock forward or back; the monotonic clock does not change."""
         self._wall_ns += _nanoseconds(seconds)
 
     def _move_to(self, monotonic_ns: int) -> None:
@@ -98,25 +97,25 @@ class FakeClock:
 
 
 async def settle() -> None:
-    """Let every task that can run do so, until all of them wait for something."""
+    """Run every runnable task until all tasks wait for something."""
     for _ in range(SETTLING_PASSES):
         await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop run until something is so: for what crosses a socket, which no clock of ours moves.
+    """Run the loop until a condition holds, for events on sockets, which no fake clock moves.
 
-    A condition that never comes true is ended by the guard of whoever serves (`serving`).
+    A condition that never holds is ended by the guard of the fixture that serves (`serving`).
     """
-    while not condition():  # noqa: ASYNC110 - it may be about anything
+    while not condition():  # noqa: ASYNC110 - the condition may be about anything
         await asyncio.sleep(0)
 
 
 async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:
-    """Let time pass until something is so; how much that was.
+    """Advance the clock until a condition holds; return the seconds that passed.
 
     Raises:
-        AssertionError: that much was not enough.
+        AssertionError: the condition did not hold within `at_most` seconds.
     """
     began = clock.monotonic()
     await settle()

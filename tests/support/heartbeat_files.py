@@ -1,4 +1,4 @@
-"""Reader of heartbeat logs, independent of the code under test."""
+"""A reader of heartbeat logs that is independent of the code under test."""
 
 import gzip
 import json
@@ -9,7 +9,7 @@ Line = dict[str, Any]
 
 
 def read_log(root: Path, *, without: str = "/") -> list[Line]:
-    """All whole lines below a folder, by boot and number; a torn last line is left out."""
+    """All complete lines below a folder, sorted by boot and number; an incomplete last line is left out."""
     lines: list[Line] = []
     for path in root.rglob("[!.]*.jsonl*"):
         if without in path.name:
@@ -25,7 +25,7 @@ def of(lines: list[Line], *events: str) -> list[Line]:
 
 
 def by_topic(lines: list[Line], event: str) -> list[Line]:
-    """What the lines of an event say of each topic, one after the other; of routes, with all `brokers` by name."""
+    """One dict per topic for the lines of an event; for routes with all `brokers`, sorted by name."""
     found: list[Line] = []
     routes: dict[str, dict[str, Line]] = {}
     for line in of(lines, event):

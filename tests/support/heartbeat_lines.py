@@ -1,4 +1,4 @@
-"""Heartbeat logs written by hand, one line a call."""
+"""Heartbeat logs written by hand, one call a line."""
 
 import json
 from typing import Any, Final, Self
@@ -10,7 +10,7 @@ Broker = dict[str, Any]
 
 
 def broker(name: str = "broker-a", broker_id: int = 0, **fields: Any) -> Broker:
-    """What the lines of a broker say about it: a native agent at an address of its own, unless told otherwise."""
+    """The fields of a broker in its log lines; by default a native agent at an address of its own."""
     return {
         "cluster": "c1",
         "broker_name": name,
@@ -25,12 +25,12 @@ def broker(name: str = "broker-a", broker_id: int = 0, **fields: Any) -> Broker:
 
 
 def member(name: str = "broker-a", *ids: int) -> dict[str, Any]:
-    """A broker as a route has it; its master when no ids are given."""
+    """A broker as it appears in a route; only its master when no ids are given."""
     return {"name": name, "master": not ids or 0 in ids, "ids": list(ids or (0,))}
 
 
 class HeartbeatLines:
-    """The lines of one boot; `at` is `mono_ms`, the wall clock is 2026-03-01 plus that."""
+    """The lines of one boot; `at` is `mono_ms`, and the wall clock is 2026-03-01 plus `at`."""
 
     def __init__(self, boot: str = "boot-1", nameserver: str = "ns-1", wall_ms: int = MIDNIGHT_MS) -> None:
         self.boot = boot
@@ -40,7 +40,7 @@ class HeartbeatLines:
         self._seq = 0
 
     def add(self, event: str, at: float, **fields: Any) -> Self:
-        """Any line; fields given here replace the usual ones."""
+        """Add a line; fields given here replace the default ones."""
         self._seq += 1
         line = {
             "v": 1,
@@ -78,7 +78,7 @@ class HeartbeatLines:
         return self.add("scan", at, scan=number, brokers=1)
 
     def late(self, at: float, late_ms: float) -> Self:
-        """The server was held up."""
+        """Add a line for a stalled server."""
         return self.add("late", at, late_ms=late_ms)
 
     def route(self, at: float, revision: int, *members: dict[str, Any], topic: str = "t") -> Self:
@@ -95,5 +95,5 @@ class HeartbeatLines:
 
 
 def files_of(*boots: HeartbeatLines) -> dict[str, list[str]]:
-    """One file for each boot."""
+    """One file per boot."""
     return {f"{lines.boot}.jsonl": lines.lines for lines in boots}

@@ -1,6 +1,6 @@
-"""Random heartbeat logs of several servers, mostly about brokers that live and die, partly absurd.
+"""Random heartbeat logs of several servers: mostly plausible broker lives, partly absurd lines.
 
-A log of sixty boots is made of far more choices than hypothesis draws for one example: it draws the seed.
+A log of sixty boots takes more choices than hypothesis draws for one example, so that hypothesis draws the seed.
 """
 
 import json
@@ -13,7 +13,7 @@ from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, m
 Line = dict[str, Any]
 Files = dict[str, list[str]]
 
-# ties, gaps around the 10 ms that are no gap, around the expiries below, and whole microseconds
+# equal times, gaps around the 10 ms that count as none, gaps around the expiries below, and whole microseconds
 _STEPS: Final = (0, 0, 0.001, 5, 9.999, 10, 300, 990.5, 1_000, 1_000, 1_000, 1_100, 1_333.333, 2_000, 4_500)
 _EXPIRIES: Final = (2_000, 2_000, 2_000, 3_500, None)
 _CLIENTS: Final = ("k#1", "k#2")
@@ -32,7 +32,7 @@ _REASONS: Final = ("silent", "silent", "silent", "disconnected", "unregistered",
 
 
 def log(seed: int, boots: int) -> Files:
-    """Files of boots of three servers: with copies of lines, wall clocks that were set, and torn lines."""
+    """Files of three servers' boots, with repeated lines, wall clocks that were set, and incomplete lines."""
     rng = Random(seed)
     files: Files = {}
     for number in range(boots):
@@ -40,7 +40,7 @@ def log(seed: int, boots: int) -> Files:
         lines = _disturbed(rng, _boot(rng, name, f"ns-{number % 3}", wall_ms).lines)
         cut = rng.randint(0, len(lines))
         files[f"{name}-1.jsonl"] = lines[:cut]
-        # the second file begins with lines that are in the first one, too
+        # the second file may begin with lines of the first one
         files[f"{name}-2.jsonl"] = lines[max(0, cut - rng.choice([0, 0, 0, 3])) :]
     return files
 
@@ -57,7 +57,7 @@ def _disturbed(rng: Random, lines: list[str]) -> list[str]:
             moved = [json.loads(each) for each in (line, *after)]
             return [*before, *(json.dumps({**each, "ts_ms": each["ts_ms"] + 3_600_000}) for each in moved)]
         case 2:
-            return [*before, json.dumps({**json.loads(line), "v": 3, "unheard_of": [1, {"x": None}]}), *after]
+            return [*before, json.dumps({**json.loads(line), "v": 3, "unknown_field": [1, {"x": None}]}), *after]
         case 3:
             return [*before, json.dumps({"v": 1, "seq": 1, "event": "heartbeat"}), line, *after]
         case _:
@@ -65,13 +65,13 @@ def _disturbed(rng: Random, lines: list[str]) -> list[str]:
 
 
 def _boot(rng: Random, name: str, nameserver: str, wall_ms: int) -> HeartbeatLines:
-    """One boot of a server, or rarely of a client; its lines are made one after the other."""
+    """The lines of one server boot, or rarely of a client."""
     lines = HeartbeatLines(name, nameserver, wall_ms)
     if rng.randrange(10):
         lines.start(rng.choice([0, 0.25]), scan_ms=rng.choice([500, 1_000]), expiry_ms=2_000)
     if not rng.randrange(20):
         lines.add("isolated", 1, client="c", broker_name="broker-a", for_ms=1)
-    # two may come from one address, and one may come without an agent or an expiry
+    # two brokers may share an address, and a broker may lack an agent id or an expiry
     known = [
         broker(
             rng.choice(_BROKERS),
@@ -92,22 +92,22 @@ def _boot(rng: Random, name: str, nameserver: str, wall_ms: int) -> HeartbeatLin
                 at += rng.choice([1_000, 1_000, 1_000.5, 950, 1_300])
                 lines.beat(round(at, 3), rng.choice(known))
         else:
-            # what happened under a lock is told after later things
+            # events recorded under a lock may be logged after later ones
             moment = round(max(0.0, at - rng.choice([0, 0, 0, 0, 2.5])), 3)
             if kind in ("route", "served", "pulls") and rng.randrange(2):
                 lines.add(kind, moment, v=2, **_of_several_topics(rng, kind))
             else:
-                _tell(rng, lines, kind, moment, scans, rng.choice(known))
+                _add_line(rng, lines, kind, moment, scans, rng.choice(known))
     return lines
 
 
-def _tell(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: int, of: Line) -> None:
+def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: int, of: Line) -> None:
     topic, revision, client = rng.choice(_TOPICS), rng.randint(1, 4), rng.choice(_CLIENTS)
     reason, names = rng.choice(_REASONS), rng.sample(_BROKERS, rng.randint(0, 2))
     evicted = {"scan": scans if reason == "silent" else None, "silent_ms": rng.choice([0, 1_500.5, 2_100])}
     members = [member(name, *rng.choice([(0,), (0, 1)])) for name in names]
     settings = {"scan_interval_ms": 700, "broker_expiry_ms": 2_000, "late_ms": 300, "version": "0.1.0"}
-    tellers: dict[str, Callable[[], object]] = {
+    writers: dict[str, Callable[[], object]] = {
         "beat": lambda: lines.beat(at, of),
         "evict": lambda: lines.evict(at, of, reason, **evicted),
         "fenced": lambda: lines.add("fenced", at, **of, reason=reason, scan=scans + rng.randint(0, 1)),
@@ -120,11 +120,11 @@ def _tell(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: int, 
         "opened": lambda: lines.add("opened", at, **settings),
         "dropped": lambda: lines.add("dropped", at, count=rng.randint(1, 3)),
     }
-    tellers.get(kind, lambda: lines.add(kind, at))()
+    writers.get(kind, lambda: lines.add(kind, at))()
 
 
 def _of_several_topics(rng: Random, kind: str) -> Line:
-    """The fields of one line in version 2; a topic stands in it once."""
+    """The fields of one version 2 line; each topic occurs once."""
     topics = rng.sample(_TOPICS, rng.randint(1, 2))
     revisions = [rng.randint(1, 6) for _ in topics]
     if kind == "route":

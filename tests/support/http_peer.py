@@ -1,4 +1,4 @@
-"""HTTP client for tests, and a reader of metrics."""
+"""HTTP client for tests, and a parser of metrics."""
 
 import http.client
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.fake_clock import GUARD_SECONDS
 
 
-class HttpAnswer(NamedTuple):
-    """What came back; headers by name in lower case."""
+class HttpResponse(NamedTuple):
+    """An HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -23,11 +23,11 @@ class HttpAnswer(NamedTuple):
 
 
 class Scrape:
-    """The metrics of one moment."""
+    """The metrics of one scrape."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        # family -> its kind, and its help
+        # family -> (type, help)
         self.families: dict[str, tuple[str, str]] = {}
         self._samples: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         for family in text_string_to_metric_families(text):
@@ -39,7 +39,7 @@ class Scrape:
                 self._samples[key] = sample.value
 
     def __call__(self, name: str, /, **labels: str) -> float:
-        """The sample of that name with exactly these labels (`class_` is class); 0 when there is none yet."""
+        """The sample with this name and exactly these labels (`class_` is class); 0 when it does not exist yet."""
         return self._samples.get((name, _labels(labels)), 0.0)
 
     def has(self, name: str, /, **labels: str) -> bool:
@@ -53,16 +53,16 @@ class Scrape:
         return [dict(labels) for known, labels in self._samples if known == name]
 
 
-def ask(address: tuple[str, int], target: str, method: str = "GET") -> HttpAnswer:
-    """One request over a connection of its own."""
+def ask(address: tuple[str, int], target: str, method: str = "GET") -> HttpResponse:
+    """Send one request over a new connection."""
     with closing(http.client.HTTPConnection(*address, timeout=GUARD_SECONDS)) as connection:
         connection.request(method, target)
         answer = connection.getresponse()
-        return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        return HttpResponse(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
 
 def scrape(address: tuple[str, int]) -> Scrape:
-    """The metrics now."""
+    """The current metrics."""
     answer = ask(address, "/metrics")
     assert answer.status == 200, answer
     return Scrape(answer.text)

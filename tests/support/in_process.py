@@ -1,4 +1,4 @@
-"""Runs a whole NameServer in the test's own process: on 127.0.0.1, port 0, and a clock that the test moves."""
+"""A whole NameServer running in the test's own process: on 127.0.0.1, port 0 and a fake clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 
 
 class InProcess:
-    """A running server, seen from inside, and the peers that were connected to it."""
+    """A running server, seen from inside, and its peers."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class InProcess:
         self.controller = NamesrvController(
             settings, clock, access=read_access_file(settings), origins=origins, limits=limits
         )
-        # what was told of the past, and is not told again: numbers of events, and of lines of the heartbeat log
+        # the last event number and log line number that `forget` marked as seen
         self._last_event = self._last_line = 0
         # done when the server has ended
         self.serving = asyncio.create_task(self.controller.serve())
@@ -56,11 +56,11 @@ class InProcess:
 
     @property
     def where(self) -> str:
-        """The same, as a list of NameServers has it."""
+        """The address as a list of NameServers contains it."""
         return "{}:{}".format(*self.address)
 
     async def connect(self, source: str = "") -> NamesrvPeer:
-        """A peer that the server has let in, from an address of this machine if one is given."""
+        """A peer accepted by the server; `source` is the peer's local address."""
         peer = await NamesrvPeer.connect(self.address, source=source)
         self._peers.append(peer)
         await until(lambda: self.find_connection(peer) is not None)
@@ -76,12 +76,12 @@ class InProcess:
         return next((connection for connection in connections if connection.peer.address == peer.address), None)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
-        """What RECENT_EVENTS would tell of what has happened since `forget`; signs of life are no events."""
+        """Events of RECENT_EVENTS since the last `forget`; heartbeats are not events."""
         found = self.namesrv.events.since(self._last_event, RING_SIZE)
         return [event for event in found if not names or event["event"] in names]
 
     async def lines(self, *names: str) -> list[Line]:
-        """The lines of the heartbeat log since `forget`, once they are written."""
+        """The lines of the heartbeat log since the last `forget`, once they are written."""
         log = self.namesrv.heartbeat_log
         assert log is not None
         await until(lambda: not log.queued)
@@ -90,11 +90,11 @@ class InProcess:
 
     @property
     def heartbeats(self) -> int:
-        """How many came from registered brokers."""
+        """Number of heartbeats received from registered brokers."""
         return self.namesrv.manager.heartbeats
 
     async def forget(self) -> None:
-        """Tell nothing more of what has happened until now."""
+        """Skip all events and log lines up to now."""
         self._last_event = self.namesrv.events.last_seq
         if self.namesrv.heartbeat_log is not None:
             self._last_line = max((line["seq"] for line in await self.lines()), default=self._last_line)
@@ -105,14 +105,14 @@ class InProcess:
         await until(lambda: self.find_connection(peer) is None)
 
     async def stop(self) -> None:
-        """Ask the server to leave, and return when it has: it drains on the clock, everything else takes real time."""
+        """Ask the server to stop, and return when it has; draining follows the fake clock, the rest takes real time."""
         self.controller.ask_to_stop()
         while not self.serving.done():
             await self.clock.advance(0.02)
 
     async def _end(self) -> None:
         await self.stop()
-        # after a bug nothing was closed, since a process just ends, and nothing may be begun
+        # after a bug the process would just end, so that connections may still be open
         self.namesrv.is_draining = True
         self.controller.server.stop_accepting()
         self.controller.server.abort_all()
@@ -130,7 +130,7 @@ async def namesrv_in_process(
     limits: Limits | None = None,
     **overrides: Any,
 ) -> AsyncIterator[InProcess]:
-    """Serve until the block ends, which must be within half a minute; a bug of the server's is raised there."""
+    """Serve until the block ends; a bug in the server is raised there."""
     clock = clock or FakeClock()
     place: dict[str, Any] = {"listen_host": HOST, "listen_port": 0, "http_listen": "", "data_dir": data_dir}
     settings = Settings(**{**place, "drain_seconds": 0.0, **overrides})
@@ -139,7 +139,7 @@ async def namesrv_in_process(
         await until(lambda: server.controller.listening.is_set() or server.serving.done())
         if server.serving.done():
             await server.serving
-        # what a server spoke that had this port before, in another test
+        # another test's server may have used this port with another protocol
         PROCESS_PROTOCOLS.forget(server.where)
         try:
             yield server

@@ -1,6 +1,6 @@
 """Requests of brokers, clients and operators to a NameServer, in each of the three headers.
 
-Headers and bodies are spelt and read here without the code under test.
+Headers and bodies are encoded and decoded here without the code under test.
 """
 
 import json
@@ -16,14 +16,14 @@ from tests.support.spelling import NATIVE, Answer, Ext, binary_frame, json_frame
 Spelling = Literal["json", "binary", "native"]
 SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
 
-# what Apache's current brokers and clients send
+# sent by Apache's current brokers and clients
 VERSION = 479
 # milliseconds since 1970, in every DataVersion here
 TIMESTAMP = 1_700_000_000_000
 
 
 class Broker(NamedTuple):
-    """Who registers."""
+    """A broker to register."""
 
     name: str = "broker-a"
     id: int = 0
@@ -32,7 +32,7 @@ class Broker(NamedTuple):
 
     @property
     def ext(self) -> dict[str, Any]:
-        """The ext fields that name a broker (103, 104, 322, 904)."""
+        """The ext fields that identify a broker (103, 104, 322, 904)."""
         return {"clusterName": self.cluster, "brokerAddr": self.addr, "brokerName": self.name, "brokerId": str(self.id)}
 
 
@@ -43,7 +43,7 @@ ELSEWHERE = Broker("broker-c", 0, "10.0.1.1:10911", "cluster-2")
 
 
 class How(TypedDict, total=False):
-    """How a question is spelt: by default in JSON, as one of Apache's current brokers and clients."""
+    """Encoding of a request; by default JSON, as Apache's current brokers and clients send."""
 
     spelling: Spelling
     version: int
@@ -51,7 +51,7 @@ class How(TypedDict, total=False):
 
 
 class NamesrvPeer(RawPeer):
-    """One connection to a NameServer, on which any number of questions may wait for their answers."""
+    """One connection to a NameServer; any number of requests may be in flight."""
 
     _last_opaque = 0
 
@@ -59,13 +59,13 @@ class NamesrvPeer(RawPeer):
         return await self.answer_to(self.tell(code, ext, body, **how))
 
     def tell(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
-        """Ask and do not wait; the question's opaque."""
+        """Send a request without waiting; return its opaque."""
         self._last_opaque += 1
         self.send(question(code, ext, body, opaque=self._last_opaque, **how))
         return self._last_opaque
 
     async def answer_to(self, opaque: int) -> Answer:
-        """The next answer, which has to be the one to this question."""
+        """The next response, which must belong to this request."""
         answer = await self.receive()
         assert opaque == answer.opaque
         return answer
@@ -83,20 +83,20 @@ class NamesrvPeer(RawPeer):
         version: int = 479,
         **ext: object,
     ) -> Answer:
-        """Register a broker, with the topics T and U unless the body says otherwise."""
+        """Register a broker, by default with the topics T and U."""
         if body is None:
             body = native_registration("T", "U") if spelling == "native" else registration("T", "U")
         return await self.call(103, {**broker.ext, **ext}, body, spelling=spelling, version=version)
 
 
 def question(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int = 1, **how: Unpack[How]) -> bytes:
-    """The frame of a question in one of the spellings."""
+    """The frame of a request in one of the encodings."""
     spell = {"json": json_frame, "binary": binary_frame, "native": native_frame}[how.get("spelling", "json")]
     return spell(code, opaque, ext, body, version=how.get("version", VERSION), flag=how.get("flag", 0))
 
 
 def meaning(frame: bytes) -> Any:
-    """An answer as it is compared: in JSON its bytes; natively an opaque may take more bytes than it needs."""
+    """A response for comparison: JSON as bytes, native parsed (an opaque may take more bytes than it needs)."""
     if frame and frame[4] == NATIVE:
         body_at = 8 + int.from_bytes(frame[5:8])
         return msgpack.unpackb(frame[8:body_at]), frame[body_at:]
@@ -104,13 +104,13 @@ def meaning(frame: bytes) -> Any:
 
 
 def native(members: object) -> bytes:
-    """A native body."""
+    """Encode a native body."""
     packed: bytes = msgpack.packb(members)
     return packed
 
 
 def topic_config(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:
-    """A TopicConfig in Java's names."""
+    """A TopicConfig with Java's names."""
     return {
         "topicName": name,
         "readQueueNums": read,
@@ -142,7 +142,7 @@ def registration(
 
 
 def native_topic(name: str, *, read: int = 8, write: int = 8, perm: int = 6, flags: int = 0) -> dict[str, Any]:
-    """A TopicConfig in native names."""
+    """A TopicConfig with native names."""
     return {
         "topic_name": name,
         "read_queue_nums": read,
@@ -161,14 +161,14 @@ def native_registration(
     return native({"topic_configs": configs, "data_version": version, **members})
 
 
-# -- a server that knows a bit of everything -------------------------------------------------------------------------
+# -- a server with data in every table -------------------------------------------------------------------------------
 
-# RocketMQ's broker in zone-1, an agent, and a broker that names no DataVersion
+# a RocketMQ broker in zone-1, an agent, and a broker without a DataVersion
 POPULATION = (Broker(), Broker("broker-b", 0, "10.0.0.2:10911"), Broker("broker-c", 0, "10.0.0.3:10911"))
 
 
 async def populate(peer: NamesrvPeer) -> None:
-    """Register the population: topics T and U on two of them, a mapping, filter servers, order configuration."""
+    """Register POPULATION: topics T and U on two brokers, a mapping, filter servers and order configuration."""
     broker, agent, versionless = POPULATION
     mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 1, "currIdMap": {"0": 0}}}
     body = registration("T", "U", "5", "null", filter_servers=("10.0.0.1:30000",), mappings=mapping)

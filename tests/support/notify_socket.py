@@ -1,4 +1,4 @@
-"""Socket that receives what a service sends to systemd."""
+"""A socket that receives a service's messages to systemd."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from tests.support.fake_clock import GUARD_SECONDS
 
 
 class NotifySocket:
-    """A socket as systemd has it, on a path or (without one) in the abstract namespace; a context manager."""
+    """A socket like systemd's, at a path or (without one) in the abstract namespace; a context manager."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         name = f"@namesrv-test-{os.getpid()}-{secrets.token_hex(4)}"
-        # what NOTIFY_SOCKET is to say
+        # the value of NOTIFY_SOCKET
         self.address = name if path is None else str(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address.replace("@", "\0", 1) if path is None else self.address)
@@ -25,14 +25,14 @@ class NotifySocket:
         """The next message.
 
         Raises:
-            TimeoutError: none comes in time.
+            TimeoutError: no message arrived in time.
         """
         self._socket.settimeout(within)
         lines = self._socket.recv(65536).decode().split("\n")
         return dict(line.split("=", 1) for line in lines)
 
     def receive_with(self, name: str) -> dict[str, str]:
-        """The next message that says this; those before it are dropped."""
+        """The next message that contains this variable; earlier messages are dropped."""
         while name not in (message := self.receive()):
             pass
         return message

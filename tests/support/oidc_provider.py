@@ -1,4 +1,4 @@
-"""A small OpenID Connect provider: authorization code with PKCE, signed identity tokens, each code good for once."""
+"""A small OpenID Connect provider: authorization code with PKCE, signed identity tokens, single-use codes."""
 
 import base64
 import hashlib
@@ -25,21 +25,21 @@ CLIENT_SECRET: Final = "of the client"
 
 @dataclass
 class Provider:
-    """What it signs, and for whom."""
+    """The provider's keys and claims."""
 
     issuer: str = ""
-    # of whoever comes
+    # claims of every user
     claims: dict[str, Any] = field(default_factory=dict)
-    # what it says instead of the truth, to see whether that is believed
-    lies: dict[str, Any] = field(default_factory=dict)
+    # claims that replace correct ones, to test that the console rejects them
+    wrong_claims: dict[str, Any] = field(default_factory=dict)
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "1", "use": "sig"}))
-    # with which it signs, if not with the one that it shows
+    # signs instead of `key`, which is the published one
     other_key: RSAKey | None = None
-    # code -> the question that it answers
+    # code -> the authorization request that it belongs to
     _codes: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def app(self) -> Starlette:
-        """Its pages."""
+        """The provider's application."""
         return Starlette(
             routes=[
                 Route("/.well-known/openid-configuration", self._metadata),
@@ -62,7 +62,7 @@ class Provider:
         )
 
     async def _authorize(self, request: Request) -> Response:
-        """Whoever comes is signed in here already."""
+        """Every user is already signed in at the provider."""
         asked = request.query_params
         assert tuple(asked[name] for name in ("response_type", "client_id", "code_challenge_method")) == (
             "code",
@@ -88,14 +88,14 @@ class Provider:
         now = int(time.time())
         about = {"iss": self.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60, "sub": "1", "nonce": asked["nonce"]}
         token = jwt.encode(
-            {"alg": "RS256", "kid": "1"}, {**about, **self.claims, **self.lies}, self.other_key or self.key
+            {"alg": "RS256", "kid": "1"}, {**about, **self.claims, **self.wrong_claims}, self.other_key or self.key
         )
         return JSONResponse({"access_token": "x", "token_type": "Bearer", "expires_in": 60, "id_token": token})
 
 
 @asynccontextmanager
 async def oidc_provider(**claims: Any) -> AsyncIterator[Provider]:
-    """It listens on loopback until the block ends."""
+    """Listen on loopback until the block ends."""
     provider = Provider(claims=claims)
     async with served(provider.app()) as url:
         provider.issuer = url

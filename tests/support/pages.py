@@ -15,7 +15,7 @@ _FENCE: Final = re.compile(r"(\s*)(`{3,})\s*(\S*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block: its language, its text, and the name that a comment before it gives it."""
+    """One fenced block: its language, its text, and the name given by the comment before it."""
 
     page: str
     line: int
@@ -25,25 +25,25 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page that is meant for people: the README, the manuals of the components, and docs/."""
+    """Every page for readers: the README, the manuals of the components, and docs/."""
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
     found += [page for page in ROOT.glob("*/*/*/README.md") if ".venv" not in page.parts]
     return sorted({page for page in found if not any(part.startswith(".") for part in page.relative_to(ROOT).parts)})
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """The fenced blocks of a page, in its order."""
+    """The fenced blocks of a page, in order."""
     return (found for found in _parts(page) if isinstance(found, Block))
 
 
 def example(page: str, name: str) -> str:
-    """The text of the block that a page names so."""
+    """The text of the block with this name."""
     (found,) = [block for block in blocks(ROOT / page) if block.example == name]
     return found.text
 
 
 def prose(page: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a page that are in no block, with their numbers."""
+    """The numbered lines of a page outside its blocks."""
     return (found for found in _parts(page) if not isinstance(found, Block))
 
 

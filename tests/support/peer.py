@@ -1,4 +1,4 @@
-"""Peer of a server, and a broker's requests over it, from outside: one socket, one frame after another, no loop."""
+"""A synchronous peer of a server over one socket, and a broker's requests over it."""
 
 import contextlib
 import select
@@ -22,16 +22,16 @@ from tests.support.fake_clock import GUARD_SECONDS
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Ask again and again until something is so: for what a server does in its own time and tells nobody."""
+    """Poll a condition until it holds, for what a server does in its own time and reports nowhere."""
     deadline = time.monotonic() + GUARD_SECONDS
     while not condition():
         assert time.monotonic() < deadline, condition
-        # leaves the core to the process that is waited for
+        # leaves the core to the observed process
         time.sleep(0.002)
 
 
 class Peer:
-    """One connection; a context manager that closes it. Speaks JSON, or natively when told so."""
+    """One connection, as a context manager; encodes JSON by default, or natively."""
 
     def __init__(
         self, address: tuple[str, int] | socket.socket, *, native: bool = False, receive_buffer_bytes: int = 0
@@ -41,7 +41,7 @@ class Peer:
         self._frames: list[Frame] = []
         self._last_opaque = 0
         if isinstance(address, socket.socket):
-            # one that a test has accepted: it plays the server
+            # an accepted connection: the test plays the server
             self._socket = address
             return
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
@@ -66,7 +66,7 @@ class Peer:
     def send(
         self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"", *, flag: int = 0, version: int = 0
     ) -> int:
-        """Send a request; its opaque."""
+        """Send a request; return its opaque."""
         self._last_opaque += 1
         message: dict[str, Any] = {"flag": flag, "version": version or CURRENT_VERSION, "ext_fields": ext_fields}
         command = RemotingCommand(code, self._last_opaque, body=body, serialize_type=self._type, **message)
@@ -77,11 +77,11 @@ class Peer:
         self._socket.sendall(data)
 
     def receive(self, seconds: float = GUARD_SECONDS) -> RemotingCommand:
-        """The next frame that comes.
+        """The next frame.
 
         Raises:
-            TimeoutError: none comes in that time.
-            EOFError: the other side has closed the connection.
+            TimeoutError: no frame arrived in time.
+            EOFError: the other side closed the connection.
         """
         self._socket.settimeout(seconds)
         while not self._frames:
@@ -96,7 +96,7 @@ class Peer:
         return decode_frame(self._frames.pop(0))
 
     def ask(self, code: int, ext_fields: ExtFields | None = None, body: bytes = b"") -> RemotingCommand:
-        """Send a request and wait for its answer, which has to be the next frame."""
+        """Send a request and return its response, which must be the next frame."""
         opaque = self.send(code, ext_fields, body)
         answer = self.receive()
         assert opaque == answer.opaque, answer
@@ -104,13 +104,13 @@ class Peer:
         return answer
 
     def call(self, code: int, /, **members: Any) -> Any:
-        """Ask an extension code natively; the members of a successful answer."""
+        """Send a native request with an extension code; return the members of its successful response."""
         answer = self.ask(code, None, NATIVE.encode(members))
         assert answer.code == 0, answer
         return msgspec.msgpack.decode(answer.body)
 
     def is_closed_within(self, seconds: float) -> bool:
-        """Whether the other side closes the connection in that time, without sending anything more."""
+        """True when the other side closes the connection in time without sending anything more."""
         if not select.select([self._socket], [], [], seconds)[0]:
             return False
         try:
@@ -139,15 +139,15 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A broker, and its requests over a connection that the test chooses."""
+    """A broker, and its requests over a connection of the test's choice."""
 
     name: str = "broker-a"
     broker_id: int = 0
     addr: str = "10.0.0.1:10911"
     cluster: str = "cluster-a"
-    # a first registration with exactly one would be refused
+    # a first registration with exactly one topic would be refused
     topics: tuple[str, ...] = ("orders", "bills")
-    # as brokers from 5.x on say
+    # sent by brokers from 5.x on
     enable_acting_master: bool = False
 
     def register(self, peer: Peer) -> RemotingCommand:
@@ -157,7 +157,7 @@ class Broker:
         return answer
 
     def send_registration(self, peer: Peer) -> int:
-        """103, full, without waiting for the answer; its opaque."""
+        """Send a full 103 without waiting for the response; return its opaque."""
         body = RegisterBrokerBody(
             [TopicConfig(topic, 8, 8) for topic in self.topics], DataVersion(counter=1, timestamp=100)
         )
@@ -170,7 +170,7 @@ class Broker:
         return peer.send(RequestCode.REGISTER_BROKER, ext_fields, encoded)
 
     def heartbeat(self, peer: Peer) -> int:
-        """904; the code of the answer, which is 22 when it was sent natively and the broker is not registered."""
+        """Send 904; return the response code: natively 22 when the broker is not registered."""
         return peer.ask(RequestCode.BROKER_HEARTBEAT, self._identity()).code
 
     def unregister(self, peer: Peer) -> int:
@@ -185,5 +185,5 @@ class Broker:
         }
 
 
-# what a fixture hands out that connects to a daemon
+# the fixture value that connects to a daemon
 Connect = Callable[..., Peer]

@@ -6,28 +6,28 @@ import socket
 from contextlib import ExitStack
 from typing import Final
 
-# Linux hands out 32768 and above to whoever asks for any port, us included; below it nobody takes one by chance.
+# Linux assigns ephemeral ports from 32768; ports below it are never assigned by chance.
 _LOWEST: Final = 20000
 _HIGHEST: Final = 32000
-# next to its own port a broker takes the one two below (for its VIP channel) and the one above (for replication)
+# next to its own port a broker listens two below (its VIP channel) and one above (replication)
 _BELOW: Final = 2
 _ABOVE: Final = 1
 _TRIES: Final = 100
 _PARTS: Final = 4
 _PART: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PARTS
 _PART_PORTS: Final = (_HIGHEST - _LOWEST) // _PARTS
-# by this process: whoever was given one may not listen yet
+# assigned by this process; their users may not listen yet
 _given: Final[set[int]] = set()
 
 
 def free_port(*, below: int = 0, above: int = 0) -> int:
-    """A port on which nobody listens, and so are those next to it.
+    """A free port whose neighbours are free, too.
 
     Raises:
-        OSError: none was found.
+        OSError: no such port was found.
     """
     for _ in range(_TRIES):
-        # a part for each process of the tests: another one may look at the same port in the same moment
+        # each test process has its own part, because another process may try the same port at the same time
         port = random.randrange(_LOWEST + _PART * _PART_PORTS, _LOWEST + (_PART + 1) * _PART_PORTS)
         wanted = set(range(port - below, port + above + 1))
         if not wanted & _given and all(map(_is_free, wanted)):
@@ -37,7 +37,7 @@ def free_port(*, below: int = 0, above: int = 0) -> int:
 
 
 def broker_port() -> int:
-    """A port for a broker, which takes its neighbours, too."""
+    """A free port for a broker, which takes its neighbours, too."""
     return free_port(below=_BELOW, above=_ABOVE)
 
 

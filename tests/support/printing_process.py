@@ -1,4 +1,4 @@
-"""Runs a command that prints what it does, and waits until it has printed something."""
+"""A command whose output lines a test waits for."""
 
 import contextlib
 import json
@@ -16,20 +16,20 @@ from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Process:
-    """A command, as a context manager; at its end the process is gone, whatever happens.
+    """A command, as a context manager that kills the process at its end.
 
-    It runs in its home, when it has one, and what it says on standard error goes to the file `printed.log` there. What
-    is set for NameServers of the developer's says nothing about these.
+    With a home, the process runs in it and writes standard error to the file `printed.log` there. NAMESRV_ variables of
+    the developer's environment are removed.
     """
 
-    # that of `stop`, and of ends
+    # limit for `stop` and `wait`
     end_seconds = GUARD_SECONDS
 
     def __init__(
         self, command: Sequence[str | Path], *, home: Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self._home = home
-        # every line so far, in the order in which they came
+        # every line so far, in order
         self._lines: list[str] = []
         self._command = command
         kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
@@ -48,7 +48,7 @@ class Process:
             )
         self._has_news = threading.Condition()
         self._is_silent = False
-        # reads all the time: a full pipe would stop the process
+        # reads all the time: a full pipe would block the process
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -66,17 +66,17 @@ class Process:
         self._lines.append(line)
 
     def wait_until(self, condition: Callable[[], object], *, within: float = GUARD_SECONDS) -> None:
-        """Return as soon as a condition on what it said is so.
+        """Return as soon as a condition on the output holds.
 
         Raises:
-            AssertionError: not in that time, or the process ended without.
+            AssertionError: the condition did not hold in time, or the process ended first.
         """
         with self._has_news:
             self._has_news.wait_for(lambda: self._is_silent or condition(), within)
             assert condition(), f"{self} after {within:g} s: {self._lines[-20:]} {self.printed()[-2000:]}"
 
     def printed(self) -> str:
-        """What it wrote to its standard error, if it has a home."""
+        """The process's standard error, if it has a home."""
         return "" if self._home is None else (self._home / "printed.log").read_text(encoding="utf-8", errors="replace")
 
     def write_line(self, line: str) -> None:
@@ -96,7 +96,7 @@ class Process:
         self._process.send_signal(number)
 
     def stop(self) -> int:
-        """Tell it to end; its exit code."""
+        """Send SIGTERM; return the exit code."""
         self.send_signal(signal.SIGTERM)
         return self.wait()
 
@@ -105,7 +105,7 @@ class Process:
         self.wait()
 
     def wait(self, *, within: float | None = None) -> int:
-        """The exit code, once it has ended and all it said is there; negative: the signal that ended it."""
+        """The exit code once the process has ended and all output is read; negative: the signal that ended it."""
         code = self._process.wait(within or self.end_seconds)
         self._reader.join(self.end_seconds)
         return code
@@ -127,7 +127,7 @@ class Process:
 
 
 class PatternProcess(Process):
-    """A command whose lines are looked for by pattern."""
+    """A command whose lines are searched by pattern."""
 
     @property
     def lines(self) -> list[str]:
@@ -138,23 +138,23 @@ class PatternProcess(Process):
         return [line for line in self.lines if re.search(pattern, line)]
 
     def wait_for(self, pattern: str, *, count: int = 1, within: float = GUARD_SECONDS) -> str:
-        """The first line (or the `count`th) that matches somewhere, as soon as it is said.
+        """The first line (or the `count`th) that matches somewhere, as soon as it is printed.
 
         Raises:
-            AssertionError: it is not said in time, or the process ended without.
+            AssertionError: the line was not printed in time, or the process ended first.
         """
         self.wait_until(lambda: len(self.lines_matching(pattern)) >= count, within=within)
         return self.lines_matching(pattern)[count - 1]
 
 
 class PrintingProcess(PatternProcess):
-    """One that needs nothing but its words and what is set in its environment."""
+    """A command without a home, given as words and environment variables."""
 
     def __init__(self, *command: str, **environ: str) -> None:
         super().__init__(command, environ=environ)
 
 
-# A script begins with it that tells in lines of JSON what it finds; `server` is the one that it talks to.
+# Begin of a script that reports in lines of JSON; `connections()` counts the script's connections to `server`.
 PRELUDE = """
 import gc, json, os, signal, socket, sys, threading
 
@@ -182,7 +182,7 @@ def connections():
 
 
 def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python process of its own that imports what we import; its output is text in a pipe."""
+    """Run a script in a Python process with our import path; its output is text in a pipe."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -192,7 +192,7 @@ def run_script(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def read_report(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line that such a script tells."""
+    """The next reported line of a script."""
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "it ended"

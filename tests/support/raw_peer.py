@@ -1,4 +1,4 @@
-"""Peer of a server over a socket, byte by byte if the test wants it."""
+"""An asyncio peer of a server over a socket, byte by byte if the test wants it."""
 
 import asyncio
 import socket
@@ -24,14 +24,14 @@ class Connection:
         return word >> 24, rest[: word & 0xFFFFFF], rest[word & 0xFFFFFF :]
 
     async def at_end(self) -> bool:
-        """Whether the other side ends the connection without sending anything more."""
+        """True when the other side ends the connection without sending anything more."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 
     def close(self) -> None:
-        """Hang up in order: the other side reads what was sent, and then the end."""
+        """Close gracefully: the other side reads the sent bytes, then the end."""
         self.writer.close()
 
     def reset(self) -> None:
@@ -44,9 +44,9 @@ class RawPeer(Connection):
 
     @classmethod
     async def connect(cls, address: tuple[str, int], *, receive_buffer: int = 0, source: str = "") -> Self:
-        """Connect; a small receive buffer makes a peer that soon counts as one that does not read.
+        """Connect; with a small receive buffer the server soon sees a slow reader.
 
-        From a source: that address of this machine, as in 127.0.0.2.
+        `source` is the local address of the connection, for example 127.0.0.2.
         """
         dialled = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         dialled.setblocking(False)  # noqa: FBT003 - positional only
@@ -60,7 +60,7 @@ class RawPeer(Connection):
             dialled.close()
             raise
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # reads no further than a few KiB ahead of the test
+        # reads only a few KiB ahead of the test
         reader, writer = await asyncio.open_connection(sock=dialled, limit=4096)
         return cls(reader, writer)
 
@@ -70,7 +70,7 @@ class RawPeer(Connection):
         return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
     async def send_slowly(self, data: bytes) -> None:
-        """Send bytes one by one, the server reading in between, until it hangs up."""
+        """Send bytes one by one, with time for the server to read, until the server closes the connection."""
         for at in range(len(data)):
             if self.reader.at_eof() or self.writer.is_closing():
                 return
@@ -86,5 +86,5 @@ class RawPeer(Connection):
         return await self.receive()
 
     def widen(self) -> None:
-        """Read as others do again: a mebibyte through a window of 4 KiB takes a busy machine seconds."""
+        """Use a normal receive buffer again: a mebibyte through a window of 4 KiB takes seconds on a busy machine."""
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

@@ -1,4 +1,4 @@
-"""Puts brokers into a NameServer's tables, with nothing around them."""
+"""Builders of a NameServer's tables and registrations, without a server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,19 +25,19 @@ ROOMY = TableLimits(*[1_000_000] * 5)
 
 
 def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
-    """A topic with as many queues to read as to write."""
+    """A topic with as many read queues as write queues."""
     return TopicConfig(name, queues, queues, perm, flags)
 
 
 def body(*topics: TopicConfig | str, counter: int = 1, state_version: int = 0, **fields: Any) -> RegisterBrokerBody:
-    """What a broker registers: topics (a name stands for eight queues, perm 6), a version, no filter servers said."""
+    """A registration body: topics (a name means eight queues, perm 6), a version, no filter server list."""
     configs = tuple(topic(item) if isinstance(item, str) else item for item in topics)
     version = DataVersion(counter, state_version)
     return RegisterBrokerBody(configs, **{"data_version": version, "filter_servers": None, **fields})
 
 
 def registration(broker_name: str, broker_id: int, broker_addr: str, *topics: Any, **fields: Any) -> Registration:
-    """A registration in cluster c1 over connection 1; its topics, or a `body`, and other fields as they are named."""
+    """A registration in cluster c1 over connection 1, with these topics or a `body`, and other fields by name."""
     if topics:
         fields["body"] = body(*topics)
     return Registration(
@@ -65,7 +65,7 @@ def key(broker_addr: str, cluster_name: str = "c1") -> BrokerAddrInfo:
 
 
 def apply(tables: RouteTables, changes: Changes) -> RowChanges:
-    """Make changes; what routes were made of before, and are after it."""
+    """Apply changes; return what they changed in each topic's row."""
     prepared = finished(tables.prepare(changes))
     tables.apply(prepared)
     return prepared.row_changes
@@ -74,7 +74,7 @@ def apply(tables: RouteTables, changes: Changes) -> RowChanges:
 def register(
     tables: RouteTables, *brokers: Registration, options: RouteOptions | None = None, now: float = 0.0
 ) -> list[tuple[Changes, RegisterResult]]:
-    """Check, work out and apply registrations; what each came to."""
+    """Check, plan and apply registrations; return the plan and result of each."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
         finished(check_registration(tables, broker, options or RouteOptions(), ROOMY, is_connected=lambda _: True))
@@ -84,21 +84,21 @@ def register(
 
 
 def tables_of(*brokers: Registration, options: RouteOptions | None = None, now: float = 0.0) -> RouteTables:
-    """Tables in which these brokers have registered, one after the other."""
+    """Tables in which these brokers registered one after the other."""
     tables = RouteTables()
     register(tables, *brokers, options=options, now=now)
     return tables
 
 
 def remove(tables: RouteTables, broker: BrokerAddrInfo, options: RouteOptions | None = None) -> Changes:
-    """Take a broker out of tables."""
+    """Remove a broker from tables."""
     changes = finished(plan_removal(tables, broker, tables.broker_live_table[broker], options or RouteOptions()))
     apply(tables, changes)
     return changes
 
 
 def rows(tables: RouteTables) -> dict[str, dict[str, int]]:
-    """Topic -> broker name -> permission: the queues at a glance."""
+    """Topic -> broker name -> permission."""
     return {
         name: {queues.broker_name: queues.perm for queues in row.queues}
         for name, row in tables.topic_queue_table.items()
@@ -106,12 +106,12 @@ def rows(tables: RouteTables) -> dict[str, dict[str, int]]:
 
 
 def addresses(tables: RouteTables) -> dict[str, Mapping[int, str]]:
-    """Broker name -> its addresses by id: the groups at a glance."""
+    """Broker name -> its addresses by id."""
     return {name: group.broker_addrs for name, group in tables.broker_addr_table.items()}
 
 
 class RouteScene:
-    """A manager on a clock that stands still, with both caches, every effect kept, and connections that stay open."""
+    """A manager on a fake clock, with both route caches, recorded effects, and connections that stay open."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class RouteScene:
         self.clock = FakeClock()
         self.options = RouteOptions(**options)
         self.effects: list[Effect] = []
-        # connections that have ended; every other number is one that is open
+        # closed connections; every other number is an open one
         self.closed: set[int] = set()
         # topic -> order configuration
         self.order_conf: dict[str, str] = {}
         self.tables = tables or RouteTables()
-        # heartbeats: the broker, its entry, the silence before
+        # heartbeats: the broker, its live entry, the silence before
         self.touched: list[tuple[BrokerAddrInfo, BrokerLiveInfo, float]] = []
         self.json_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_json, "json")
         self.native_cache = RouteCache(self.tables, self.options, self.order_conf.get, encode_native, "native")
@@ -160,7 +160,7 @@ class RouteScene:
         await self.manager.connection_closed(connection_id)
 
     def data_version(self, broker: BrokerAddrInfo, connection_id: int) -> DataVersion | None:
-        """What 322 compares; asking counts as a heartbeat."""
+        """The DataVersion that 322 compares; the call counts as a heartbeat."""
         live = self.manager.touch(broker, connection_id)
         return None if live is None else live.data_version
 
@@ -172,18 +172,18 @@ class RouteScene:
         return taken
 
     def changed_topics(self) -> list[str]:
-        """Topics that the effects since the last look say have changed, in order; a change is told once."""
-        told = [effect for effect in self.take_effects() if isinstance(effect, RouteChanged)]
-        return sorted(name for effect in told for name in effect.topics or ())
+        """Sorted topics of the RouteChanged effects since the last call."""
+        changes = [effect for effect in self.take_effects() if isinstance(effect, RouteChanged)]
+        return sorted(name for effect in changes for name in effect.topics or ())
 
 
 def encode_json(route: TopicRouteData) -> tuple[bytes, int]:
-    """As the JSON cache encodes, without the frame around it."""
+    """Encode as the JSON cache does, without the frame."""
     encoded = JSON.encode(route)
     return encoded, len(encoded)
 
 
 def encode_native(route: TopicRouteData) -> tuple[bytes, int]:
-    """As the native cache encodes, without the frame around it."""
+    """Encode as the native cache does, without the frame."""
     encoded = NATIVE.encode(route)
     return encoded, len(encoded)

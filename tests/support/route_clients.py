@@ -1,4 +1,4 @@
-"""Runs a route client, with its NameServers and brokers, on a clock that the test moves."""
+"""A route client with its NameServers and brokers on a fake clock."""
 
 import asyncio
 import logging
@@ -19,24 +19,24 @@ from tests.support.tcp_proxy import TcpProxy
 
 T = TypeVar("T")
 
-# request codes, as they are counted
+# request codes that tests count
 ROUTE, PULL, INFO = 105, 20001, 20002
 
 BROKER_A = Broker("broker-a", 0, "10.0.0.1:10911")
 BROKER_B = Broker("broker-b", 0, "10.0.0.2:10911")
 SLAVE_A = Broker("broker-a", 1, "10.0.0.11:10911")
 
-# nobody wants to know what becomes of servers
-UNTOLD = ServerEvents(logging.getLogger("tests"))
+# events without callbacks
+NO_CALLBACKS = ServerEvents(logging.getLogger("tests"))
 
-# what threads and sockets get before it is the clock that somebody waits for
+# real time for threads and sockets before the fake clock advances
 PATIENCE_SECONDS = 0.02
 
 
 async def registered(
     server: InProcess, *brokers: Broker, topics: tuple[Any, ...] = ("orders", "bills"), counter: int = 1
 ) -> NamesrvPeer:
-    """Brokers that are registered with these topics, all on one connection; the connection."""
+    """Register brokers with these topics, all on one new connection; return the connection."""
     peer = await server.connect()
     await register(peer, *brokers, topics=topics, counter=counter)
     return peer
@@ -45,27 +45,27 @@ async def registered(
 async def register(
     peer: NamesrvPeer, *brokers: Broker, topics: tuple[Any, ...] = ("orders", "bills"), counter: int = 1
 ) -> None:
-    """Register brokers with these topics over a connection that there is."""
+    """Register brokers with these topics over an existing connection."""
     for broker in brokers:
         answer = await peer.register(broker, registration(*topics, counter=counter))
         assert answer.code == 0, answer
 
 
 async def unregister(peer: NamesrvPeer, broker: Broker) -> None:
-    """Let a broker say goodbye."""
+    """Unregister a broker."""
     answer = await peer.call(104, broker.ext)
     assert answer.code == 0, answer
 
 
 def asked(server: InProcess, code: int) -> int:
-    """How many questions of a code the server has answered, but for those of the fast lane."""
+    """Number of requests of a code that the server's dispatcher answered; the fast path counts its own."""
     return sum(
         count for (asked_code, _), count in server.controller.server.dispatcher.answered.items() if asked_code == code
     )
 
 
 def client_settings(name_servers: str, **overrides: Any) -> ClientSettings:
-    """Those of a client that speaks natively, unless the test says otherwise."""
+    """Settings of a client that uses the native protocol, with overrides."""
     return ClientSettings(**{"name_servers": name_servers, "protocol": "native", **overrides})
 
 
@@ -73,12 +73,12 @@ def client_settings(name_servers: str, **overrides: Any) -> ClientSettings:
 async def route_client(
     clock: FakeClock, *servers: InProcess | str, options: Mapping[str, Any] | None = None, **overrides: Any
 ) -> AsyncIterator[RouteClient]:
-    """A client of these servers, which are asked in this order, until the block ends."""
+    """A client of these servers, in this order of preference, until the block ends."""
     addresses = ";".join(server if isinstance(server, str) else server.where for server in servers)
     chosen: dict[str, Any] = {
         "random_unit": lambda: 0.5,
         "shuffle": lambda _: None,
-        # a port that was an Apache server's in another test says nothing about this one
+        # the process-wide protocol table may still remember an Apache server of another test at this port
         "protocols": ServerProtocols(),
         **(options or {}),
     }
@@ -92,7 +92,7 @@ async def route_client(
 
 
 async def finished(clock: FakeClock, work: Any) -> float:
-    """Let time pass until some work is done, but none while a thread or a socket is at it; how much that was."""
+    """Advance the clock until the work is done, with real time for threads and sockets; return the seconds."""
     began = clock.monotonic()
     task = asyncio.ensure_future(work)
     while not (await asyncio.wait([task], timeout=PATIENCE_SECONDS))[0]:
@@ -102,20 +102,20 @@ async def finished(clock: FakeClock, work: Any) -> float:
 
 
 def broker_names(client: RouteClient, topic: str = "orders") -> list[str] | None:
-    """The brokers in the cached route of a topic; None if there is no route."""
+    """Brokers in the cached route of a topic; None without a route."""
     known = client.cached(topic)
     return None if known is None else [broker.broker_name for broker in known.data.broker_datas]
 
 
 @dataclass(frozen=True)
 class RouteScene:
-    """NameServers and a client of them on one clock; the way to the first server leads through a proxy."""
+    """NameServers and a client on one clock; the client reaches the first server through a proxy."""
 
     path: Path
     stack: AsyncExitStack
     clock: FakeClock
     servers: Sequence[InProcess]
-    # of each server, the connection of its brokers
+    # the brokers' connection to each server
     peers: Sequence[NamesrvPeer]
     proxy: TcpProxy
     client: RouteClient
@@ -139,11 +139,11 @@ class RouteScene:
         await until(lambda: self.names(topic) == list(names))
 
     async def watched(self, server: InProcess | None = None) -> None:
-        """Return when a server, by default the first, holds a question."""
+        """Return when a server, by default the first, holds a watch request."""
         await until(lambda: len((server or self.server).namesrv.watchers) == 1)
 
     async def restarted(self, *brokers: Broker) -> tuple[InProcess, NamesrvPeer]:
-        """A server that starts now, with nothing from before, and is where the proxy leads to; its brokers."""
+        """Start an empty server behind the proxy with these brokers; return it and the brokers' connection."""
         server = await self.stack.enter_async_context(namesrv_in_process(self.path / "restarted", clock=self.clock))
         self.proxy.cut()
         self.proxy.target = server.address
@@ -155,7 +155,7 @@ class RouteScene:
 async def route_scene(
     path: Path, *brokers: Sequence[Broker], expiry_seconds: float = 120.0, **settings: Any
 ) -> AsyncIterator[RouteScene]:
-    """A server for each of these groups of brokers, by default one with broker-a, which all have run for a minute."""
+    """One server per group of brokers (by default one with broker-a), a minute after their registration."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         servers = [
@@ -179,7 +179,7 @@ def group(name: str, *ids: int, cluster: str = "cluster-1", zone: str | None = N
 
 
 def queues(name: str, count: int = 4, perm: int = 6) -> QueueData:
-    """As many queues to read as to write on one broker."""
+    """As many read queues as write queues on one broker."""
     return QueueData(name, count, count, perm)
 
 

@@ -1,6 +1,6 @@
-"""Model of a NameServer, the slow way: plain dictionaries, and every operation looks at everything.
+"""A slow model of a NameServer: plain dictionaries, and every operation looks at everything.
 
-After the reference's description of `RouteInfoManager`, with our deviations; no indexes, no chunks, no fences.
+It follows the reference's description of `RouteInfoManager` with our deviations, without indexes, chunks or fences.
 """
 
 import copy
@@ -32,10 +32,10 @@ class Group:
 
 
 class RouteModel:
-    """What the tables of a NameServer should hold."""
+    """The expected contents of a NameServer's tables."""
 
     def __init__(self) -> None:
-        # a generation is another one with each registration, unchanged ones included
+        # every registration, also an unchanged one, gets a new generation
         self.lives: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._generation = 0
         self.groups: dict[str, Group] = {}
@@ -46,26 +46,26 @@ class RouteModel:
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # broker name -> when its removed write permission comes back
         self.wiped: dict[str, float] = {}
-        # broker -> connection -> (registered over it, heard over it when), of connections that it is not on
+        # broker -> connection -> (registered over it, last heartbeat over it), for its other connections
         self.carriers: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def carry(self, key: BrokerAddrInfo, connection_id: int, heard_at: float, *, registered: bool) -> None:
-        """A connection that a broker is not on has carried it."""
+    def carry(self, key: BrokerAddrInfo, connection_id: int, received_at: float, *, registered: bool) -> None:
+        """Record a registration or heartbeat over another connection of the broker."""
         carriers = self.carriers.setdefault(key, {})
         if connection_id not in carriers and len(carriers) == MAX_CARRIERS:
             if not registered:
                 return
             del carriers[min(carriers, key=carriers.__getitem__)]
-        carriers[connection_id] = (registered or carriers.get(connection_id, (False,))[0], heard_at)
+        carriers[connection_id] = (registered or carriers.get(connection_id, (False,))[0], received_at)
 
     def move(self, key: BrokerAddrInfo, connection_id: int) -> None:
         self.lives[key] = replace(self.lives[key], connection_id=connection_id)
         self.carriers.get(key, {}).pop(connection_id, None)
 
     def close(self, closed: int, now: float, is_open: Callable[[int], bool]) -> None:
-        """A connection has ended: its brokers are where they were before, if that is known."""
+        """Close a connection: its brokers move to the newest of their other open connections."""
         for key, life in list(self.lives.items()):
             carriers = self.carriers.get(key, {})
             carriers.pop(closed, None)
@@ -79,29 +79,33 @@ class RouteModel:
 
     # -- registration -------------------------------------------------------------------------------------------------
 
-    def refusal(self, asked: Registration, is_open: Callable[[int], bool]) -> type[ResponseError] | None:
-        life = self.lives.get(asked.key)
-        addrs = self.groups[asked.broker_name].addrs if asked.broker_name in self.groups else {}
-        holder = addrs.get(asked.broker_id)
-        if asked.kind == "delta":
+    def refusal(self, registration: Registration, is_open: Callable[[int], bool]) -> type[ResponseError] | None:
+        life = self.lives.get(registration.key)
+        addrs = self.groups[registration.broker_name].addrs if registration.broker_name in self.groups else {}
+        holder = addrs.get(registration.broker_id)
+        if registration.kind == "delta":
             known_as = None if life is None else (life.broker_name, life.agent_id)
-            if known_as != (asked.broker_name, asked.agent_id) or holder != asked.broker_addr:
+            if known_as != (registration.broker_name, registration.agent_id) or holder != registration.broker_addr:
                 return QueryNotFoundError
-        said = 0 if life is None or life.agent_id != asked.agent_id else life.registration_seq or 0
-        is_later = life is not None and asked.connection_id > life.connection_id
-        if asked.agent_id is not None and (asked.registration_seq or 0) < said and not is_later:
-            # an unchanged registration, which does not wait for the lock, has overtaken it
+        known_seq = 0 if life is None or life.agent_id != registration.agent_id else life.registration_seq or 0
+        is_later = life is not None and registration.connection_id > life.connection_id
+        if registration.agent_id is not None and (registration.registration_seq or 0) < known_seq and not is_later:
+            # an unchanged registration, which does not wait for the lock, has overtaken this one
             return BadRequestError
-        if holder is not None and holder != asked.broker_addr:
-            held = self._held_state_version(BrokerAddrInfo(asked.cluster_name, holder), is_open)
-            if held > _state_version(asked.body.data_version):
+        if holder is not None and holder != registration.broker_addr:
+            held = self._held_state_version(BrokerAddrInfo(registration.cluster_name, holder), is_open)
+            if held > _state_version(registration.body.data_version):
                 return BadRequestError
-        if holder is None and not asked.is_native and len({item.topic_name for item in asked.body.topic_configs}) == 1:
+        if (
+            holder is None
+            and not registration.is_native
+            and len({item.topic_name for item in registration.body.topic_configs}) == 1
+        ):
             return SystemError_
         return None
 
     def _held_state_version(self, key: BrokerAddrInfo, is_open: Callable[[int], bool]) -> int:
-        """The state version that protects a broker: its own, while only its own connection has registered it."""
+        """The state version that protects a broker's id; 0 when another open connection registered it as well."""
         life = self.lives.get(key)
         carriers = self.carriers.get(key, {}).items()
         is_contested = any(registered and is_open(number) for number, (registered, _) in carriers)
@@ -110,52 +114,56 @@ class RouteModel:
         return _state_version(life.data_version)
 
     def register(
-        self, asked: Registration, options: RouteOptions, heard_at: float, is_open: Callable[[int], bool]
+        self, registration: Registration, options: RouteOptions, received_at: float, is_open: Callable[[int], bool]
     ) -> RegisterResult:
-        """Apply a registration that is not refused, by a broker that does not change its name with it."""
-        name, key = asked.broker_name, asked.key
-        if name in self.wiped and (asked.broker_id == 0 or name not in self.groups):
+        """Apply an admitted registration that keeps the broker's name."""
+        name, key = registration.broker_name, registration.key
+        if name in self.wiped and (registration.broker_id == 0 or name not in self.groups):
             self.wiped[name] = math.inf
-        group = self.groups.setdefault(name, Group(asked.cluster_name))
-        self.clusters.setdefault(asked.cluster_name, set()).add(name)
-        holder = group.addrs.get(asked.broker_id)
+        group = self.groups.setdefault(name, Group(registration.cluster_name))
+        self.clusters.setdefault(registration.cluster_name, set()).add(name)
+        holder = group.addrs.get(registration.broker_id)
         for other, life in list(self.lives.items()):
             if other != key and life.broker_name == name and other.broker_addr in (holder, key.broker_addr):
                 self._drop_life(other)
-        group.zone_name = asked.zone_name
-        group.acts = asked.enable_acting_master is True
+        group.zone_name = registration.zone_name
+        group.acts = registration.enable_acting_master is True
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
-        group.addrs[asked.broker_id] = key.broker_addr
-        if asked.broker_id == 0 or (asked.enable_acting_master is not None and asked.broker_id == min(group.addrs)):
-            self._register_topics(asked, options, acts=asked.broker_id != 0 and group.acts)
+        group.addrs[registration.broker_id] = key.broker_addr
+        if registration.broker_id == 0 or (
+            registration.enable_acting_master is not None and registration.broker_id == min(group.addrs)
+        ):
+            self._register_topics(registration, options, acts=registration.broker_id != 0 and group.acts)
         before = self.lives.get(key)
         self.lives[key] = BrokerLiveInfo(
             name,
-            asked.broker_id,
-            heard_at,
-            asked.expiry_seconds,
-            asked.body.data_version,
-            asked.connection_id,
-            asked.ha_server_addr,
+            registration.broker_id,
+            received_at,
+            registration.expiry_seconds,
+            registration.body.data_version,
+            registration.connection_id,
+            registration.ha_server_addr,
             self.next_generation(),
-            asked.agent_id,
-            asked.registration_seq,
-            asked.is_native,
+            registration.agent_id,
+            registration.registration_seq,
+            registration.is_native,
             None if before is None else before.state,
         )
         if before is not None and is_open(before.connection_id):
-            # the newest of those over which it registered
-            older, newer = sorted(((asked.connection_id, heard_at), (before.connection_id, before.last_update)))
+            # the newest of the connections that registered it
+            older, newer = sorted(
+                ((registration.connection_id, received_at), (before.connection_id, before.last_update))
+            )
             self.move(key, newer[0])
             if older[0] != newer[0]:
                 self.carry(key, *older, registered=True)
         self.move(key, self.lives[key].connection_id)
-        if asked.body.filter_servers:
-            self.filter_servers[key] = asked.body.filter_servers
-        elif asked.body.filter_servers is not None:
+        if registration.body.filter_servers:
+            self.filter_servers[key] = registration.body.filter_servers
+        elif registration.body.filter_servers is not None:
             self.filter_servers.pop(key, None)
-        master = self.lives.get(BrokerAddrInfo(asked.cluster_name, group.addrs.get(0, "")))
-        if asked.broker_id == 0 or master is None:
+        master = self.lives.get(BrokerAddrInfo(registration.cluster_name, group.addrs.get(0, "")))
+        if registration.broker_id == 0 or master is None:
             return RegisterResult()
         return RegisterResult(group.addrs[0], master.ha_server_addr)
 
@@ -163,20 +171,20 @@ class RouteModel:
         self._generation += 1
         return self._generation
 
-    def _register_topics(self, asked: Registration, options: RouteOptions, *, acts: bool) -> None:
-        name, said = asked.broker_name, asked.body
+    def _register_topics(self, registration: Registration, options: RouteOptions, *, acts: bool) -> None:
+        name, body = registration.broker_name, registration.body
         for topic in list(self.topics):
-            if _is_dropped(asked, topic, options):
+            if _is_dropped(registration, topic, options):
                 self._take_out(topic, name)
-        for item in said.topic_configs:
+        for item in body.topic_configs:
             perm = item.perm & ~WRITE if acts or name in self.wiped else item.perm
             queues = QueueData(name, item.read_queue_nums, item.write_queue_nums, perm, item.topic_sys_flag)
             self.topics.setdefault(item.topic_name, {})[name] = queues
-        if asked.is_native and asked.kind == "full":
+        if registration.is_native and registration.kind == "full":
             for topic, by in list(self.mappings):
-                if by == name and topic not in said.mappings:
+                if by == name and topic not in body.mappings:
                     del self.mappings[topic, by]
-        for topic, mapping in said.mappings.items():
+        for topic, mapping in body.mappings.items():
             if name in self.topics.get(topic, {}):
                 self.mappings[topic, name] = mapping
 
@@ -185,9 +193,9 @@ class RouteModel:
     def heartbeat(
         self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any, is_open: Callable[[int], bool]
     ) -> None:
-        """A heartbeat: it moves nobody whose own connection is open."""
+        """Apply a heartbeat: it never moves a broker whose own connection is open."""
         own = self.lives[key].connection_id
-        self.hear(key, now, own, state)
+        self.refresh(key, now, own, state)
         if connection_id != own and is_open(connection_id):
             known = self.carriers.get(key, {}).get(connection_id)
             if is_open(own) and known is not None and now - known[1] < CARRIER_GRAIN_SECONDS:
@@ -197,20 +205,20 @@ class RouteModel:
             else:
                 self.move(key, connection_id)
 
-    def hear(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
+    def refresh(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
         life = self.lives[key]
-        said = life.state if state is None else state
-        self.lives[key] = replace(life, last_update=now, connection_id=connection_id, state=said, **fields)
+        new_state = life.state if state is None else state
+        self.lives[key] = replace(life, last_update=now, connection_id=connection_id, state=new_state, **fields)
 
     def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
         return {key: life for key, life in self.lives.items() if life.last_update + life.expiry_seconds < now}
 
     def end_wipes(self, now: float) -> None:
-        """Give brokers that have been gone for their expiry their write permission back."""
+        """Restore the write permission of brokers that were gone for their expiry."""
         self.wiped = {name: ends for name, ends in self.wiped.items() if ends >= now}
 
     def remove(self, key: BrokerAddrInfo, *, unregistered: bool = False) -> None:
-        """Take a live broker out, with all that was there because of it."""
+        """Remove a live broker and all data that exists because of it."""
         life = self._drop_life(key)
         name, group = life.broker_name, self.groups[life.broker_name]
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
@@ -304,7 +312,7 @@ class RouteModel:
         )
 
     def facts(self) -> dict[str, Any]:
-        """All of it, to be compared with `facts_of` the tables."""
+        """The whole state, comparable with `facts_of` the tables."""
         return {
             "lives": _without_generations(self.lives),
             "groups": copy.deepcopy(self.groups),
@@ -317,12 +325,14 @@ class RouteModel:
         }
 
 
-def _is_dropped(asked: Registration, topic: str, options: RouteOptions) -> bool:
-    """Whether a registration takes its broker out of a topic that it may have been on."""
-    if asked.kind == "delta":
-        return topic in asked.body.deleted_topics
-    is_whole = asked.is_native or (options.delete_topic_with_broker_registration and not asked.body.mappings)
-    return is_whole and topic not in {item.topic_name for item in asked.body.topic_configs}
+def _is_dropped(registration: Registration, topic: str, options: RouteOptions) -> bool:
+    """True when a registration removes its broker from a topic."""
+    if registration.kind == "delta":
+        return topic in registration.body.deleted_topics
+    is_whole = registration.is_native or (
+        options.delete_topic_with_broker_registration and not registration.body.mappings
+    )
+    return is_whole and topic not in {item.topic_name for item in registration.body.topic_configs}
 
 
 def _state_version(version: DataVersion | None) -> int:
@@ -330,7 +340,7 @@ def _state_version(version: DataVersion | None) -> int:
 
 
 def facts_of(tables: RouteTables) -> dict[str, Any]:
-    """All that tables hold, as the model holds it."""
+    """The contents of tables, in the model's form."""
     return {
         "lives": _without_generations(tables.broker_live_table),
         "groups": {

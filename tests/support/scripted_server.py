@@ -1,6 +1,6 @@
-"""Server played by hand: it accepts, and the test reads and writes each connection itself.
+"""A server played by hand: the test accepts connections, and reads and writes each of them itself.
 
-Frames are cut and spelt here without the code under test.
+Frames are encoded and decoded here without the code under test.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ HOST = "127.0.0.1"
 Call = asyncio.Task[RemotingCommand]
 
 
-class Question(NamedTuple):
-    """A frame that a client sent: its header's members (a list when it is native), and its body."""
+class ScriptedRequest(NamedTuple):
+    """A frame sent by a client: header members (a list in the native header), and body."""
 
     header: Any
     body: bytes
@@ -46,16 +46,16 @@ class Peer(Connection):
         name = self.writer.get_extra_info("peername")
         return name[0], name[1]
 
-    async def receive(self) -> Question:
+    async def receive(self) -> ScriptedRequest:
         serialize_type, header, body = await self.receive_frame()
-        return Question(msgpack.unpackb(header) if serialize_type == NATIVE else json.loads(header), body)
+        return ScriptedRequest(msgpack.unpackb(header) if serialize_type == NATIVE else json.loads(header), body)
 
     def answer(self, opaque: int, body: bytes = b"", **members: object) -> None:
-        """Write an answer with a JSON header: success, unless the members say otherwise."""
+        """Write a response with a JSON header, by default a success."""
         self.send(frame({"code": 0, "flag": 1, "opaque": opaque, **members}, body))
 
     async def gone(self) -> None:
-        """Return when the client has ended the connection, whatever it sent before."""
+        """Return when the client has ended the connection, after any further bytes."""
         with contextlib.suppress(ConnectionResetError):
             await self.reader.read()
 
@@ -66,7 +66,7 @@ def frame(header: Mapping[str, object], body: bytes = b"") -> bytes:
 
 
 class ScriptedServer:
-    """Listens on a free port, or on a socket that the test has bound; hands out who connects, in order."""
+    """Listens on a free port or on a socket bound by the test, and returns accepted connections in order."""
 
     def __init__(self, host: str = HOST, *, bound: socket.socket | None = None) -> None:
         self._host = host
@@ -93,7 +93,7 @@ class ScriptedServer:
         place: dict[str, Any] = {"host": self._host, "port": 0} if self._bound is None else {"sock": self._bound}
         self._server = await asyncio.start_server(self._connected, **place)
         self.port = self._server.sockets[0].getsockname()[1]
-        # what a server spoke that had this port before, in another test
+        # another test's server may have used this port with another protocol
         PROCESS_PROTOCOLS.forget(self.address)
         return self
 
@@ -106,7 +106,7 @@ class ScriptedServer:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
-        # whom the kernel has let in already gets as far as `_connected`
+        # connections that the kernel has already accepted still reach `_connected`
         await settle()
         self.hang_up()
 
@@ -119,18 +119,18 @@ class ScriptedServer:
         self._accepted.put_nowait(peer)
 
     def hang_up(self) -> None:
-        """Drop everybody."""
+        """Abort all connections."""
         for peer in self._peers:
             peer.writer.transport.abort()
 
 
 def ask(client: RemotingClient, code: int = 106, timeout_seconds: float = 3.0, **question: Any) -> Call:
-    """A question on its way."""
+    """Send a request in a task."""
     return asyncio.create_task(client.invoke(code, timeout_seconds=timeout_seconds, **question))
 
 
 async def ask_and_answer(client: RemotingClient, server: ScriptedServer) -> Peer:
-    """One question over a new connection, answered; the connection."""
+    """Open a connection with one answered request; return the connection."""
     call = ask(client)
     peer = await server.accept()
     peer.answer((await peer.receive()).opaque)

@@ -1,4 +1,4 @@
-"""Runs a `RemotingServer` on a free port and a clock that the test moves."""
+"""A `RemotingServer` on a free port with a fake clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -22,19 +22,19 @@ from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.spelling import json_frame
 
-# request codes that these servers know
+# request codes of these servers
 ECHO = 1
 FAIL = 2
-# the daemon's, without those on which only some tests look
+# the daemon's limits, without those that only some tests set
 LIMITS: Final = replace(
     Limits.of(Settings()).server, reserved_connections=0, max_connections_per_ip=0, idle_seconds=0.0
 )
-# for tests about frames larger than those that anybody may send
+# for tests about frames above the default frame limit
 LARGE: Final = {ECHO: 16 * 1024 * 1024}
 
 
 class RecordingListener:
-    """A listener that notes what it is told, in order."""
+    """A listener that records its calls in order."""
 
     def __init__(self) -> None:
         self.opened: list[int] = []
@@ -58,7 +58,7 @@ class RecordingListener:
 
 
 class Serving:
-    """A server that listens, its clock, and those who are connected to it."""
+    """A listening server, its clock and its peers."""
 
     def __init__(self, server: RemotingServer, clock: FakeClock, listener: RecordingListener) -> None:
         self.server = server
@@ -68,7 +68,7 @@ class Serving:
         self.peers: list[RawPeer] = []
 
     async def connect(self, *, receive_buffer: int = 0) -> RawPeer:
-        """A peer that the server has let in, or refused."""
+        """Connect a peer; return when the server has accepted or refused it."""
         before = self._met()
         peer = await RawPeer.connect(self.addresses[0], receive_buffer=receive_buffer)
         self.peers.append(peer)
@@ -94,7 +94,7 @@ def recognise_nothing(connection: ServerConnection, frame: bytes) -> None:
 
 
 class FastPathOf:
-    """A fast path that recognises what a function does, if it is one whole frame."""
+    """A fast path that passes whole frames to a function."""
 
     def __init__(self, recognise: Recognise) -> None:
         self._recognise = recognise
@@ -103,7 +103,7 @@ class FastPathOf:
         return self._recognise(connection, frame) if len(frame) == 4 + int.from_bytes(frame[:4]) else None
 
     def learn(self, frame: bytes, command: RemotingCommand) -> None:
-        """It knows everything already."""
+        """Learn nothing."""
 
 
 def server_of(
@@ -118,7 +118,7 @@ def server_of(
     turns: Turns | None = None,
     **limits: Any,
 ) -> RemotingServer:
-    """A server with the limits of LIMITS, but for the given ones."""
+    """A server with the limits of LIMITS and overrides."""
     return RemotingServer(
         dispatcher,
         listener,
@@ -146,7 +146,7 @@ async def serving(
     hosts: Sequence[str] = ("127.0.0.1",),
     **options: Any,
 ) -> AsyncIterator[Serving]:
-    """Serve ECHO, which answers with the question's body, FAIL, which has a bug, and the given handlers.
+    """Serve ECHO, which returns the request's body, FAIL, which has a bug, and the given handlers.
 
     The options are those of `server_of`, limits among them.
     """
@@ -177,7 +177,7 @@ async def serving(
 
 
 async def echo(request: Request) -> Reply:
-    """A handler that answers with the question's body and ext fields."""
+    """A handler that returns the request's body and ext fields."""
     return Reply(request.command.body, request.command.ext_fields)
 
 
@@ -187,7 +187,7 @@ async def fail(request: Request) -> Reply:
 
 
 class Gate:
-    """A handler that notes who came, and answers only when it is opened."""
+    """A handler that records its requests and responds only when it is opened."""
 
     def __init__(self) -> None:
         self.came: list[int | None] = []
@@ -210,28 +210,28 @@ class Gate:
         return Reply()
 
 
-# -- ways in which a peer's data arrives; every frame-level test over sockets sends its own in each of them ------------
+# -- ways in which a peer's bytes arrive; every frame-level test over sockets uses each of them -----------------------
 
 Feed = Callable[[RawPeer, bytes], Awaitable[None]]
 
 
 async def whole(peer: RawPeer, data: bytes) -> None:
-    """In one write."""
+    """Send in one write."""
     peer.send(data)
 
 
 async def byte_by_byte(peer: RawPeer, data: bytes) -> None:
-    """One byte per read."""
+    """Send one byte per read."""
     await peer.send_slowly(data)
 
 
 async def with_a_tail(peer: RawPeer, data: bytes) -> None:
-    """In one write, the beginning of a further frame behind it."""
+    """Send in one write, followed by the beginning of another frame."""
     peer.send(data + json_frame(ECHO, opaque=-1)[:9])
 
 
 async def in_halves(peer: RawPeer, data: bytes) -> None:
-    """In two reads that end within a frame."""
+    """Send in two reads that end within a frame."""
     peer.send(data[: len(data) // 2 + 1])
     await settle()
     peer.send(data[len(data) // 2 + 1 :])

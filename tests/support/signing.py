@@ -1,4 +1,4 @@
-"""Requests with a signature, as peers with an account send them."""
+"""Signed requests, as peers with an account send them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,12 +16,12 @@ _nonces = count(1)
 
 
 class Key(NamedTuple):
-    """An access key with its secret, and how requests are signed with it."""
+    """An access key with its secret and signature scheme."""
 
     access_key: str
     secret: str
     recipe: Recipe = "native"
-    # milliseconds since 1970, by the signer's clock: that of FakeClock
+    # milliseconds since 1970 on the signer's clock; FakeClock starts there
     now_ms: int = 1_700_000_000_000
 
     def question(
@@ -33,7 +33,7 @@ class Key(NamedTuple):
         spelling: Spelling = "json",
         opaque: int = 1,
     ) -> bytes:
-        """The frame of a signed question."""
+        """The frame of a signed request."""
         command = RemotingCommand(
             code, opaque=opaque, version=VERSION, ext_fields=ext, body=body, serialize_type=_TYPES[spelling]
         )

@@ -14,17 +14,17 @@ SPARK_HOME: Final = Path(pyspark.__file__).parent
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
 _WORKERS: Final = 2
-# three Javas at once on a machine that does other things as well
+# three Java processes start at once on a busy machine
 START_SECONDS: Final = 240.0
 
 
 class SparkCluster:
-    """Spark's own standalone master and workers, as a context manager; at its end all of them are gone."""
+    """Spark's standalone master and workers, as a context manager that stops all of them at its end."""
 
     def __init__(self, work: Path) -> None:
-        # what the workers may write to
+        # working directory of the workers
         self._work = work
-        # stops all that was started
+        # stops every started process
         self._running = ExitStack()
         self.url = ""
 
@@ -33,8 +33,8 @@ class SparkCluster:
             self._running = starting
             self._work.mkdir(parents=True, exist_ok=True)
             (self._work / "log4j2.properties").write_text(_LOGGING)
-            said = self._start("master", _MASTER).wait_for("Starting Spark master at spark://", within=START_SECONDS)
-            self.url = _found(r"(spark://127\.0\.0\.1:\d+)", said)
+            line = self._start("master", _MASTER).wait_for("Starting Spark master at spark://", within=START_SECONDS)
+            self.url = _found(r"(spark://127\.0\.0\.1:\d+)", line)
             flags = (_WORKER, "--cores", "1", "--memory", "1g", "--work-dir")
             names = [f"worker-{number}" for number in range(_WORKERS)]
             for worker in [self._start(name, *flags, str(self._work / name), self.url) for name in names]:
@@ -55,7 +55,7 @@ class SparkCluster:
             SPARK_LOCAL_IP="127.0.0.1",
             SPARK_LOCAL_DIRS=str(self._work / f"{name}-scratch"),
             SPARK_HOME=str(SPARK_HOME),
-            # workers launch executors by it, and look for a build of Spark when nobody tells them
+            # workers launch executors by it, and look for a build of Spark without it
             SPARK_SCALA_VERSION=_found(r"spark-core_([0-9.]+)-", core.name),
         )
         return self._running.enter_context(process)
@@ -67,7 +67,7 @@ def _found(pattern: str, line: str) -> str:
     return match[1]
 
 
-# as Spark's own launcher opens them to it
+# the packages that Spark's launcher opens
 _OPENS: Final = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in ("java.lang", "java.lang.invoke", "java.io", "java.net", "java.nio", "java.util", "sun.nio.ch")

@@ -1,4 +1,4 @@
-"""Heartbeat logs for tests of the report's command: two boots by hand, in files as the daemon has them."""
+"""Heartbeat logs for tests of the report's command: two boots by hand, in files like the daemon's."""
 
 import gzip
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import Final
 
 from tests.support.heartbeat_lines import HeartbeatLines, broker, member
 
-# everything is there to be seen once: replays of the whole grid only take time
+# a small grid, because replaying the whole one only takes time
 SMALL_GRID: Final = "expiry=60 scan=10 poll=30"
 BAD_LINE: Final = '{"v": 1, "seq": 4, "ts_ms": 1772323'
-# microseconds of this moment do not fit into 64 bits
+# microseconds of this time do not fit into 64 bits
 HUGE_TIME: Final = HeartbeatLines("boot-9", "ns-9").add("scan", 1, ts_ms=9_223_372_036_854_775_807, scan=1).lines[0]
 
 
 def first_server() -> HeartbeatLines:
-    """One broker dies after 60 s and is evicted at 185 s; a client learns of it at 200 s."""
+    """A broker dies after 60 s and is evicted at 185 s; a client receives the new route at 200 s."""
     lines = HeartbeatLines("boot-1", "ns-1").start().beats(0, 30_000, 60_000)
     lines.route(100, 1, member("broker-a"), member("broker-b")).served(200, 1)
     for at in range(0, 240_001, 30_000):
@@ -26,14 +26,14 @@ def first_server() -> HeartbeatLines:
 
 
 def second_server() -> HeartbeatLines:
-    """Another one loses sight of the same broker, which comes back after its eviction."""
+    """A second server evicts the same broker, which then comes back."""
     lines = HeartbeatLines("boot-2", "ns-2").start().beats(500, 30_500)
     lines.scan(155_000, 31).evict(155_000, scan=31, silent_ms=124_500).beat(170_000)
     return lines.add("stop", 240_100, version="0.1.0", dropped=0)
 
 
 def write_plain(folder: Path, name: str, lines: list[str]) -> Path:
-    """A file of the first hour."""
+    """Write a plain file of the first hour."""
     file = folder / "dt=2026-03-01" / "hour=00" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -41,7 +41,7 @@ def write_plain(folder: Path, name: str, lines: list[str]) -> Path:
 
 
 def write_closed(folder: Path, name: str, lines: list[str], *, torn_by: int = 0) -> Path:
-    """A closed file; its last bytes may be missing."""
+    """Write a closed file, optionally without its last bytes."""
     file = folder / "dt=2026-03-01" / "hour=00" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     whole = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
@@ -50,7 +50,7 @@ def write_closed(folder: Path, name: str, lines: list[str], *, torn_by: int = 0)
 
 
 def write_log(folder: Path) -> Path:
-    """Both servers, one line that is torn, and one file that is still open."""
+    """Write the logs of both servers, with one incomplete line and one open file."""
     first = first_server().lines
     write_closed(folder, "ns-1-boot-1-1.jsonl.gz", first[:6])
     write_plain(folder, "ns-1-boot-1-2.jsonl", [*first[6:], BAD_LINE])
@@ -59,7 +59,7 @@ def write_log(folder: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, list[bytes]]:
-    """The lines of every file below it, by the name that a report gives it."""
+    """Lines of every file below a folder, by the file name in a report."""
     files = sorted(path for path in folder.rglob("*.jsonl*") if path.exists())
     data = {path: path.read_bytes() for path in files}
     plain = {path: gzip.decompress(of) if path.suffix == ".gz" else of for path, of in data.items()}

@@ -1,4 +1,4 @@
-"""Writes and reads frames without the code under test."""
+"""Encodes and decodes frames without the code under test."""
 
 import json
 import re
@@ -16,12 +16,12 @@ RESPONSE = 1
 ONEWAY = 2
 
 
-# ext fields of a question
+# ext fields of a request
 Ext = Mapping[str, object] | None
 
 
 class Answer(NamedTuple):
-    """A frame that came back: how its header is spelt, the header's members, the body."""
+    """A received frame: serialize type, header members, body."""
 
     serialize_type: int
     header: dict[str, Any]
@@ -47,12 +47,12 @@ class Answer(NamedTuple):
 
     @property
     def outcome(self) -> tuple[int, str | None]:
-        """How a question ended: code and remark."""
+        """Code and remark."""
         return self.code, self.remark
 
     @property
     def fields(self) -> dict[str, str]:
-        """The ext fields without the boot id that every native answer carries; empty when there are none."""
+        """The ext fields without the boot id that every native response carries."""
         found = dict(self.ext_fields or {})
         assert (self.serialize_type == NATIVE) == ("boot_id" in found)
         found.pop("boot_id", None)
@@ -60,13 +60,13 @@ class Answer(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What the body holds, integer keys included; None without one."""
+        """The decoded body, integer keys included; None without one."""
         read = partial(msgpack.unpackb, strict_map_key=False) if self.serialize_type == NATIVE else json.loads
         return read(self.body) if self.body else None
 
     @property
     def java_value(self) -> Any:
-        """The same in Java's names, text keys and without nulls, however it is spelt."""
+        """The decoded body with Java's names, text keys and without nulls, in any encoding."""
         return _java(self.value)
 
 
@@ -78,12 +78,12 @@ def _java(members: Any) -> Any:
 
 
 def cut(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
-    """A frame of a header that is spelt already."""
+    """A frame with an encoded header."""
     return struct.pack(">II", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
 
 
 def json_frame(code: int, opaque: int | None = 1, ext: Ext = None, body: bytes = b"", **members: object) -> bytes:
-    """A frame with a JSON header, compact as peers write it; without an opaque when that is None."""
+    """A frame with a compact JSON header; without an opaque when that is None."""
     header: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "version": 479, **members}
     if opaque is not None:
         header["opaque"] = opaque
@@ -112,7 +112,7 @@ def binary_frame(
 
 
 def read_answer(serialize_type: int, header: bytes, body: bytes) -> Answer:
-    """A frame with a JSON or msgpack header; the native one by the names of the other."""
+    """Decode a frame with a JSON or msgpack header; native members get the JSON names."""
     if serialize_type == NATIVE:
         names = ("code", "opaque", "flag", "version", "remark", "extFields")
         return Answer(NATIVE, dict(zip(names, msgpack.unpackb(header), strict=True)), body)
@@ -121,7 +121,7 @@ def read_answer(serialize_type: int, header: bytes, body: bytes) -> Answer:
 
 
 def read_answers(data: bytes) -> tuple[list[Answer], bytes]:
-    """The whole frames in some bytes, and what is left of them."""
+    """The whole frames in some bytes, and the remaining bytes."""
     answers, at = [], 0
     while len(data) - at >= 8:
         length, word = struct.unpack_from(">II", data, at)

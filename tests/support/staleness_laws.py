@@ -1,4 +1,4 @@
-"""Samples of a thousand deaths, and their comparison with sums of uniform waits."""
+"""Samples of a thousand deaths, compared with sums of uniform waits."""
 
 import json
 import math
@@ -14,9 +14,9 @@ from tools.heartbeat_logs.settings import BEGIN, MINUTE, SECOND, Settings
 from tools.heartbeat_logs.truth import truth_lines
 from tools.heartbeat_logs.world import Broker, Client, Death, Kind, Process, World
 
-# of the Kolmogorov-Smirnov statistic, times the square root of the sample's size
+# critical Kolmogorov-Smirnov statistic, times the square root of the sample's size
 KS_CRITICAL_AT_0_001: Final = 1.9495
-# a message takes up to 2 ms, a scan needs 20 µs for each removal
+# a message takes up to 2 ms, and a scan 20 µs per removal
 SLACK_SECONDS: Final = 0.01
 
 
@@ -36,7 +36,7 @@ class Law:
         return math.sqrt(sum(width * width for width in self.widths) / 12)
 
     def cdf(self, x: float) -> float:
-        """The part of the values up to x: the volume of a cube's corner, by inclusion and exclusion."""
+        """The cumulative distribution at x: the volume of a cube's corner, by inclusion and exclusion."""
         count = len(self.widths)
         y = min(max(x - self.constant, 0.0), sum(self.widths))
         corners = (chosen for size in range(count + 1) for chosen in combinations(self.widths, size))
@@ -44,10 +44,10 @@ class Law:
         return float(volume / (math.factorial(count) * math.prod(self.widths)))
 
     def check(self, sample: Sequence[float]) -> None:
-        """Support, mean and distribution.
+        """Check range, mean and distribution of a sample.
 
         Raises:
-            AssertionError: the sample is not one of this law.
+            AssertionError: the sample does not follow this law.
         """
         low, high = self.constant - SLACK_SECONDS, self.constant + sum(self.widths) + SLACK_SECONDS
         assert low <= min(sample), f"{min(sample)} below {self}"
@@ -59,7 +59,7 @@ class Law:
         assert distance < KS_CRITICAL_AT_0_001 / math.sqrt(len(sample)), f"{distance} away from {self}"
 
     def distance(self, sample: Sequence[float]) -> float:
-        """The Kolmogorov-Smirnov statistic."""
+        """The Kolmogorov-Smirnov statistic of a sample."""
         count = len(sample)
         steps = [(number, self.cdf(value)) for number, value in enumerate(sorted(sample))]
         return max(max(part - number / count, (number + 1) / count - part) for number, part in steps)
@@ -67,17 +67,17 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Deaths:
-    """A log of many brokers that die once, each with one client of its own, and the truth about it."""
+    """A log of many brokers that each die once and have one client, with the truth about them."""
 
     files: Mapping[str, Sequence[str]]
     paths: Sequence[str]
-    # address -> when it died; true wall time in seconds
+    # address -> time of death; true wall time in seconds
     died: Mapping[str, float]
     boot_id: str
 
     @classmethod
     def written(cls, settings: Settings, kind: Kind, count: int, directory: Path) -> Self:
-        """Have one server hear `count` independent pairs of a broker and a client."""
+        """Write the log of one server with `count` independent pairs of a broker and a client."""
         world = _world(settings, kind, count)
         removals = write_log(settings, world, 0, directory, lambda _lines: None)
         truth: list[dict[str, Any]] = [json.loads(line) for line in truth_lines(world, removals)]
@@ -88,7 +88,7 @@ class Deaths:
 
 
 def settings_for(scan: float, *, heartbeat: float = 30, expiry: float = 120, seed: int = 1) -> Settings:
-    """A server and a fleet with these periods, in seconds; clients poll every 30 s."""
+    """Settings of a server and a fleet with these periods in seconds; clients poll every 30 s."""
     return Settings(
         seed=seed,
         duration=11 * MINUTE,
@@ -101,14 +101,14 @@ def settings_for(scan: float, *, heartbeat: float = 30, expiry: float = 120, see
 
 
 def _world(settings: Settings, kind: Kind, count: int) -> World:
-    """Each broker has a topic that it shares only with one broker that lives: a route without it is still a route."""
+    """Each topic is on its own broker and on one broker that never dies, so that a route remains."""
     random = Random(f"laws of {settings.seed}")
     lasting = Process(None, BEGIN, settings.end, None)
     brokers = [_broker(settings, 0, (), lasting)]
     for index in range(1, count + 1):
         at = BEGIN + MINUTE + random.randrange(5 * MINUTE)
         death = Death(index, kind, at, settings.end)
-        # one phase for each process, drawn when it starts
+        # each process draws one phase when it starts
         start = BEGIN - random.randrange(settings.heartbeat)
         brokers.append(_broker(settings, index, (index,), Process(f"agent-{index}", start, at, death)))
     brokers[0] = _broker(settings, 0, tuple(range(1, count + 1)), lasting)

@@ -1,4 +1,4 @@
-"""A sample of what an analysis hands to the report, with something of everything."""
+"""A sample of an analysis for the report, with an entry of every kind."""
 
 import json
 from pathlib import Path
@@ -34,12 +34,12 @@ def sample_summary(*, topic: str = "orders", broker: str = "c1/broker-a/0") -> d
 
 
 def _with_percentiles(read: dict[str, Any]) -> dict[str, Any]:
-    """Of a distribution, a value of each percentile that the report has."""
+    """Give every distribution a value of each percentile in the report."""
     return {**dict.fromkeys(PERCENTILE_FIELDS, read["p99"]), **read} if "p99" in read else read
 
 
 def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
-    """What the pictures show of it."""
+    """The chart data of the sample."""
     return {
         "bound_ms": 160_000,
         "registry_cdf": [[91_000 + 187 * step, step / 200] for step in range(201)],
@@ -120,7 +120,7 @@ def _fixed() -> list[dict[str, Any]]:
 
 
 def empty_summary() -> dict[str, Any]:
-    """A quiet hour: nobody went away, no client was there."""
+    """The summary of a quiet hour without removals and clients."""
     quiet = sample_summary()
     quiet["registry"] = {
         "all": NOTHING, "lower": NOTHING, "by_reason": {}, "by_nameserver": {}, "by_cluster": {}, "by_broker": {},
@@ -137,7 +137,7 @@ def empty_summary() -> dict[str, Any]:
 
 
 def empty_charts() -> dict[str, Any]:
-    """The pictures of a quiet hour: there are none."""
+    """The chart data of a quiet hour: all empty."""
     timeline: dict[str, Any] = {"from_ms": None, "to_ms": None, "brokers": [], "down": {}}
     empty: dict[str, Any] = {name: [] for name in ("registry_cdf", "client_cdf", "gaps", "worst", "what_if")}
     return {**empty, "bound_ms": 160_000, "timeline": timeline}

@@ -1,7 +1,7 @@
-"""Lets real brokers die under real servers and clients, and records when exactly.
+"""Lets real brokers die under real servers and clients, and records the exact times.
 
-Nothing here looks at the heartbeat log. A death is when the fault was injected; a removal is when a server stopped
-naming the broker to an observer that asks it all the time; what a client saw is when its library told of the change.
+The heartbeat log is not read here. A death is the time of the injected fault; a removal is when a server stopped
+listing the broker to a polling observer; a client's time is when its library reported the change.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ HEARTBEAT: Final = 1.0
 EXPIRY: Final = 5.0
 SCAN: Final = 0.5
 POLL: Final = 1.0
-# of each process: they die together
+# brokers per process, which die together
 AGENTS: Final = 3
-# of each server
+# clients per server
 CLIENTS: Final = 3
-# what is told of silence for longer comes from a broker that has a usual period by then
+# a server logs the usual heartbeat period of a broker from then on
 BEATS_BEFORE_FAULTS: Final = 4
-# how exactly a removal is observed
+# precision of the observed removals
 _LOOK_SECONDS: Final = 0.03
 _GET_BROKER_CLUSTER_INFO: Final = 106
-# Nothing that is right takes a quarter of it.
+# a correct run needs less than a quarter of it
 _GUARD_SECONDS: Final = 200.0
 
-# registers its agents, says so, and unregisters them when it is told to end
+# registers its agents, prints a line, and unregisters them on SIGTERM
 _BROKERS: Final = """
 import asyncio, json, signal, sys, time
 from contextlib import AsyncExitStack
@@ -62,21 +62,21 @@ asyncio.run(main())
 
 @dataclass
 class Death:
-    """What happened to one process of brokers; seconds since 1970."""
+    """The death of one process of brokers; times in seconds since 1970."""
 
     names: tuple[str, ...]
-    # crash, freeze, pause, partition, goodbye
+    # crash, freeze, pause, partition or unregistration
     kind: str
     at: float
-    # (server, broker) -> when it was named no more, and when it was named again
+    # (server, broker) -> when the server stopped listing it, and when it listed it again
     removed: dict[tuple[int, str], float] = field(default_factory=dict)
     returned: dict[tuple[int, str], float] = field(default_factory=dict)
-    # (client, broker) -> when the client had a route without it
+    # (client, broker) -> when the client received a route without it
     seen: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 class BrokerProcess:
-    """Some brokers in one process, which reach every server through a proxy of their own."""
+    """Several brokers in one process, which reach each server through a proxy of their own."""
 
     def __init__(self, kind: str, proxies: Sequence[TcpProxy]) -> None:
         self.kind = kind
@@ -86,10 +86,10 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
 
     async def start(self, topics: Iterable[str] = ()) -> None:
-        """Return once all of its brokers are registered everywhere."""
+        """Start the process; return once all of its brokers are registered everywhere."""
         specs = [(self._settings(name, number), [self.topic, *topics]) for number, name in enumerate(self.names)]
         self._process = run_script(_BROKERS, json.dumps(specs))
-        assert await self._said() == "registered"
+        assert await self._read_line() == "registered"
 
     def _settings(self, name: str, number: int) -> dict[str, object]:
         return {
@@ -100,7 +100,7 @@ class BrokerProcess:
             "heartbeat_seconds": HEARTBEAT,
         }
 
-    async def _said(self) -> str:
+    async def _read_line(self) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
         return (await asyncio.to_thread(self._process.stdout.readline)).strip()
@@ -110,9 +110,9 @@ class BrokerProcess:
         self._process.send_signal(number)
 
     async def leave(self) -> float:
-        """Have its brokers say goodbye; when they began to."""
+        """Unregister the process's brokers; return when that began."""
         self.send_signal(signal.SIGTERM)
-        return float(await self._said())
+        return float(await self._read_line())
 
     def end(self) -> None:
         if self._process is not None:
@@ -123,14 +123,14 @@ class BrokerProcess:
 
 
 class Experiment:
-    """Two servers, some brokers and clients, as an async context manager; `run()` injects all the faults."""
+    """Two servers, some brokers and clients, as an async context manager; `run()` injects all faults."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._stack = AsyncExitStack()
         self._daemons: list[Daemon] = []
         self._has_news = asyncio.Condition()
-        # of each server, the names of the brokers that it knows
+        # broker names known to each server
         self._known: list[frozenset[str]] = [frozenset(), frozenset()]
         self._clients: list[str] = []
         self.deaths: list[Death] = []
@@ -153,7 +153,7 @@ class Experiment:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """Stop everything; the servers first, so that no log tells of the test's own end."""
+        """Stop the servers first, so that no log contains the end of the test."""
         for daemon in self._daemons:
             await asyncio.to_thread(daemon.stop)
         await self._stack.aclose()
@@ -163,7 +163,7 @@ class Experiment:
             answer = await peer.call(_GET_BROKER_CLUSTER_INFO)
             known = frozenset(json.loads(answer.body)["brokerAddrTable"])
             await self._note(server, known, time.time())
-            # nobody tells an observer; it has to ask again and again
+            # a server does not notify observers, so that this one polls
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _note(self, server: int, known: frozenset[str], now: float) -> None:
@@ -175,7 +175,7 @@ class Experiment:
                     death.returned.setdefault((server, name), now)
         if known != self._known[server]:
             self._known[server] = known
-            await self._tell()
+            await self._notify()
 
     def _changed(self, client: str) -> Callable[[RouteChange], None]:
         def note(change: RouteChange) -> None:
@@ -183,11 +183,11 @@ class Experiment:
             for death in self.deaths:
                 for name in set(death.names) & set(change.brokers_removed):
                     death.seen.setdefault((client, name), now)
-            self._telling = asyncio.ensure_future(self._tell())
+            self._notifying = asyncio.ensure_future(self._notify())
 
         return note
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._has_news:
             self._has_news.notify_all()
 
@@ -196,17 +196,17 @@ class Experiment:
             await self._has_news.wait_for(condition)
 
     async def run(self) -> None:
-        """Start brokers and clients, let most of them die in every way, and wait until everybody has seen it."""
+        """Start brokers and clients, inject every fault, and wait until all servers and clients have seen it."""
         async with asyncio.timeout(_GUARD_SECONDS):
             processes = {
-                kind: await self._process(kind) for kind in ("crash", "freeze", "pause", "partition", "goodbye")
+                kind: await self._process(kind) for kind in ("crash", "freeze", "pause", "partition", "unregistration")
             }
             lasting = await self._process("lasting")
             topics = [process.topic for process in processes.values()]
             await asyncio.gather(*(process.start() for process in processes.values()), lasting.start(topics))
             for number in range(2 * CLIENTS):
                 await self._client(number, topics)
-            # the clocks are real: so long that the log knows how often they are heard
+            # real clocks: the log must know the brokers' usual heartbeat period first
             await asyncio.sleep(BEATS_BEFORE_FAULTS * HEARTBEAT)
             await self._faults(processes)
 
@@ -233,8 +233,8 @@ class Experiment:
         self._dies(processes["partition"])
         for proxy in processes["partition"].proxies:
             proxy.stall()
-        goodbye = self._dies(processes["goodbye"])
-        goodbye.at = await processes["goodbye"].leave()
+        unregistration = self._dies(processes["unregistration"])
+        unregistration.at = await processes["unregistration"].leave()
         await self._until(lambda: all(len(death.removed) == 2 * AGENTS for death in self.deaths))
         await self._until(lambda: all(len(death.seen) == len(self._clients) * AGENTS for death in self.deaths))
         processes["pause"].send_signal(signal.SIGCONT)
@@ -249,7 +249,7 @@ class Experiment:
 
 async def _ended(looking: asyncio.Task[None], peer: NamesrvPeer) -> None:
     looking.cancel()
-    # the server that it looked at has stopped
+    # the observed server has stopped
     await asyncio.gather(looking, return_exceptions=True)
     peer.close()
     with suppress(ConnectionError):

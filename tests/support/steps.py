@@ -1,4 +1,4 @@
-"""Work in steps, done at once."""
+"""Runs work that yields between its chunks to its end."""
 
 from collections.abc import Generator
 from typing import TypeVar
@@ -7,12 +7,12 @@ T = TypeVar("T")
 
 
 def finished(work: Generator[None, None, T]) -> T:
-    """What comes of it in the end."""
+    """The result of the work."""
     return steps_and_result(work)[1]
 
 
 def steps_and_result(work: Generator[None, None, T]) -> tuple[int, T]:
-    """How often the work let others run, and what comes of it."""
+    """Number of yields, and the result."""
     yields = 0
     while True:
         try:

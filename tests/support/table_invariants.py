@@ -1,4 +1,4 @@
-"""What always holds of route tables, looked at from the outside; slow."""
+"""Slow checks of the invariants of route tables."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from namesrv_remoting.bodies.route import QueueData
 
 
 def violations(tables: RouteTables) -> list[str]:
-    """What is not as the comments in RouteTables promise; empty, always."""
+    """Violated promises of the comments in RouteTables; always empty."""
     return [*_index_violations(tables), *_table_violations(tables), *_live_violations(tables)]
 
 

@@ -10,23 +10,23 @@ from tests.support.fake_clock import settle
 
 
 class TcpProxy:
-    """Forwards 127.0.0.1:port to a target until it is told otherwise; an async context manager.
+    """Forwards 127.0.0.1:port to a target; an async context manager.
 
-    `cut()` closes all connections and refuses new ones, `stall()` keeps them open and forwards nothing, not even an end
-    (a black hole: new ones are taken and starved too), `heal()` undoes both. `switch()` goes on with another target
-    behind the connections that there are, as a balancer does.
+    `cut()` closes all connections and refuses new ones. `stall()` keeps connections open, accepts new ones, and
+    forwards nothing, not even an end. `heal()` undoes both. `switch()` continues open connections with another target,
+    as a load balancer does.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
         self.port = 0
-        # connections ever taken
+        # connections accepted so far
         self.accepted = 0
         self._flows = asyncio.Event()
         self._flows.set()
         self._is_cut = False
         self._server: asyncio.Server | None = None
-        # has the port as well: while nobody listens there, the system would give it to somebody else
+        # keeps the port reserved while the proxy does not listen
         self._place = socket.socket()
         self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._open: set[_Connection] = set()
@@ -47,7 +47,7 @@ class TcpProxy:
     async def __aenter__(self) -> Self:
         self._place.bind(("127.0.0.1", 0))
         self.port = self._place.getsockname()[1]
-        # what a server spoke that had it before, in another test
+        # another test's server may have used this port with another protocol
         PROCESS_PROTOCOLS.forget(self.address)
         await self._listen()
         return self
@@ -58,18 +58,18 @@ class TcpProxy:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        # an aborted transport is gone a moment later
+        # an aborted transport closes a moment later
         await settle()
         self._place.close()
 
     def cut(self) -> None:
-        """Close all connections, and refuse new ones."""
+        """Close all connections and refuse new ones."""
         self._is_cut = True
         if self._server is not None:
             self._server.close()
         for connection in self._open:
             connection.abort()
-        # what was stalled ends, too
+        # stalled connections end, too
         self._flows.set()
 
     def stall(self) -> None:
@@ -83,7 +83,7 @@ class TcpProxy:
             await self._listen()
 
     def switch(self, target: tuple[str, int]) -> None:
-        """Forward to another target from now on: the old one sees the end of its connections, our peers see nothing."""
+        """Forward to another target from now on: the old target sees closed connections, the peers notice nothing."""
         self.target = target
         for connection in self._open:
             connection.switch()
@@ -106,7 +106,7 @@ class TcpProxy:
                 if not connection.is_switched and not connection.is_aborted:
                     await connection.forward(*await asyncio.open_connection(*self.target))
         except OSError:
-            # the target is not there
+            # the target does not listen
             pass
         finally:
             connection.abort()
@@ -114,7 +114,7 @@ class TcpProxy:
 
 
 class _Connection:
-    """One connection that was taken, and the one to the target that goes on from it."""
+    """One accepted connection, and its connection to the target."""
 
     def __init__(self, flows: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.is_switched = True
@@ -127,14 +127,14 @@ class _Connection:
         """Forward both ways until either side ends."""
         self._far = writer
         if self.is_switched or self.is_aborted:
-            # while it was dialled
+            # switched or aborted while the target was dialled
             writer.transport.abort()
             return
         pumps = [asyncio.ensure_future(self._pump(*way)) for way in ((self._near[0], writer), (reader, self._near[1]))]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
             if not self.is_switched:
-                # whatever was on its way arrives
+                # deliver the bytes on their way
                 for side in (self._near[1], writer):
                     side.close()
                     with contextlib.suppress(OSError):
@@ -156,7 +156,7 @@ class _Connection:
                 await writer.drain()
 
     def switch(self) -> None:
-        """End the far side only."""
+        """End only the connection to the target."""
         self.is_switched = True
         if self._far is not None:
             self._far.transport.abort()

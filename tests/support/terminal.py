@@ -1,4 +1,4 @@
-"""Runs a command as a person does: on a terminal, typing, and with Ctrl-C."""
+"""Runs a command on a terminal, with typed input and Ctrl-C."""
 
 import contextlib
 import fcntl
@@ -17,12 +17,12 @@ from tests.support.fake_clock import GUARD_SECONDS
 
 
 class Terminal:
-    """A command on a terminal of its own, as a context manager; at its end the process is gone, whatever happens."""
+    """A command on a terminal of its own, as a context manager that kills the process at its end."""
 
     def __init__(
         self, command: Sequence[str], *, env: Mapping[str, str] | None = None, columns: int = 100, lines: int = 40
     ) -> None:
-        # all that was shown so far, escape sequences included
+        # the whole output so far, with escape sequences
         self.shown = ""
         self._descriptor, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -38,10 +38,10 @@ class Terminal:
         os.close(theirs)
 
     def wait_for(self, text: str, *, count: int = 1) -> None:
-        """Return once this was shown (so often).
+        """Return once a text was shown `count` times.
 
         Raises:
-            AssertionError: it is not shown in time, or the command ended without.
+            AssertionError: the text was not shown in time, or the command ended first.
         """
         deadline = time.monotonic() + GUARD_SECONDS
         while self.shown.count(text) < count:
@@ -52,7 +52,7 @@ class Terminal:
         return self._process.pid
 
     def hang_up(self) -> None:
-        """Close the window: the kernel tells whoever belongs to it."""
+        """Close the terminal: the kernel sends SIGHUP to its processes."""
         os.close(self._descriptor)
         self._descriptor = -1
 
@@ -63,7 +63,7 @@ class Terminal:
         self._process.send_signal(signal.SIGINT)
 
     def interrupt_prompt(self) -> None:
-        """Press Ctrl-C at a prompt until something is shown: one between prompt and read gets lost in readline."""
+        """Press Ctrl-C at a prompt until output appears: readline loses one between prompt and read."""
         deadline = time.monotonic() + GUARD_SECONDS
         self.interrupt()
         while not select.select([self._descriptor], [], [], 2.0)[0]:
@@ -77,13 +77,13 @@ class Terminal:
         return self._process.wait(GUARD_SECONDS)
 
     def _read(self, deadline: float) -> bool:
-        """Read what there is; False at the end."""
+        """Read available output; False at the end."""
         if not select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
             return False
         try:
             data = os.read(self._descriptor, 1 << 16)
         except OSError:
-            # how Linux says that nobody has the other end any more
+            # Linux reports EIO when the other end is closed
             return False
         self.shown += data.decode(errors="replace")
         return bool(data)

@@ -1,4 +1,4 @@
-"""Follows a tutorial of ours: runs what it says, and compares what it shows."""
+"""Follows one of our tutorials: runs its commands and compares their output."""
 
 import os
 import re
@@ -15,14 +15,14 @@ BIN: Final = Path(sys.executable).parent
 
 
 def form(text: str) -> str:
-    """What a program printed, whatever the time, the host and the figures are."""
+    """Output with time, host and figures replaced."""
     text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "ns1", text)
     text = re.sub(r"\b\d+(\.\d+)? m?s\b|\b\d+ [hm]( \d+ [ms])?\b", "TIME", text)
     return re.sub(r"[\s-]+", " ", re.sub(r"\d+", "0", text)).strip()
 
 
 class Reader:
-    """Who follows a tutorial, in a directory of its own and with a port of its own."""
+    """A reader of a tutorial, with a directory and a port of its own."""
 
     def __init__(self, directory: Path, page: str, stand_ins: Mapping[str, str]) -> None:
         self.directory = directory
@@ -38,7 +38,7 @@ class Reader:
         return text
 
     def does(self, name: str, *, code: int = 0) -> str:
-        """Run the commands of a block, which have to end so; what they printed."""
+        """Run the commands of a block, which must end with this code; return their output."""
         done = subprocess.run(
             ["sh", "-euc", self.text(name)],
             cwd=self.directory,
@@ -51,7 +51,7 @@ class Reader:
         return done.stdout
 
     def sees(self, name: str, *, code: int = 0) -> str:
-        """Run a block; what it prints holds the block `NAME.output`, but for figures."""
+        """Run a block; its output must contain the block `NAME.output`, apart from figures."""
         printed = self.does(name, code=code)
         assert form(self.text(f"{name}.output")) in form(printed), printed
         return printed

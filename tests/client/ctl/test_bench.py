@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_client.ctl.commands.bench import percentile
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, nobody
+from tests.support.ctl import address_of, asked, at, ctl, refusing_address
 from tests.support.fake_clock import until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
@@ -71,7 +71,7 @@ async def test_errors_are_counted_and_are_a_no(tmp_path: Path) -> None:
         assert (measured.code, found["errors"] > 0, found["requests"], found["p50_ms"]) == (1, True, 0, None)
         assert f"{where}: {found['errors']} errors, the last: connection" in measured.problems[-1]
     async with asked(tmp_path / "2") as (_, where):
-        with nobody() as absent:
+        with refusing_address() as absent:
             one = await ctl(*at(absent, where), "bench", *QUICK, "-o", "json")
             none = await ctl(*at(absent), "bench", *QUICK, "-o", "json")
     assert (one.code, [found.get("answered") for found in one.json["servers"]]) == (0, [False, None])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.rows import queues_of
-from tests.support.ctl import asked, at, ctl, nobody, run, two_asked
+from tests.support.ctl import asked, at, ctl, refusing_address, run, two_asked
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
@@ -115,7 +115,7 @@ async def test_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> No
 async def test_value_reaches_every_server_or_it_is_a_no(tmp_path: Path) -> None:
     """One that is down keeps what it had."""
     async with asked(tmp_path) as (server, where):
-        with nobody() as absent:
+        with refusing_address() as absent:
             put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
 
         assert (1, [[where, "done"]]) == (put.code, put.cells[1:])

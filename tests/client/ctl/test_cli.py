@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from namesrv_client.ctl import app, cli
-from tests.support.ctl import COMMAND, nobody, run
+from tests.support.ctl import COMMAND, refusing_address, run
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_bytes_that_are_no_text_are_wrong_usage() -> None:
 
 def test_process_ends_with_the_same_codes() -> None:
     """Nobody there is 2, without a traceback; a terminal that cannot show a character is no reason to fail."""
-    with nobody() as absent:
+    with refusing_address() as absent:
         unreachable = process("kv", "get", "ü", "k", NAMESRV_ADDR=absent, PYTHONIOENCODING="ascii")
 
     assert (unreachable.returncode, unreachable.stdout) == (2, "")

@@ -12,7 +12,7 @@ from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
+from tests.support.ctl import address_of, asked, at, ctl, refusing_address, two_asked
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, TIMESTAMP, registration, topic_config
 
@@ -133,7 +133,7 @@ async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
     async with asked(tmp_path / "1") as (server, _):
         await (await server.connect()).register(MASTER)
     async with two_asked(tmp_path) as (_, second, not_ready, two), asked(tmp_path / "3") as (third, three):
-        with nobody() as absent:
+        with refusing_address() as absent:
             rest = await ctl(*at(three, absent, two), "diff")
             one = await ctl(*at(two, absent), "diff")
             none = await ctl(*at(absent, absent.replace("127.0.0.1", "localhost")), "diff", "-o", "json")
@@ -274,7 +274,7 @@ async def test_absent_topic_and_absent_server_are_a_no(tmp_path: Path) -> None:
 
         some = await ctl(*at(one, two), "explain", "T")
         none = await ctl(*at(one, two), "explain", "X", "-o", "json")
-        with nobody() as absent:
+        with refusing_address() as absent:
             down = await ctl(*at(one, absent), "explain", "T", "-o", "json")
 
     assert (1, [f"{two}: no topic T", "the servers disagree about T"]) == (some.code, some.problems)

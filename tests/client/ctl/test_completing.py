@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import asked, ctl, nobody
+from tests.support.ctl import asked, ctl, refusing_address
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, native_registration
 from tests.support.scripted_server import ScriptedServer
 
@@ -57,7 +57,7 @@ async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
     """Nobody is there, a server hangs, the address or the context is none: others are offered, or nothing is."""
     async with asked(tmp_path) as (server, where), ScriptedServer() as hanging:
         await (await server.connect()).register(MASTER, native_registration("orders"), spelling="native")
-        with nobody() as absent:
+        with refusing_address() as absent:
             assert await offered(f"-s {absent} -s {where} -s {hanging.address} route ") == ["orders"]
             assert await offered(f"-s {absent} route ") == []
         assert await offered("-s a:b:c route ") == []

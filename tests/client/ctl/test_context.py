@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from namesrv_client.ctl.options import Options, options_of
-from tests.support.ctl import Result, asked, at, ctl, nobody, run
+from tests.support.ctl import Result, asked, at, ctl, refusing_address, run
 
 SECRET = "this is the secret itself"
 
@@ -125,7 +125,7 @@ def test_context_counts_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest
 async def test_servers_of_the_context_in_use_are_asked(tmp_path: Path) -> None:
     """Until another is used, or none."""
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    with nobody() as absent:
+    with refusing_address() as absent:
         async with asked(tmp_path) as (_, where):
             await ctl("context", "add", "here", *at(where), env=env)
             await ctl("context", "add", "gone", *at(absent), env=env)

@@ -11,7 +11,7 @@ import pytest
 from namesrv_client.ctl.commands.following import missed_between
 from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import COMMAND, address_of, asked, at, ctl, nobody
+from tests.support.ctl import COMMAND, address_of, asked, at, ctl, refusing_address
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -78,7 +78,7 @@ async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
             refused = await ctl(*at(where), "events", *options)
             reason = "refused with code 3: not supported by Apache's NameServer"
             assert (1, "", f"namesrvctl: {where}: {reason}\n") == refused
-    with nobody() as absent:
+    with refusing_address() as absent:
         for command in (("events", "--follow"), ("watch", "T")):
             assert (await ctl(*at(absent), *command))[:2] == (2, "")
 

@@ -11,7 +11,7 @@ from namesrv_client.ctl.comparison import Difference
 from namesrv_client.ctl.migration import TopicAnswers, judged, topic_differences, topic_facts
 from namesrv_remoting.bodies.route import BrokerData
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import Result, address_of, asked, ctl, nobody, run
+from tests.support.ctl import Result, address_of, asked, ctl, refusing_address, run
 from tests.support.fake_clock import until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration, topic_config
@@ -56,7 +56,7 @@ async def test_servers_that_answer_alike(tmp_path: Path) -> None:
         ]
         assert {"agree": True, "servers": servers, "differences": []} == told.json
         once = [101, *[105] * 5, 106, 206, 219, 319, 9999]
-        assert sorted(2 * once) == sorted(code for code, _ in apache.questions)
+        assert sorted(2 * once) == sorted(code for code, _ in apache.requests)
         assert apache.refused == 0
 
 
@@ -163,7 +163,7 @@ async def test_a_server_that_does_not_answer_cannot_be_compared(tmp_path: Path) 
     """One is a no, with the reason; all of them is 2, as nothing was asked; and so is wrong usage."""
     async with asked(tmp_path) as (_, one), ApacheFront(("127.0.0.1", 1)) as broken:
         broken.remarks |= dict.fromkeys((101, 105, 206, 219, 319, 9999, 106), "name server not ready")
-        with nobody() as absent:
+        with refusing_address() as absent:
             result, _ = await checked(one, absent)
             assert (result.code, result.json["agree"]) == (1, False)
             assert result.problems[0].startswith(f"no connection to {absent}")

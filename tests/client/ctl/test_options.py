@@ -6,7 +6,7 @@ import typer
 from namesrv_client.ctl.options import duration, options_of
 from namesrv_client.ctl.servers import Answers, problem
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
-from tests.support.ctl import nobody, run
+from tests.support.ctl import refusing_address, run
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_what_is_no_time(text: str) -> None:
 
 def test_options_may_stand_before_and_after_the_command() -> None:
     """Servers add up, a flag counts at either place, and else what stands after the command wins."""
-    with nobody() as absent, nobody() as other:
+    with refusing_address() as absent, refusing_address() as other:
         before = run("-s", absent, "--output", "json", "--timeout", "1s", "--no-color", "status")
         after = run("-o", "yaml", "status", "--server", absent, "-o", "json", "--timeout", "1s", "--no-color")
         both = run("-y", "-s", absent, "-o", "json", "kv", "delete", "n", "k", "-s", other)

@@ -8,7 +8,7 @@ import pytest
 
 from namesrv import version
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, nobody, two_asked
+from tests.support.ctl import address_of, asked, at, ctl, refusing_address, two_asked
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -78,7 +78,7 @@ async def test_unreachable_server_does_not_hide_the_others(tmp_path: Path) -> No
     """It has a line of its own, and makes the whole a no, of status; nobody who answers is 2, with a document."""
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER)
-        with nobody() as absent:
+        with refusing_address() as absent:
             shown = await ctl(*at(absent, where), "status")
             found = await ctl(*at(absent, where), "status", "-o", "json")
             route = await ctl(*at(absent, where), "route", "T")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.ctl import COMMAND, nobody
+from tests.support.ctl import COMMAND, refusing_address
 from tests.support.daemon import Daemon
 from tests.support.peer import Broker, Peer
 from tests.support.terminal import Terminal
@@ -49,7 +49,7 @@ def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
 
 def test_page_is_cut_to_the_terminal(server: str) -> None:
     """A longer one would scroll the last one away; a server that does not answer is on it, and may come back."""
-    with nobody() as absent:
+    with refusing_address() as absent:
         command = [*COMMAND, "-s", server, "-s", absent, "config", "show", "--all", "--watch", "200ms"]
         with Terminal(command, lines=10, columns=300) as shown:
             shown.wait_for("more lines", count=2)

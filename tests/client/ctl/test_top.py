@@ -9,7 +9,7 @@ from rich.console import Console
 from namesrv_client.ctl.commands.top import Seen, page
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
-from tests.support.ctl import COMMAND, asked, at, ctl, nobody, run, two_asked
+from tests.support.ctl import COMMAND, asked, at, ctl, refusing_address, run, two_asked
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.peer import Broker, Peer
@@ -83,7 +83,7 @@ async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
 
         alone = await ctl(*at(one), "top", "--once", "-o", "json")
         both = await ctl(*at(one, two), "top", "--once")
-        with nobody() as absent:
+        with refusing_address() as absent:
             without = await ctl(*at(one, absent), "top", "--once")
 
     found = alone.json["servers"][0]["brokers"][0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ctl import asked, at, ctl, nobody
+from tests.support.ctl import asked, at, ctl, refusing_address
 from tests.support.fake_clock import FakeClock, until
 from tests.support.namesrv_peer import Broker
 
@@ -111,7 +111,7 @@ async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
 
 async def test_half_of_the_credentials_is_wrong_usage() -> None:
     """Nothing is asked of anybody, least of all unsigned."""
-    with nobody() as where:
+    with refusing_address() as where:
         done = await ctl(*at(where), "whoami", env={"NAMESRV_SECRET_KEY": "new-secret", "COLUMNS": "200"})
 
     assert (done.code, done.out) == (2, "")

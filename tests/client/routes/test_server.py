@@ -15,8 +15,8 @@ from namesrv_remoting.errors import ConnectError, ConnectionClosedError, Remotin
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, INFO, PULL, UNTOLD, asked, client_settings
-from tests.support.scripted_server import Peer, Question, ScriptedServer
+from tests.support.route_clients import BROKER_A, INFO, NO_CALLBACKS, PULL, asked, client_settings
+from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
 
@@ -30,7 +30,7 @@ async def server_at(
     """What a client makes of the server at an address."""
     async with asyncio.timeout(GUARD_SECONDS):
         chosen = client_settings(address, **{"protocol": "auto", **settings})
-        server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols(), UNTOLD)
+        server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols(), NO_CALLBACKS)
         try:
             yield server
         finally:
@@ -54,7 +54,7 @@ async def apache_at(
         yield apache, server
 
 
-def native_answer(question: Question, body: object, code: int = 0) -> bytes:
+def native_response(question: ScriptedRequest, body: object, code: int = 0) -> bytes:
     """An answer in the native protocol."""
     header = [code, question.opaque, 1, 479, None if code == 0 else "not supported", None]
     return cut(NATIVE, msgpack.packb(header), msgpack.packb(body))
@@ -67,7 +67,7 @@ async def introduced(
     peer = await script.accept()
     question = await peer.receive()
     assert question.code == INFO
-    peer.send(native_answer(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
+    peer.send(native_response(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
     await meeting
     return peer
 
@@ -123,7 +123,7 @@ async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
         question = await peer.receive()
         assert msgpack.unpackb(question.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
-        peer.send(native_answer(question, PULLED))
+        peer.send(native_response(question, PULLED))
         answer = await pulling
 
         assert (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional) == ("b2", 3, False, False)
@@ -135,7 +135,7 @@ async def test_nonsense_is_the_servers_fault() -> None:
     async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
         peer = await script.accept()
-        peer.send(native_answer(await peer.receive(), {"boot_id": "b1", "uptime_seconds": "long"}))
+        peer.send(native_response(await peer.receive(), {"boot_id": "b1", "uptime_seconds": "long"}))
 
         with pytest.raises(RemotingError, match="ServerInfo"):
             await meeting
@@ -216,7 +216,7 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
         peer = await script.accept()
         info, pull = await peer.receive(), await peer.receive()
         assert (info.code, pull.code) == (INFO, PULL)
-        peer.send(native_answer(pull, PULLED) + native_answer(info, {"boot_id": "b2", "uptime_seconds": 1000.0}))
+        peer.send(native_response(pull, PULLED) + native_response(info, {"boot_id": "b2", "uptime_seconds": 1000.0}))
         await rocketmq.identify(1.0)
         await rocketmq.route_by_topic("t", 1.0)
 
@@ -245,7 +245,7 @@ async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
     async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
         peer = await script.accept()
-        peer.send(native_answer(await peer.receive(), None, code=3))
+        peer.send(native_response(await peer.receive(), None, code=3))
         await meeting
         assert server.is_native is False
 

@@ -24,8 +24,8 @@ from tests.support.route_clients import (
     BROKER_A,
     BROKER_B,
     INFO,
+    NO_CALLBACKS,
     PULL,
-    UNTOLD,
     asked,
     client_settings,
     finished,
@@ -48,7 +48,7 @@ class Scene:
         self.cache = RouteCache(clock)
         chosen, protocols = client_settings("10.0.0.1:9876", **settings), ServerProtocols()
         self.session = ServerSession(
-            chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=UNTOLD
+            chosen, clock, self.cache.point, protocols=protocols, shuffle=shuffle, events=NO_CALLBACKS
         )
         self.answers: list[RouteResponse] = []
 

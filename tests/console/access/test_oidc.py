@@ -108,7 +108,7 @@ async def test_token_for_another_client_is_refused(lies: dict[str, Any]) -> None
         small_console(FakeClock(), **settings(provider)) as url,
         person(url) as client,
     ):
-        provider.lies = lies
+        provider.wrong_claims = lies
         refused = await go(client)
         assert (refused.status_code, refused.json()["error"]) == (502, "provider")
         assert (await client.get("/")).status_code == 401

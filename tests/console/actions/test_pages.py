@@ -19,7 +19,7 @@ from namesrv_runtime.log import printable
 from tests.support.certificates import Authority
 from tests.support.console import Shown, console
 from tests.support.console_access import PASSWORD, fields, write_users
-from tests.support.ctl import ctl, nobody
+from tests.support.ctl import ctl, refusing_address
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
@@ -94,7 +94,7 @@ async def acting(path: Path, asks: Mapping[str, Any] = {}, **settings: Any) -> A
         namesrv_in_process(path / "1", clock=clock, **settings) as first,
         namesrv_in_process(path / "2", clock=clock, **settings) as second,
     ):
-        with nobody() as down:
+        with refusing_address() as down:
             async with console(clock, first.where, second.where, down, access=access, **asks) as shown:
                 done = Acting(shown, first, second, down, clock, path / "trail")
                 await done.sign_in("olga")

@@ -412,7 +412,7 @@ class RouteMachine(RuleBasedStateMachine):
         assert applied.refusal(asked, self.is_open) is None
         assert applied.register(asked, self.scene.options, self.now, self.is_open) == result
         fields = {"generation": self.model.next_generation(), "registration_seq": asked.registration_seq}
-        self.model.hear(asked.key, self.now, asked.connection_id, **fields)
+        self.model.refresh(asked.key, self.now, asked.connection_id, **fields)
         self.model.carriers = applied.carriers
         assert self.model.facts() == applied.facts()
 
@@ -566,7 +566,7 @@ class RouteMachine(RuleBasedStateMachine):
             self.late_seconds += granted
             for key, life in self.model.lives.items():
                 if life.last_update > self.now:
-                    self.model.hear(key, self.now, life.connection_id)
+                    self.model.refresh(key, self.now, life.connection_id)
 
     @rule(topic=st.sampled_from(TOPICS), value=st.sampled_from(["b1:4", "b2:8"]))
     def change_order(self, topic: str, value: str) -> None:

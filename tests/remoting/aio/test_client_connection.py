@@ -13,7 +13,7 @@ from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
 from tests.support.dead_ends import full_queue
 from tests.support.fake_clock import FakeClock, settle
-from tests.support.scripted_server import Call, Peer, Question, ScriptedServer, ask, ask_and_answer, frame
+from tests.support.scripted_server import Call, Peer, ScriptedRequest, ScriptedServer, ask, ask_and_answer, frame
 
 MEBIBYTE = 1 << 20
 
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
     client: RemotingClient
     peer: Peer
     calls: list[Call]
-    questions: list[Question]
+    questions: list[ScriptedRequest]
 
 
 @asynccontextmanager

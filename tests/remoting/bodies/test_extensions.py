@@ -32,7 +32,12 @@ from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from tests.support.route_clients import topic_route
 from tests.support.steps import finished, steps_and_result
 
-QUESTIONS: list[type[Question]] = [PullRoutesRequest, RecentEventsRequest, ListConnectionsRequest, ListBrokersRequest]
+QUESTIONS: list[type[Question]] = [
+    PullRoutesRequest,
+    RecentEventsRequest,
+    ListConnectionsRequest,
+    ListBrokersRequest,
+]
 
 
 @pytest.mark.parametrize(
