@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
-from namesrv.net.protocol import Answer, Request
+from namesrv.net.protocol import LARGE_BYTES, Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
 from namesrv_remoting.command import RemotingCommand, answer_type
 from namesrv_remoting.errors import (
@@ -66,37 +66,21 @@ class Dispatcher:
     on_unread: Callable[[Request], None] = lambda request: None  # noqa: ARG005 - ignored by default
     # the current limit for the size of a response frame
     max_frame_bytes: Callable[[], int] = lambda: MAX_FRAME_BYTES
-    # called for every response, with its request code in `answered`, and the seconds that guard and handler took
+    # called for every response, with its request code in `answered`, and the seconds from the guard to the encoded
+    # response, which include the wait for a quota
     timed: Callable[[int, float], None] = lambda code, seconds: None  # noqa: ARG005 - ignored by default
     # (request code, response code) -> number of responses, for metrics
     answered: dict[tuple[int, int], int] = field(default_factory=dict, init=False)
     _last_opaque: int = field(default=0, init=False)
 
-    def next_code(self, code: int) -> int:
-        """The code under which a request is counted: -1 for all unknown codes, so that peers cannot grow the table."""
-        return code if code in self.handlers else -1
-
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Response:
         """Run guard and handler, and encode the response or the error."""
         command = request.command
         code: int = ResponseCode.SUCCESS
         closes = False
         began = time.monotonic()
         try:
-            # The signature of a request covers the body, so it cannot be verified without the body.
-            is_unverified = request.unread and self.is_admitted(request) is None
-            if self.guard is not None and not is_unverified:
-                request = await self.guard(request)
-            if request.unread:
-                self.on_unread(request)
-                raise SystemBusyError(f"{request.unread}; try again later")
-            handler = self.handlers.get(command.code)
-            if handler is None:
-                # The remark begins with a blank, as Java's does.
-                raise RequestCodeNotSupportedError(f" request type {command.code} not supported")
-            reply = await handler(request)
-            if command.code == RequestCode.REGISTER_BROKER:
-                request.connection.confirm_broker()
+            reply = await self._handle(request)
         except ResponseError as error:
             code, reply = error.code, Reply(ext_fields=error.ext_fields, remark=error.remark)
             closes = isinstance(error, NotReadyError) and not request.connection.peer.is_broker
@@ -104,26 +88,52 @@ class Dispatcher:
             logger.exception("request %s from %s failed", command.code, request.connection.peer.address)
             code = ResponseCode.SYSTEM_ERROR
             reply = Reply(remark=f"internal error: {type(error).__name__}; see the server's log")
-        key = (self.next_code(command.code), code)
-        self.answered[key] = self.answered.get(key, 0) + 1
-        self.timed(key[0], time.monotonic() - began)
-        if command.is_oneway:
-            return Answer(b"", closes)
-        return Answer(self._encode(command, code, reply), closes)
+        data, reserved = b"", 0
+        if not command.is_oneway:
+            code, data = self._encode(command, code, reply)
+            if len(data) > LARGE_BYTES:
+                code, data, reserved = self._reserve(request, code, data)
+        # All unknown codes are counted as -1, so that peers cannot grow the table.
+        counted = command.code if command.code in self.handlers else -1
+        self.answered[counted, code] = self.answered.get((counted, code), 0) + 1
+        self.timed(counted, time.monotonic() - began)
+        return Response(data, closes, reserved)
 
-    def busy(self, request: Request, remark: str) -> bytes:
-        """The encoded SYSTEM_BUSY response, in place of a response for which there is no memory."""
-        if request.command.is_oneway:
-            return b""
-        return self._encode(request.command, SystemBusyError.code, Reply(remark=remark))
+    async def _handle(self, request: Request) -> Reply:
+        """The reply of the handler, if the guard admits the request and its body was received."""
+        code = request.command.code
+        # The signature of a request covers the body, so it cannot be verified without the body.
+        is_unverified = request.unread and self.is_admitted(request) is None
+        if self.guard is not None and not is_unverified:
+            request = await self.guard(request)
+        if request.unread:
+            self.on_unread(request)
+            raise SystemBusyError(f"{request.unread}; try again later")
+        handler = self.handlers.get(code)
+        if handler is None:
+            # The remark begins with a blank, as Java's does.
+            raise RequestCodeNotSupportedError(f" request type {code} not supported")
+        reply = await handler(request)
+        if code == RequestCode.REGISTER_BROKER:
+            request.connection.confirm_broker()
+        return reply
 
-    def _encode(self, command: RemotingCommand, code: int, reply: Reply) -> bytes:
-        answer = self._command(command, code, reply)
+    def _encode(self, command: RemotingCommand, code: int, reply: Reply) -> tuple[int, bytes]:
+        """The response code and the encoded response."""
+        response = self._command(command, code, reply)
         try:
-            return encode_command(answer, max_frame_bytes=self.max_frame_bytes())
+            return code, encode_command(response, max_frame_bytes=self.max_frame_bytes())
         except LocalProtocolError as error:
             # The response is larger than the peer would read: an error response keeps the connection open.
-            return encode_command(self._command(command, SystemError_.code, Reply(remark=str(error))))
+            too_large = Reply(remark=str(error))
+            return SystemError_.code, encode_command(self._command(command, SystemError_.code, too_large))
+
+    def _reserve(self, request: Request, code: int, data: bytes) -> tuple[int, bytes, int]:
+        """Reserve memory for a large response; without enough memory, a SYSTEM_BUSY response takes its place."""
+        if request.connection.reserve(len(data)):
+            return code, data, len(data)
+        no_memory = Reply(remark=f"no memory for a response of {len(data)} bytes")
+        return *self._encode(request.command, SystemBusyError.code, no_memory), 0
 
     def _draw_opaque(self) -> int:
         # Responses to requests without an opaque are numbered, as by Java's request counter.
@@ -145,4 +155,4 @@ class Dispatcher:
         )
 
 
-__all__ = ["SUCCESS", "Answer", "Dispatcher", "Handler", "Reply", "Request", "admit_all"]
+__all__ = ["SUCCESS", "Dispatcher", "Handler", "Reply", "Request", "Response", "admit_all"]

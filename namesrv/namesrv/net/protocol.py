@@ -38,8 +38,8 @@ from namesrv_remoting.frames import Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
 from namesrv_runtime.clock import Clock
 
-# A response beyond this size is large; a peer with more unsent bytes than that has left responses unread.
-_LARGE_BYTES: Final = 64 * 1024
+# Memory is reserved for a response beyond this size; a peer with more unsent bytes than that has left responses unread.
+LARGE_BYTES: Final = 64 * 1024
 # Responses of one read are joined into writes of about this size.
 _BATCH_BYTES: Final = 256 * 1024
 # Bytes of one connection's requests that wait for their responses; beyond this size nothing more is read from the peer.
@@ -62,11 +62,14 @@ _EXPIRES_AT: Final = "certificate_expires_at"
 _ENDED: Final = State.ENDED
 
 
-class Answer(NamedTuple):
-    """An encoded response (empty for a one-way request), and whether the connection is closed after it."""
+class Response(NamedTuple):
+    """An encoded response (empty for a one-way request), and what the connection does after it is sent."""
 
     data: bytes
+    # the connection is closed
     closes: bool = False
+    # memory of the peer's account that the connection releases
+    reserved_bytes: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,16 +93,12 @@ class RequestHandler(Protocol):
 
     concurrent: frozenset[int]
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> Response:
         """The response to a request."""
         ...
 
     def is_admitted(self, request: Request) -> bool | None:
         """Whether a request will be admitted, judged by its header; None if the body decides."""
-        ...
-
-    def busy(self, request: Request, remark: str) -> bytes:
-        """The encoded SYSTEM_BUSY response, in place of a response for which there is no memory."""
         ...
 
 
@@ -406,7 +405,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _leaves_too_much_unread(self, further: int) -> bool:
         unsent = self.unsent_bytes
-        return unsent > _LARGE_BYTES and unsent + further > self._owner.limits.write_buffer_bytes
+        return unsent > LARGE_BYTES and unsent + further > self._owner.limits.write_buffer_bytes
 
     async def until_answers_read(self) -> None:
         """Wait until all responses are sent, or the connection is closed."""
@@ -711,20 +710,14 @@ class ServerConnection(asyncio.Protocol):
             if request.command.code not in owner.handler.concurrent:
                 await self.until_answers_read()
             await owner.turns.begin(self)
-            answer = await owner.handler.answer(request)
+            response = await owner.handler.answer(request)
         finally:
             self._memory.release(charge)
-        data, reserved = answer.data, 0
-        if len(data) > _LARGE_BYTES:
-            if self._memory.reserve(len(data)):
-                reserved = len(data)
-            else:
-                data = owner.handler.busy(request, f"no memory for an answer of {len(data)} bytes")
-        if data:
-            self.write(data)
+        if response.data:
+            self.write(response.data)
         # `write` has already charged the part that the socket did not accept at once.
-        self._memory.release(reserved)
-        if answer.closes:
+        self._memory.release(response.reserved_bytes)
+        if response.closes:
             self.close()
 
 

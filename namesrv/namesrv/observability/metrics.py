@@ -249,8 +249,8 @@ def _traffic_families(
     )
     yield _histogram(
         "request_seconds",
-        "Time from reading a request to its answer, except for route questions, heartbeats and version queries that "
-        "are answered at once from memory.",
+        "Time from the access check of a request to its response, with the wait for a quota; without route requests, "
+        "heartbeats and version queries that are answered at once from memory.",
         counters.requests,
         "class",
     )

@@ -217,7 +217,8 @@ async def test_response_without_memory_is_refused() -> None:
         response = await peer.ask(json_frame(LIST, 7))
 
         assert (response.code, response.opaque, response.body) == (2, 7, b"")
-        assert str(response.remark).startswith("no memory for an answer of 1048")
+        assert str(response.remark).startswith("no memory for a response of 1048")
+        assert served.server.dispatcher.answered == {(LIST, 2): 1}
         assert (await peer.ask(json_frame(ECHO, 8))).opaque == 8
         assert budget.used_bytes == CONNECTION
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from namesrv.net.dispatcher import Dispatcher, Reply, Request
-from namesrv.net.protocol import Answer, ServerConnection
+from namesrv.net.protocol import Response, ServerConnection
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import (
     BadRequestError,
@@ -38,14 +38,14 @@ def dispatcher_of(outcome: Reply | BaseException, **options: Any) -> Dispatcher:
     return Dispatcher({KNOWN: handle}, native_ext={"boot_id": "b00t"}, **options)
 
 
-async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: Any) -> Answer:
+async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: Any) -> Response:
     """The response to a request with these fields."""
     connection = ServerConnection(server_of(dispatcher, RecordingListener(), FakeClock(), asyncio.TaskGroup()), 1)
     command = RemotingCommand(**{"code": KNOWN, "opaque": 7, **request})
     return await dispatcher.answer(Request(command, connection, unread=unread))
 
 
-def frame_of(response: Answer) -> spelling.Answer:
+def frame_of(response: Response) -> spelling.Answer:
     """The single frame of a response."""
     [found], rest = spelling.read_answers(response.data)
     assert rest == b""
@@ -115,7 +115,8 @@ async def test_request_without_an_opaque_gets_a_server_number() -> None:
 
 async def test_response_beyond_the_frame_limit_becomes_an_error() -> None:
     """A peer would close its connection on a larger frame; it gets code 1 with size and limit instead."""
-    response = frame_of(await response_to(dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)))
+    dispatcher = dispatcher_of(Reply(bytes(4096)), max_frame_bytes=lambda: 4096)
+    response = frame_of(await response_to(dispatcher))
 
     assert (response.code, response.opaque, response.body, response.remark) == (
         1,
@@ -123,6 +124,7 @@ async def test_response_beyond_the_frame_limit_becomes_an_error() -> None:
         b"",
         "frame of 4201 bytes, limit 4096",
     )
+    assert dispatcher.answered == {(KNOWN, 1): 1}
 
 
 async def test_request_without_its_body_gets_busy() -> None:
