@@ -16,7 +16,7 @@ from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import Turns
+from namesrv.net.steps import FairScheduler
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits
@@ -62,7 +62,7 @@ class Namesrv:
     # Connection id -> connection; all admitted connections that are open.
     connections: dict[int, ServerConnection]
     # Fair scheduling of requests, and of brokers whose connection has closed.
-    turns: Turns
+    scheduler: FairScheduler
     # The memory that peers may use.
     budget: MemoryBudget
     # The certificates for new connections, where TLS is on.

@@ -60,8 +60,8 @@ MUTATIONS: Final = (
     Mutation(
         "new connections are not read before a closed one is believed",
         "namesrv.server.housekeeping",
-        "            await self._drain_sockets()\n            await self._namesrv.turns",
-        "            await self._namesrv.turns",
+        "            await self._drain_sockets()\n            await self._namesrv.scheduler",
+        "            await self._namesrv.scheduler",
     ),
     Mutation(
         "a leave is not fenced",

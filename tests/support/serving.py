@@ -12,7 +12,7 @@ from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request
 from namesrv.net.listener import ConnectionListener, RemotingServer
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import Turns
+from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
@@ -115,7 +115,7 @@ def server_of(
     fast_path: Recognise = recognise_nothing,
     budget: MemoryBudget | None = None,
     tls: ServerTls | None = None,
-    turns: Turns | None = None,
+    scheduler: FairScheduler | None = None,
     **limits: Any,
 ) -> RemotingServer:
     """A server with the limits of LIMITS and overrides."""
@@ -124,7 +124,7 @@ def server_of(
         listener,
         clock=clock,
         tasks=tasks,
-        turns=Turns() if turns is None else turns,
+        scheduler=FairScheduler() if scheduler is None else scheduler,
         limits=replace(LIMITS, **limits),
         fast_path=FastPathOf(fast_path),
         connections={},

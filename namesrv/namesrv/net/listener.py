@@ -13,7 +13,7 @@ from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.limits import ServerLimits
 from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.steps import Turns
+from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv_remoting.aio.socket_options import set_tcp_options
 from namesrv_remoting.errors import RemoteProtocolError
@@ -51,7 +51,7 @@ class RemotingServer:
     clock: Clock
     # the owner of the tasks that run handlers
     tasks: asyncio.TaskGroup
-    turns: Turns = field(default_factory=Turns)
+    scheduler: FairScheduler = field(default_factory=FairScheduler)
     # shared by all servers of the process
     read_shares: ReadShares = field(default_factory=ReadShares)
     limits: ServerLimits

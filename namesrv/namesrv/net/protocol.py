@@ -29,7 +29,7 @@ from namesrv.net.read_shares import (
 )
 from namesrv.net.receiver import HeaderReceived, Receiver, State
 from namesrv.net.requests import RequestQueue
-from namesrv.net.steps import Turns
+from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, answer_type
@@ -128,7 +128,7 @@ class ConnectionOwner(Protocol):
     tasks: asyncio.TaskGroup
     # fair scheduling: of reads, and of requests for the dispatcher
     read_shares: ReadShares
-    turns: Turns
+    scheduler: FairScheduler
     bytes_received: int
     bytes_sent: int
 
@@ -484,10 +484,10 @@ class ServerConnection(asyncio.Protocol):
     def _handle_events(self) -> None:
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
         receiver, share, responses = self._receiver, self.read_share, list[bytes]()
-        turn_end = _ANY_COST if receiver.on_probation else share.turn_end()
+        stop_at = _ANY_COST if receiver.on_probation else share.stop_at()
         unsent, self._is_behind = 0, False
         while not self._is_behind and receiver.state is not _ENDED:
-            if share.left <= turn_end:
+            if share.left <= stop_at:
                 self._is_behind = receiver.held_bytes > 0
                 break
             event = receiver.next_event()
@@ -557,7 +557,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.frame_ended()
         self.read_share.left -= DISPATCHED_FRAME_COST + len(raw)
         if self._receive(frame, raw):
-            waits = self._receiver.on_probation or not self._has_room or self._owner.turns.is_crowded
+            waits = self._receiver.on_probation or not self._has_room or self._owner.scheduler.is_crowded
             self._is_behind = waits and self._receiver.held_bytes > 0
 
     def _handle(self, event: Frame | HeaderReceived | ProxyHeader | RemoteProtocolError) -> None:
@@ -663,7 +663,7 @@ class ServerConnection(asyncio.Protocol):
         self._waiting_since = NEVER
         if not self._is_behind:
             self.read_share.spend(COPIED_READ_COST)
-        elif self._owner.turns.has_waiting(self):
+        elif self._owner.scheduler.has_waiting(self):
             # Frames stay undecoded until the earlier request begins, since bytes take less memory than requests.
             self.read_share.spend(FAST_FRAME_COST)
         elif self._has_room:
@@ -709,7 +709,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             if request.command.code not in owner.handler.concurrent:
                 await self.until_answers_read()
-            await owner.turns.begin(self)
+            await owner.scheduler.begin(self)
             response = await owner.handler.answer(request)
         finally:
             self._memory.release(charge)

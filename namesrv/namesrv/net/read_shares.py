@@ -16,7 +16,7 @@ ITERATION_COST: Final = 64 * 1024
 # The least share of an address, however many addresses are active.
 LEAST_SHARE: Final = 4 * 1024
 # The least cost for which one connection is read at a time while other connections of its address wait.
-_LEAST_TURN: Final = 4 * 1024
+_LEAST_READ: Final = 4 * 1024
 
 # Costs in addition to the number of bytes, in proportion to processor time. A fast-path request takes about 6
 # microseconds.
@@ -150,11 +150,11 @@ class AddressShare:
         if self._shares.count_requests is not None:
             self._shares.count_requests(self)
 
-    def turn_end(self) -> int:
+    def stop_at(self) -> int:
         """The value of `left` at which the current connection has to wait, so that others of its address are read."""
         if not self._waiting:
             return 0
-        return max(0, self.left - max(_LEAST_TURN, self.left // (len(self._waiting) + 1)))
+        return max(0, self.left - max(_LEAST_READ, self.left // (len(self._waiting) + 1)))
 
     def wait(self, read_on: Callable[[], None]) -> None:
         """Call `read_on` in the next iteration in which the share is not used up."""

@@ -10,12 +10,13 @@ from namesrv_remoting.bodies.base import Steps, parts
 
 T = TypeVar("T")
 
-# The most tasks that continue in one iteration of the event loop. The longest first step of a task is that of a
-# registration with ten topics: 32 of these take about 5 ms.
+# The most tasks that continue in one iteration of the event loop, and the number before any was measured. The longest
+# first step of a task is that of a registration with ten topics: 32 of these take about 5 ms, so the next batch is
+# smaller.
 _AT_ONCE: Final = 32
 # Processor time that the tasks of one iteration may take before the event loop polls the sockets again. Wall time would
 # include the time of other processes, which does not predict the cost of the next tasks.
-_PASS_SECONDS: Final = 0.002
+_ITERATION_SECONDS: Final = 0.002
 # The estimated cost of a task decays by this factor with each iteration of cheaper tasks, since costly and cheap tasks
 # may alternate.
 _REMEMBERED: Final = 0.75
@@ -29,11 +30,11 @@ def _computing_seconds() -> float:
     return time.thread_time()
 
 
-class Pace:
+class BatchSize:
     """The number of waiting tasks that continue in one iteration of the event loop: as many as fit into 2 ms.
 
     The number is computed from the time that the tasks of the last iterations took until each of them waited again. A
-    task belongs to a caller of `Turns`, and may take 20 microseconds or a millisecond.
+    task belongs to a caller of `FairScheduler`, and may take 20 microseconds or a millisecond.
     """
 
     def __init__(self, most: int, now: Callable[[], float] | None = None) -> None:
@@ -46,27 +47,27 @@ class Pace:
         self.count = most
 
     def __repr__(self) -> str:
-        return f"<Pace [{self.count} of {self._most}]>"
+        return f"<BatchSize [{self.count} of {self._most}]>"
 
-    def wake(self, turns: Collection[asyncio.Future[None]]) -> None:
+    def wake(self, waiters: Collection[asyncio.Future[None]]) -> None:
         """Continue the tasks that wait for these futures, and measure how long the tasks take."""
         # The loop runs callbacks in the order of `call_soon`: `_begin`, the woken tasks, `_end`, nothing in between.
         loop = asyncio.get_running_loop()
         loop.call_soon(self._begin)
-        for turn in turns:
-            turn.set_result(None)
-        loop.call_soon(self._end, len(turns))
+        for waiter in waiters:
+            waiter.set_result(None)
+        loop.call_soon(self._end, len(waiters))
 
     def _begin(self) -> None:
         self._began = self._now()
 
     def _end(self, count: int) -> None:
         self._each = max((self._now() - self._began) / count, self._each * _REMEMBERED)
-        fitting = int(_PASS_SECONDS / self._each) if self._each else self._most
+        fitting = int(_ITERATION_SECONDS / self._each) if self._each else self._most
         self.count = max(1, min(fitting, self._most))
 
 
-class Turns:
+class FairScheduler:
     """Limits how many tasks begin in one iteration of the event loop; further tasks wait in order of arrival.
 
     The loop runs all ready tasks before it polls the sockets again: two thousand tasks that become ready at once would
@@ -74,23 +75,23 @@ class Turns:
     the order, so that other peers wait for one of its tasks at a time and not for all of them.
     """
 
-    def __init__(self, pace: Pace | None = None) -> None:
-        self._pace = Pace(_AT_ONCE) if pace is None else pace
+    def __init__(self, batch_size: BatchSize | None = None) -> None:
+        self._batch_size = BatchSize(_AT_ONCE) if batch_size is None else batch_size
         # number of tasks that may still begin in this iteration; and True while `_renew` is scheduled
-        self._left = self._pace.count
+        self._left = self._batch_size.count
         self._is_due = False
         # Peers and the futures of their waiting tasks, in order of arrival. No list is empty, and each list of the peer
         # None has one future.
-        self._lines: deque[tuple[object, list[asyncio.Future[None]]]] = deque()
-        # peer -> its list in `_lines`
-        self._line_of: dict[object, list[asyncio.Future[None]]] = {}
+        self._queues: deque[tuple[object, list[asyncio.Future[None]]]] = deque()
+        # peer -> its list in `_queues`
+        self._queue_of: dict[object, list[asyncio.Future[None]]] = {}
         self._waiting = 0
 
     def __len__(self) -> int:
         return self._waiting
 
     def __repr__(self) -> str:
-        return f"<Turns [{self._left} of {self._pace.count} left | {len(self)} waiting]>"
+        return f"<FairScheduler [{self._left} of {self._batch_size.count} left | {len(self)} waiting]>"
 
     async def begin(self, peer: object = None) -> None:
         """Wait until the calling task may begin; return at once unless many tasks have begun in this iteration.
@@ -101,28 +102,28 @@ class Turns:
         if self._left:
             self._left -= 1
             return
-        await self._turn_of(peer)
+        await self._join_queue(peer)
 
     def has_waiting(self, peer: object) -> bool:
         """True if a request of this peer waits to begin."""
-        return peer in self._line_of
+        return peer in self._queue_of
 
     @property
     def is_crowded(self) -> bool:
         """True if so many requests wait that each peer should have only one request decoded."""
         return self._waiting > _CROWD
 
-    def _turn_of(self, peer: object) -> asyncio.Future[None]:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _join_queue(self, peer: object) -> asyncio.Future[None]:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting += 1
-        if peer is not None and peer in self._line_of:
-            self._line_of[peer].append(turn)
+        if peer is not None and peer in self._queue_of:
+            self._queue_of[peer].append(waiter)
         else:
-            line = [turn]
-            self._lines.append((peer, line))
+            queue = [waiter]
+            self._queues.append((peer, queue))
             if peer is not None:
-                self._line_of[peer] = line
-        return turn
+                self._queue_of[peer] = queue
+        return waiter
 
     def _renew_later(self) -> None:
         if not self._is_due:
@@ -130,26 +131,26 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _renew(self) -> None:
-        begun = self._next(self._pace.count)
-        self._left = self._pace.count - len(begun)
+        begun = self._next(self._batch_size.count)
+        self._left = self._batch_size.count - len(begun)
         self._is_due = bool(begun)
         if begun:
-            self._pace.wake(begun)
+            self._batch_size.wake(begun)
             asyncio.get_running_loop().call_soon(self._renew)
 
     def _next(self, count: int) -> list[asyncio.Future[None]]:
         begun: list[asyncio.Future[None]] = []
-        while self._lines and len(begun) < count:
-            peer, line = self._lines.popleft()
-            turn = line.pop(0)
+        while self._queues and len(begun) < count:
+            peer, queue = self._queues.popleft()
+            waiter = queue.pop(0)
             self._waiting -= 1
-            if line:
-                self._lines.append((peer, line))
+            if queue:
+                self._queues.append((peer, queue))
             elif peer is not None:
-                del self._line_of[peer]
+                del self._queue_of[peer]
             # The future of a cancelled task is done already, and does not count.
-            if not turn.done():
-                begun.append(turn)
+            if not waiter.done():
+                begun.append(waiter)
         return begun
 
 

@@ -288,12 +288,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if share is None:
             return
         share.spend(0)
-        turn_end = share.turn_end()
+        stop_at = share.stop_at()
         while not self._is_closed and not self._is_paused and (size := self._next_record()):
-            if share.left <= turn_end:
+            if share.left <= stop_at:
                 self._wait()
                 break
-            data, end = self._decrypt(size, share, turn_end)
+            data, end = self._decrypt(size, share, stop_at)
             if data:
                 self._protocol.data_received(data)
             if end is not None:
@@ -301,7 +301,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._flush()
         self._throttle()
 
-    def _decrypt(self, size: int, share: AddressShare, turn_end: int) -> tuple[bytes, Exception | None]:
+    def _decrypt(self, size: int, share: AddressShare, stop_at: int) -> tuple[bytes, Exception | None]:
         """The data of the next records, about as much as one can hold; and the reason why the input ended, or None.
 
         A peer may put each byte into a record of its own, and a call of the protocol costs more than a record.
@@ -309,7 +309,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         parts: list[bytes] = []
         total = 0
         end: Exception | None = None
-        while size and share.left > turn_end and total < _RECORD_BYTES and end is None:
+        while size and share.left > stop_at and total < _RECORD_BYTES and end is None:
             self._incoming.write(self._received[:size])
             del self._received[:size]
             self._without_data += size

@@ -31,7 +31,7 @@ from namesrv.net.listener import RemotingServer
 from namesrv.net.peer import address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
-from namesrv.net.steps import Turns
+from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import http_port
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
@@ -316,7 +316,7 @@ class NamesrvController:
             ),
             guard=guard,
             connections=connections,
-            turns=Turns(),
+            scheduler=FairScheduler(),
             budget=MemoryBudget(
                 settings.max_memory_bytes,
                 tables.estimated_bytes,
@@ -376,7 +376,7 @@ class NamesrvController:
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
             connections=namesrv.connections,
-            turns=namesrv.turns,
+            scheduler=namesrv.scheduler,
         )
 
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:

@@ -119,8 +119,8 @@ class Housekeeping:
             await asyncio.sleep(0)
         # Some requests wait for fair scheduling to begin, and then need iterations until they are handled.
         for _ in range(2):
-            if self._namesrv.turns:
-                await self._namesrv.turns.begin()
+            if self._namesrv.scheduler:
+                await self._namesrv.scheduler.begin()
                 for _ in range(_CARRYING_OUT_PASSES):
                     await asyncio.sleep(0)
 
@@ -173,7 +173,7 @@ class Housekeeping:
         manager.leave_connection(connection_id)
         while connection_id in manager.tables.brokers_on_connection:
             await self._drain_sockets()
-            await self._namesrv.turns.begin()
+            await self._namesrv.scheduler.begin()
             early = self._closes_count_at - clock.monotonic()
             if early <= 0:
                 await manager.connection_closed(connection_id)

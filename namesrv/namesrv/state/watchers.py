@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
-from namesrv.net.steps import Pace
+from namesrv.net.steps import BatchSize
 
 # The most watches that are woken in one iteration of the loop, because each of them sends a response.
 BATCH: Final = 64
@@ -22,7 +22,7 @@ STEP_WATCHES: Final = 2_000
 class RouteWatchers:
     """All waiting watches, each represented by a future."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, batch_size: BatchSize | None = None) -> None:
         # topic -> its small watches; the oldest watch is first, here and below
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
         # all watches -> their topics
@@ -35,7 +35,7 @@ class RouteWatchers:
         self._unchecked: deque[tuple[asyncio.Future[None], AbstractSet[str]]] = deque()
         # watches that are affected, and wait for their batch; each watch once, in order
         self._woken: dict[asyncio.Future[None], None] = {}
-        self._pace = Pace(BATCH) if pace is None else pace
+        self._batch_size = BatchSize(BATCH) if batch_size is None else batch_size
 
     def __len__(self) -> int:
         return len(self._futures)
@@ -94,13 +94,13 @@ class RouteWatchers:
         self._wake_due()
         woken: list[asyncio.Future[None]] = []
         for future in list(islice(self._woken, BATCH)):
-            if len(woken) == self._pace.count:
+            if len(woken) == self._batch_size.count:
                 break
             del self._woken[future]
             if not future.done():
                 woken.append(future)
         if woken:
-            self._pace.wake(woken)
+            self._batch_size.wake(woken)
         left = STEP_TOPICS
         while self._unchecked and left > 0:
             future, changed = self._unchecked.popleft()

@@ -9,7 +9,7 @@ import pytest
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import Pace, Turns
+from namesrv.net.steps import BatchSize, FairScheduler
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, FAIL, Feed, Gate, Serving, every_feeding, serving
@@ -105,7 +105,7 @@ async def test_watches_of_one_peer_do_not_delay_another_peer() -> None:
         begun.append(request.command.opaque or 0)
         return Reply()
 
-    async with serving({10: note}, concurrent=frozenset({10}), turns=Turns(Pace(1))) as served:
+    async with serving({10: note}, concurrent=frozenset({10}), scheduler=FairScheduler(BatchSize(1))) as served:
         greedy, other = await served.connect(), await served.connect()
         greedy.send(b"".join(json_frame(10, opaque) for opaque in range(50)))
         other.send(json_frame(ECHO, 50))

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 
-from namesrv.net.steps import Pace, Turns
+from namesrv.net.steps import BatchSize, FairScheduler
 from tests.support.fake_clock import settle
 
 
@@ -22,30 +22,30 @@ class ComputingClock:
 
 async def test_tasks_begin_in_order_without_cancelled_ones() -> None:
     """Tasks begin one at a time in order; a cancelled task takes no time slice."""
-    turns, begun = Turns(Pace(1)), []
+    scheduler, begun = FairScheduler(BatchSize(1)), []
 
     async def begin(number: int) -> None:
-        await turns.begin()
+        await scheduler.begin()
         begun.append(number)
 
     tasks = [asyncio.create_task(begin(number)) for number in range(4)]
     await asyncio.sleep(0)
-    assert (begun, len(turns)) == ([0], 3)
+    assert (begun, len(scheduler)) == ([0], 3)
     tasks[1].cancel()
     await settle()
 
     assert begun == [0, 2, 3]
-    assert repr(turns) == "<Turns [1 of 1 left | 0 waiting]>"
+    assert repr(scheduler) == "<FairScheduler [1 of 1 left | 0 waiting]>"
 
 
 async def test_number_of_tasks_per_iteration_fits_two_milliseconds() -> None:
     """The number follows the measured cost of earlier tasks; at least one begins in each iteration."""
     clock = ComputingClock()
-    turns, begun = Turns(Pace(8, clock.now)), []
+    scheduler, begun = FairScheduler(BatchSize(8, clock.now)), []
     costs = [0.12] * 8 + [0.49] * 8 + [0.24] * 4 + [5.0] * 5 + [0.0] * 10
 
     async def begin(cost: float) -> None:
-        await turns.begin()
+        await scheduler.begin()
         clock.work(cost)
         begun.append(cost)
 
@@ -60,36 +60,36 @@ async def test_number_of_tasks_per_iteration_fits_two_milliseconds() -> None:
     assert per_iteration == [8, 8, 4, 5, 1, 1, 1, 1, 1, 1, 2, 2]
 
 
-async def record_begin(turns: Turns, begun: list[str], name: str, peer: object = None) -> None:
+async def record_begin(scheduler: FairScheduler, begun: list[str], name: str, peer: object = None) -> None:
     """Wait for the time slice and record the name."""
-    await turns.begin(peer)
+    await scheduler.begin(peer)
     begun.append(name)
 
 
 async def test_peers_begin_in_turn() -> None:
     """Of a peer with many requests one begins at a time, so that other peers do not wait for all of them."""
-    turns, begun, greedy = Turns(Pace(1)), list[str](), object()
-    crowd = [asyncio.create_task(record_begin(turns, begun, name, greedy)) for name in ("a1", "a2", "a3", "a4")]
-    crowd += [asyncio.create_task(record_begin(turns, begun, name)) for name in ("b", "c")]
+    scheduler, begun, greedy = FairScheduler(BatchSize(1)), list[str](), object()
+    crowd = [asyncio.create_task(record_begin(scheduler, begun, name, greedy)) for name in ("a1", "a2", "a3", "a4")]
+    crowd += [asyncio.create_task(record_begin(scheduler, begun, name)) for name in ("b", "c")]
     await settle()
 
     assert begun == ["a1", "a2", "b", "c", "a3", "a4"]
-    assert not turns
+    assert not scheduler
 
 
 async def test_queue_is_crowded_with_more_than_64_requests() -> None:
     """A crowded queue leaves a peer's frames undecoded, since bytes take less memory than requests."""
-    turns, peer, crowded = Turns(Pace(1)), object(), list[bool]()
-    crowd = [asyncio.create_task(turns.begin()) for _ in range(65)]
+    scheduler, peer, crowded = FairScheduler(BatchSize(1)), object(), list[bool]()
+    crowd = [asyncio.create_task(scheduler.begin()) for _ in range(65)]
     await asyncio.sleep(0)
-    crowded.append(turns.is_crowded)
+    crowded.append(scheduler.is_crowded)
 
-    crowd += [asyncio.create_task(turns.begin(peer)) for _ in range(3)]
+    crowd += [asyncio.create_task(scheduler.begin(peer)) for _ in range(3)]
     await asyncio.sleep(0)
-    crowded.append(turns.is_crowded)
-    assert turns.has_waiting(peer)
+    crowded.append(scheduler.is_crowded)
+    assert scheduler.has_waiting(peer)
     await asyncio.gather(*crowd)
-    crowded.append(turns.is_crowded)
+    crowded.append(scheduler.is_crowded)
 
     assert crowded == [False, True, False]
-    assert not turns.has_waiting(peer)
+    assert not scheduler.has_waiting(peer)

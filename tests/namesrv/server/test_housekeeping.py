@@ -227,7 +227,7 @@ async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_cl
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: len(server.namesrv.connections) == 2 and server.namesrv.manager.tables.broker_live_table)
 
-        crowd = [asyncio.create_task(server.namesrv.turns.begin()) for _ in range(1000)]
+        crowd = [asyncio.create_task(server.namesrv.scheduler.begin()) for _ in range(1000)]
         await asyncio.sleep(0)
         newer.sendall(json_frame(103, 2, A.ext, registration("T", "V")))
         own.close()

@@ -6,7 +6,7 @@ from operator import length_hint
 
 import pytest
 
-from namesrv.net.steps import Pace
+from namesrv.net.steps import BatchSize
 from namesrv.state.watchers import BATCH, FEW_TOPICS, STEP_TOPICS, STEP_WATCHES, RouteWatchers
 from tests.support.fake_clock import settle
 
@@ -87,7 +87,7 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
 async def test_fewer_of_a_crowd_are_told_at_once_when_that_takes_long() -> None:
     """Two milliseconds are for as many as they were enough for the last time: four, at half a millisecond each."""
     seconds, told = 0.0, []
-    watchers = RouteWatchers(Pace(8, now=lambda: seconds))
+    watchers = RouteWatchers(BatchSize(8, now=lambda: seconds))
 
     async def wait() -> None:
         nonlocal seconds
