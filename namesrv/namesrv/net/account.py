@@ -33,26 +33,26 @@ class MemoryAccount:
 
     def reserve_input(self, size: int) -> bool:
         """Reserve memory for a frame whose header was received, in place of the current charge for input."""
-        self.charge_input(0)
+        self.set_input(0)
         is_reserved = self.reserve(size)
         if is_reserved:
             self._input = size
         return is_reserved
 
-    def charge_input(self, size: int) -> None:
+    def set_input(self, size: int) -> None:
         """Set the charge for received input."""
         if size != self._input:
             self.charge(size - self._input)
             self._input = size
 
-    def charge_unsent(self, size: int) -> None:
+    def set_unsent(self, size: int) -> None:
         """Set the charge for unsent responses."""
         self.charge(size - self._unsent)
         self._unsent = size
 
     def add_unsent(self, size: int) -> None:
         """Increase the charge for unsent responses."""
-        self.charge_unsent(self._unsent + size)
+        self.set_unsent(self._unsent + size)
 
     def reserve_tls(self, size: int) -> bool:
         """Reserve memory for TLS; False if too little is left."""
@@ -61,7 +61,7 @@ class MemoryAccount:
             self._tls = size
         return is_reserved
 
-    def limit_tls(self, size: int) -> None:
+    def shrink_tls(self, size: int) -> None:
         """Reduce the charge for TLS to at most `size`."""
         if self._tls > size:
             self.release(self._tls - size)
@@ -69,6 +69,6 @@ class MemoryAccount:
 
     def close(self) -> None:
         """Release the charges for input, unsent responses and TLS."""
-        self.charge_input(0)
-        self.charge_unsent(0)
-        self.limit_tls(0)
+        self.set_input(0)
+        self.set_unsent(0)
+        self.shrink_tls(0)

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-# One address may hold an eighth of the budget. Simultaneous registrations of many brokers on one machine wait a little,
-# and only eight addresses together can use up the budget.
+# One address may hold an eighth of the budget, and an eighth of the part for large reservations before another large
+# one. Simultaneous registrations of many brokers on one machine wait a little, and only eight addresses together can
+# use up the budget.
 _SHARE: Final = 8
 # Large reservations may use three quarters of the budget, and small ones seven eighths. The rest is kept for
 # connections, so that new peers with small requests can connect.
@@ -56,16 +57,19 @@ class MemoryBudget:
             room, shared = peers - peers // _KEPT_FROM_SMALL, peers
         return self._take(address, size, room, shared)
 
-    def let_in(self, address: str, size: int) -> bool:
-        """Reserve the memory of a connection; charges of other peers cannot use up the part kept for connections."""
+    def reserve_connection(self, address: str, size: int) -> bool:
+        """Reserve the memory of a connection; False if the budget or the address's share has too little left.
+
+        Other charges cannot use up the part of the budget that is kept for connections.
+        """
         room = peers = self.peers_bytes()
         if self._connections_bytes + size <= peers // _KEPT_FROM_SMALL:
             room = max(peers, self.used_bytes + size)
-        is_in = self._take(address, size, room, peers)
-        self._connections_bytes += size if is_in else 0
-        return is_in
+        is_reserved = self._take(address, size, room, peers)
+        self._connections_bytes += size if is_reserved else 0
+        return is_reserved
 
-    def let_out(self, address: str, size: int) -> None:
+    def release_connection(self, address: str, size: int) -> None:
         """Release the memory of a connection."""
         self._connections_bytes -= size
         self.release(address, size)

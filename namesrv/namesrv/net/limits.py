@@ -10,8 +10,7 @@ from typing import Final
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 
-# Requests that are allowed over a reserved connection slot before a registration: those of brokers, and the first
-# request of an agent (SERVER_INFO).
+# Requests of brokers, which are allowed over a reserved connection slot before a registration.
 BROKER_CODES: Final = frozenset(
     {
         RequestCode.REGISTER_BROKER,
@@ -21,6 +20,7 @@ BROKER_CODES: Final = frozenset(
         RequestCode.BROKER_HEARTBEAT,
     }
 )
+# The first request of a broker agent, which finds out the kind of server; it is allowed there, too.
 PROBING_CODES: Final = frozenset({RequestCode.SERVER_INFO})
 
 
@@ -59,7 +59,8 @@ class ServerLimits:
     # A new connection that has sent nothing is closed after this time: RocketMQ 5.x connects to every server in
     # advance, and may send its first request two minutes later.
     silent_seconds: float = 120.0
-    # time from the first byte to the last byte of a connection's first frame
+    # time from the first byte to the last byte of a connection's first frame; also the longest silence of a connection
+    # in a reserved slot without a registration
     first_frame_seconds: float
     # the same for later frames; also the time for which a peer may leave its responses unread
     whole_frame_seconds: float

@@ -52,7 +52,7 @@ class RemotingServer:
     # the owner of the tasks that run handlers
     tasks: asyncio.TaskGroup
     scheduler: FairScheduler = field(default_factory=FairScheduler)
-    # shared by all servers of the process
+    # fair scheduling of reads; the daemon's HTTPS port has the same shares
     read_shares: ReadShares = field(default_factory=ReadShares)
     limits: ServerLimits
     fast_path: FastPath
@@ -71,8 +71,8 @@ class RemotingServer:
     def __post_init__(self) -> None:
         self.handler: RequestHandler = self.dispatcher
         self._sockets_per_network: Counter[str] = Counter()
-        # connection id -> connection in a reserved slot, oldest first; some of them have registered a broker since
-        self._unconfirmed: dict[int, ServerConnection] = {}
+        # connection id -> connection that was admitted to a reserved slot, oldest first, with or without a broker since
+        self._in_reserved_slots: dict[int, ServerConnection] = {}
         self._ids = count(1)
         self._servers: list[asyncio.Server] = []
 
@@ -156,7 +156,7 @@ class RemotingServer:
             refusal = RemoteProtocolError(message, reason="connections_per_ip")
         elif len(self.connections) >= limits.max_connections and not self._make_room():
             refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
-        elif not self.budget.let_in(network, _CONNECTION_BYTES):
+        elif not self.budget.reserve_connection(network, _CONNECTION_BYTES):
             refusal = RemoteProtocolError("no memory for another connection", reason="memory")
         else:
             self.connections[connection.id] = connection
@@ -164,10 +164,10 @@ class RemotingServer:
             if (accepted := connection.socket) is not None:
                 set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
             self.listener.connection_opened(connection)
-            is_last = len(self.connections) > limits.max_connections - limits.reserved_connections
-            if is_last:
-                self._unconfirmed[connection.id] = connection
-            return is_last
+            is_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
+            if is_reserved:
+                self._in_reserved_slots[connection.id] = connection
+            return is_reserved
         self.refused(connection, refusal)
         connection.abort()
         return False
@@ -177,8 +177,8 @@ class RemotingServer:
 
         A broker registers with its first or second packet, so an old connection without registration is a client.
         """
-        while self._unconfirmed:
-            oldest = self._unconfirmed.pop(next(iter(self._unconfirmed)))
+        while self._in_reserved_slots:
+            oldest = self._in_reserved_slots.pop(next(iter(self._in_reserved_slots)))
             if oldest.must_register:
                 self.refused(oldest, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
                 oldest.abort()
@@ -191,8 +191,8 @@ class RemotingServer:
         """Remove a connection, and notify the listener if the connection had been admitted."""
         if self.connections.pop(connection.id, None) is None:
             return
-        self._unconfirmed.pop(connection.id, None)
-        self.budget.let_out(connection.peer.network, _CONNECTION_BYTES)
+        self._in_reserved_slots.pop(connection.id, None)
+        self.budget.release_connection(connection.peer.network, _CONNECTION_BYTES)
         if connection.peer.tls_version:
             self.tls.open_connections -= 1
         network = connection.peer.network

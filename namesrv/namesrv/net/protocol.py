@@ -2,7 +2,8 @@
 
 `Receiver` parses the bytes, `MemoryAccount` counts the memory of the peer, `Deadlines` decides when the peer is late,
 and `RequestQueue` orders the requests. All responses are sent in one place, `ServerConnection.write`. Writing is paused
-while any response is unsent: meanwhile nothing more is read from the peer, and no further request begins.
+while any response is unsent: meanwhile nothing more is read from the peer, and no further request leaves the queue.
+Watches, which have tasks of their own, may respond meanwhile, up to `write_buffer_bytes`.
 """
 
 import asyncio
@@ -42,8 +43,9 @@ from namesrv_runtime.clock import Clock
 LARGE_BYTES: Final = 64 * 1024
 # Responses of one read are joined into writes of about this size.
 _BATCH_BYTES: Final = 256 * 1024
-# Bytes of one connection's requests that wait for their responses; beyond this size nothing more is read from the peer.
-_MAX_QUEUED_BYTES: Final = 256 * 1024
+# Memory charged for the requests in the queue of one connection, beyond which nothing more is read from the peer. The
+# number of requests in flight bounds those that are not charged.
+_MAX_CHARGED_BYTES: Final = 256 * 1024
 # Requests up to this size are not charged to the memory account.
 _SMALL_BYTES: Final = 4 * 1024
 # The dispatcher answers longer requests.
@@ -173,7 +175,8 @@ class ServerConnection(asyncio.Protocol):
     _queue: RequestQueue[Request] = field(init=False)
     # an event that is set once all responses are sent; None while nothing is unsent
     _all_sent: asyncio.Event | None = field(default=None, init=False)
-    # True while received frames wait, until the peer has read its responses, or until other peers were served
+    # True while received input waits to be processed: complete frames, or the beginning of one. It waits until the peer
+    # has read its responses, until earlier requests have begun or ended, or for the share of its address.
     _is_behind: bool = field(default=False, init=False)
     # monotonic time since which this connection waits for the next iteration of the loop; NEVER while it does not wait
     _waiting_since: float = field(default=NEVER, init=False)
@@ -310,7 +313,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.frame_ended()
         # The memory account exists only after `connection_made`.
         if self._transport is not None:
-            self._memory.charge_input(0)
+            self._memory.set_input(0)
 
     # -- TLS ----------------------------------------------------------------------------------------------------------
 
@@ -345,7 +348,7 @@ class ServerConnection(asyncio.Protocol):
     def handshake_over(self, tls_version: str = "") -> None:
         """The handshake is complete, or the peer sent plain text instead; frames follow."""
         self.peer.tls_version = tls_version
-        self._memory.limit_tls(_TLS_BYTES)
+        self._memory.shrink_tls(_TLS_BYTES)
         self._deadlines.handshake_over(self._owner.clock.monotonic())
         transport = self._transport
         if transport is not None and transport.get_extra_info(_EXPIRES_AT, NEVER) < self._owner.clock.wall():
@@ -423,7 +426,7 @@ class ServerConnection(asyncio.Protocol):
         """All responses are sent: read requests again."""
         if self.is_open:
             self._deadlines.writing_resumed()
-        self._memory.charge_unsent(0)
+        self._memory.set_unsent(0)
         self._note_all_sent()
         # `_throttle` runs in the next iteration, since the transport is still inside its write when it calls this.
         asyncio.get_running_loop().call_soon(self._throttle)
@@ -521,7 +524,7 @@ class ServerConnection(asyncio.Protocol):
         receiver, deadlines = self._receiver, self._deadlines
         if self._is_refused:
             return
-        self._memory.charge_input(receiver.held_bytes)
+        self._memory.set_input(receiver.held_bytes)
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
@@ -637,7 +640,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def _has_room(self) -> bool:
         """Whether more requests of this peer may be queued: all responses are sent, and the queue is not full."""
-        return self._all_sent is None and self._queue.has_room(self._owner.limits.max_in_flight, _MAX_QUEUED_BYTES)
+        return self._all_sent is None and self._queue.has_room(self._owner.limits.max_in_flight, _MAX_CHARGED_BYTES)
 
     def _throttle(self) -> None:
         """Resume reading while there is room for requests of this peer, else pause reading."""
@@ -698,8 +701,8 @@ class ServerConnection(asyncio.Protocol):
             self._queue.add(request, charge)
         return True
 
-    def _request_ended(self, size: int) -> None:
-        self._memory.release(size)
+    def _request_ended(self, charge: int) -> None:
+        self._memory.release(charge)
         if self._is_refused and not self._queue.is_answering:
             self.close()
         self._throttle()

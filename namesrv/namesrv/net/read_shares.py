@@ -18,9 +18,10 @@ LEAST_SHARE: Final = 4 * 1024
 # The least cost for which one connection is read at a time while other connections of its address wait.
 _LEAST_READ: Final = 4 * 1024
 
-# Costs in addition to the number of bytes, in proportion to processor time. A fast-path request takes about 6
-# microseconds.
+# Costs in proportion to processor time. A request of the fast path takes about 6 microseconds, and costs its number of
+# bytes, but at least this.
 FAST_FRAME_COST: Final = 256
+# The costs of dispatched frames and of TLS records are added to the number of bytes.
 DISPATCHED_FRAME_COST: Final = 1024
 # Python's ssl module takes about 3 microseconds for a small record of data.
 TLS_RECORD_COST: Final = 512

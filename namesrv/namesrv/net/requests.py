@@ -18,11 +18,12 @@ _ANSWERED_TOGETHER: Final = 8
 class RequestQueue(Generic[R]):
     """Answers requests in order, in one task that runs while the queue has requests.
 
-    Requests that may take long run in tasks of their own, and do not delay later requests. `answer` answers a request;
-    `ended` is called when a request has ended, with its size if it had a task of its own, else with 0.
+    Requests that may take long run in tasks of their own, and do not delay later requests. `answer` answers a request
+    and releases its charge, which is the memory charged to the peer for the request. `ended` is called when a request
+    has ended, with its charge if it had a task of its own, else with 0.
     """
 
-    __slots__ = ("_answer", "_ended", "_queue", "_queued_bytes", "_tasks", "_watches")
+    __slots__ = ("_answer", "_charged_bytes", "_concurrent", "_ended", "_queue", "_tasks")
 
     def __init__(
         self, tasks: asyncio.TaskGroup, answer: Callable[[R, int], Awaitable[None]], ended: Callable[[int], None]
@@ -30,65 +31,66 @@ class RequestQueue(Generic[R]):
         self._tasks = tasks
         self._answer = answer
         self._ended = ended
-        # requests in order, each with its size in bytes; None while the answering task does not run
+        # requests in order, each with its charge in bytes; None while the answering task does not run
         self._queue: deque[tuple[R, int]] | None = None
-        self._queued_bytes = 0
+        # sum of the charges of the requests in the queue
+        self._charged_bytes = 0
         # tasks of requests that may take long; None before the first such request
-        self._watches: set[asyncio.Task[None]] | None = None
+        self._concurrent: set[asyncio.Task[None]] | None = None
 
     def __repr__(self) -> str:
-        return f"<RequestQueue [{self.in_flight} in flight | {self._queued_bytes} bytes]>"
+        return f"<RequestQueue [{self.in_flight} in flight | {self._charged_bytes} bytes]>"
 
     @property
     def in_flight(self) -> int:
         """The number of requests without a response yet."""
-        return len(self._queue or ()) + len(self._watches or ())
+        return len(self._queue or ()) + len(self._concurrent or ())
 
     @property
     def is_answering(self) -> bool:
         """Whether requests are left in the queue; those with tasks of their own do not count."""
         return bool(self._queue)
 
-    def has_room(self, requests: int, size: int) -> bool:
-        """Whether fewer than `requests` requests are in flight, and fewer than `size` bytes are queued."""
-        return self.in_flight < requests and self._queued_bytes < size
+    def has_room(self, requests: int, charged_bytes: int) -> bool:
+        """Whether fewer requests are in flight, and less memory is charged for those in the queue."""
+        return self.in_flight < requests and self._charged_bytes < charged_bytes
 
-    def add(self, request: R, size: int) -> None:
+    def add(self, request: R, charge: int) -> None:
         """Append a request to the queue."""
-        self._queued_bytes += size
+        self._charged_bytes += charge
         if self._queue is None:
             self._queue = deque()
             self._tasks.create_task(self._answer_in_order(self._queue))
-        self._queue.append((request, size))
+        self._queue.append((request, charge))
 
-    def add_concurrent(self, request: R, size: int) -> None:
+    def add_concurrent(self, request: R, charge: int) -> None:
         """Answer a request in a task of its own."""
         task = self._tasks.create_task(self._run(request))
-        self._watches = self._watches or set()
-        self._watches.add(task)
+        self._concurrent = self._concurrent or set()
+        self._concurrent.add(task)
         # A done callback, since a task that is cancelled before its first step runs none of its code.
-        task.add_done_callback(partial(self._watch_ended, size))
+        task.add_done_callback(partial(self._concurrent_ended, charge))
 
     def cancel_concurrent(self) -> None:
         """Cancel the requests that have tasks of their own."""
-        for task in self._watches or ():
+        for task in self._concurrent or ():
             task.cancel()
 
     async def _run(self, request: R) -> None:
         await self._answer(request, 0)
 
-    def _watch_ended(self, size: int, task: "asyncio.Task[None]") -> None:
-        if self._watches is not None:
-            self._watches.discard(task)
-        self._ended(size)
+    def _concurrent_ended(self, charge: int, task: "asyncio.Task[None]") -> None:
+        if self._concurrent is not None:
+            self._concurrent.discard(task)
+        self._ended(charge)
 
     async def _answer_in_order(self, queue: deque[tuple[R, int]]) -> None:
         answered, ends = 0, time.perf_counter() + _ANSWERING_SECONDS
         while queue:
-            request, size = queue[0]
-            await self._answer(request, size)
+            request, charge = queue[0]
+            await self._answer(request, charge)
             queue.popleft()
-            self._queued_bytes -= size
+            self._charged_bytes -= charge
             answered += 1
             if not queue:
                 self._queue = None
