@@ -203,7 +203,7 @@ class ServerConnection(asyncio.Protocol):
     @property
     def must_register(self) -> bool:
         """Whether this connection occupies a reserved slot, and no broker has registered over it yet."""
-        return self._receiver.on_probation
+        return self._receiver.checks_every_header
 
     @property
     def is_write_paused(self) -> bool:
@@ -238,7 +238,7 @@ class ServerConnection(asyncio.Protocol):
 
     def confirm_broker(self) -> None:
         """Keep the reserved slot: a broker has registered over this connection."""
-        self._receiver.end_probation()
+        self._receiver.check_large_headers()
 
     def reserve(self, size: int) -> bool:
         """Reserve memory on this peer's account until `release`; False if the peer's share has too little left."""
@@ -263,7 +263,7 @@ class ServerConnection(asyncio.Protocol):
         # is called as soon as anything is unsent, `resume_writing` once everything is sent.
         self._transport.set_write_buffer_limits(high=0)
         if self._owner.connection_opened(self):
-            self._receiver.begin_probation()
+            self._receiver.check_every_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed; requests in the queue are still carried out, as a peer that disconnects expects."""
@@ -410,7 +410,7 @@ class ServerConnection(asyncio.Protocol):
         unsent = self.unsent_bytes
         return unsent > LARGE_BYTES and unsent + further > self._owner.limits.write_buffer_bytes
 
-    async def until_answers_read(self) -> None:
+    async def until_responses_read(self) -> None:
         """Wait until all responses are sent, or the connection is closed."""
         while self._all_sent is not None and self.is_open:
             await self._all_sent.wait()
@@ -487,7 +487,7 @@ class ServerConnection(asyncio.Protocol):
     def _handle_events(self) -> None:
         """Handle received frames until this address's share is used up, or the peer has to read responses first."""
         receiver, share, responses = self._receiver, self.read_share, list[bytes]()
-        stop_at = _ANY_COST if receiver.on_probation else share.stop_at()
+        stop_at = _ANY_COST if receiver.checks_every_header else share.stop_at()
         unsent, self._is_behind = 0, False
         while not self._is_behind and receiver.state is not _ENDED:
             if share.left <= stop_at:
@@ -560,7 +560,7 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.frame_ended()
         self.read_share.left -= DISPATCHED_FRAME_COST + len(raw)
         if self._receive(frame, raw):
-            waits = self._receiver.on_probation or not self._has_room or self._owner.scheduler.is_crowded
+            waits = self._receiver.checks_every_header or not self._has_room or self._owner.scheduler.is_crowded
             self._is_behind = waits and self._receiver.held_bytes > 0
 
     def _handle(self, event: Frame | HeaderReceived | ProxyHeader | RemoteProtocolError) -> None:
@@ -711,7 +711,7 @@ class ServerConnection(asyncio.Protocol):
         owner = self._owner
         try:
             if request.command.code not in owner.handler.concurrent:
-                await self.until_answers_read()
+                await self.until_responses_read()
             await owner.scheduler.begin(self)
             response = await owner.handler.answer(request)
         finally:

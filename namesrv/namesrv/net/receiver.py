@@ -2,10 +2,10 @@
 
     PREAMBLE ──▶ FRAMES ◀──▶ HEADER ──▶ BODY ──▶ FRAMES          any state ──▶ ENDED
 
-A small frame is an event as soon as it is complete. A large frame, and every frame on probation (over a reserved slot
-without a registration), begins with an event for its header; further events wait until the caller decides about the
-frame by `accept` or `drop_body`. Every frame of any kind is an event, so that its cost can be counted. After an error
-the caller ends the receiver.
+A small frame is an event as soon as it is complete. A large frame, and every frame while all headers are checked (over
+a reserved slot without a registration), begins with an event for its header; further events wait until the caller
+decides about the frame by `accept` or `drop_body`. Every frame of any kind is an event, so that its cost can be
+counted. After an error the caller ends the receiver.
 """
 
 import mmap
@@ -116,9 +116,9 @@ class Receiver:
         "_limits",
         "_preamble",
         "_reader",
+        "checks_every_header",
         "header",
         "is_idle",
-        "on_probation",
         "state",
     )
 
@@ -127,8 +127,8 @@ class Receiver:
         self._reader = FrameReader()
         self.state = State.PREAMBLE if limits.proxy_protocol else State.FRAMES
         # True while every frame, even a small one, begins with an event for its header
-        self.on_probation = False
-        # True while the current frame is small, on probation and accepted
+        self.checks_every_header = False
+        # True while the current frame is small, and was accepted by its header
         self._is_accepted = False
         # True if nothing is buffered, and a small frame needs no decision: the fast path may read it first
         self.is_idle = False
@@ -172,7 +172,7 @@ class Receiver:
         """The next event; None if more data is needed, or a frame waits for `accept` or `drop_body`."""
         state = self.state
         if state is _FRAMES:
-            if not self.on_probation or self._is_accepted:
+            if not self.checks_every_header or self._is_accepted:
                 frame = self._reader.next_frame(self._limits.small_frame_bytes)
                 if frame is not None:
                     self._is_accepted = False
@@ -195,13 +195,13 @@ class Receiver:
         """Drop the body of the frame of the last header event."""
         self._begin_body(_DroppedBody(_body_bytes(self._decided())))
 
-    def begin_probation(self) -> None:
+    def check_every_header(self) -> None:
         """Return the header of every frame as an event before the frame."""
-        self.on_probation, self.is_idle = True, False
+        self.checks_every_header, self.is_idle = True, False
 
-    def end_probation(self) -> None:
+    def check_large_headers(self) -> None:
         """Return small frames without an event for the header again."""
-        self.on_probation = False
+        self.checks_every_header = False
         self._note_idle()
 
     def end(self) -> None:
@@ -217,14 +217,14 @@ class Receiver:
         self.state = state
 
     def _note_idle(self) -> None:
-        self.is_idle = self.state is State.FRAMES and not self.on_probation and not self._reader.is_inside_frame
+        self.is_idle = self.state is State.FRAMES and not self.checks_every_header and not self._reader.is_inside_frame
 
     def _begun_frame(self) -> Event | None:
         reader = self._reader
         size = reader.next_size()
         if reader.error is not None:
             return reader.error
-        is_announced = size > self._limits.small_frame_bytes or (self.on_probation and not self._is_accepted)
+        is_announced = size > self._limits.small_frame_bytes or (self.checks_every_header and not self._is_accepted)
         if is_announced and (begin := reader.next_header()) is not None:
             self.header = HeaderReceived(cut_frame(begin), size)
             self._go(State.HEADER)

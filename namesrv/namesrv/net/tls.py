@@ -132,10 +132,10 @@ class TlsDetector(asyncio.Protocol):
             _, word = HEAD.unpack_from(data)
             try:
                 needed_bytes(data, 0, MAX_FRAME_BYTES, MAX_HEADER_BYTES)
-                asked = decode_frame(Frame(data[4], data[8 : 8 + (word & 0xFFFFFF)], b""))
+                request = decode_frame(Frame(data[4], data[8 : 8 + (word & 0xFFFFFF)], b""))
             except RemoteProtocolError:
                 # The bytes are not a request either: the connection is closed without a response.
                 pass
             else:
-                self._connection.write(refusal(asked.serialize_type, asked.opaque, _PLAIN_REFUSED))
+                self._connection.write(refusal(request.serialize_type, request.opaque, _PLAIN_REFUSED))
         self._connection.refuse(RemoteProtocolError(_PLAIN_REFUSED, reason="tls"))

@@ -85,7 +85,7 @@ class ClientProcessor:
             # One large response is built at a time: several would each hold all of their routes while their peers do
             # not read.
             while True:
-                await connection.until_answers_read()
+                await connection.until_responses_read()
                 async with self._building:
                     if not (connection.is_write_paused and connection.is_open):
                         return await self._routes(request, asked)

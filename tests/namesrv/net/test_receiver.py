@@ -26,11 +26,11 @@ PROXIED = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"
 Seen = tuple[str, object]
 
 
-def receive(pieces: Iterable[bytes], *, on_probation: bool = False) -> tuple[list[Seen], Receiver]:
+def receive(pieces: Iterable[bytes], *, checks_every_header: bool = False) -> tuple[list[Seen], Receiver]:
     """The events of these reads with every decision taken at once, and the receiver after them."""
     receiver, seen = Receiver(LIMITS_HERE), list[Seen]()
-    if on_probation:
-        receiver.begin_probation()
+    if checks_every_header:
+        receiver.check_every_header()
     for piece in pieces:
         receiver.receive_data(piece)
         while (event := receiver.next_event()) is not None:
@@ -94,13 +94,13 @@ def test_events_of_a_stream(stream: bytes, seen: list[Seen]) -> None:
     assert seen == receive([stream])[0]
 
 
-def test_on_probation_every_header_comes_first() -> None:
-    """Until probation ends, a small frame has an event for its header, too."""
+def test_every_header_comes_first() -> None:
+    """While every header is checked, a small frame has an event for its header, too."""
     header = ("event", HeaderReceived(Frame(JSON, b"+{}", b""), len(SMALL_FRAME)))
-    seen, receiver = receive([SMALL_FRAME], on_probation=True)
+    seen, receiver = receive([SMALL_FRAME], checks_every_header=True)
     assert [header, ("event", SMALL_FRAME)] == seen
 
-    receiver.end_probation()
+    receiver.check_large_headers()
     receiver.receive_data(SMALL_FRAME)
     assert receiver.next_event() == SMALL_FRAME
 
@@ -160,13 +160,13 @@ def streams(draw: st.DrawFn) -> tuple[bytes, Sequence[bytes]]:
     return stream, [stream[begin:end] for begin, end in pairwise(sorted({0, len(stream), *cuts}))]
 
 
-@given(cut_up=streams(), on_probation=st.booleans())
-def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, on_probation: bool) -> None:
+@given(cut_up=streams(), checks_every_header=st.booleans())
+def test_events_are_the_same_for_any_cuts(cut_up: tuple[bytes, Sequence[bytes]], *, checks_every_header: bool) -> None:
     """Any pieces, single bytes included, give the events of the whole stream and the same number of held bytes."""
     stream, pieces = cut_up
-    whole, receiver = receive([stream], on_probation=on_probation)
+    whole, receiver = receive([stream], checks_every_header=checks_every_header)
     for cut_in in (pieces, [stream[at : at + 1] for at in range(len(stream))]):
-        seen, other = receive(cut_in, on_probation=on_probation)
+        seen, other = receive(cut_in, checks_every_header=checks_every_header)
         assert whole == seen
         assert (receiver.state, receiver.held_bytes) == (other.state, other.held_bytes)
     assert receiver.held_bytes <= LIMITS_HERE.max_frame_bytes
