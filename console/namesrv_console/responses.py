@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.servers import Answers
+from namesrv_client.ctl.servers import Responses
 from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
@@ -19,7 +19,7 @@ _MAX_KEPT: Final = 200
 
 @dataclass(slots=True)
 class _Kept:
-    responses: Answers[Any] = field(default_factory=lambda: Answers({}))
+    responses: Responses[Any] = field(default_factory=lambda: Responses({}))
     requested_at: float = float("-inf")
     servers: Sequence[str] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -38,13 +38,13 @@ class SharedResponses:
 
     async def of(
         self, what: Hashable, servers: Sequence[str], request: Callable[[NameServer], Awaitable[T]]
-    ) -> Answers[T]:
+    ) -> Responses[T]:
         """Responses of these servers, at most a few seconds old; `what` is the key of the request."""
         kept = self._kept.setdefault(what, _Kept())
         async with kept.lock:
             if self._clock.monotonic() - kept.requested_at >= KEPT_SECONDS or kept.servers != servers:
                 outcomes = await asyncio.gather(*(_response(self._servers[server], request) for server in servers))
-                kept.responses = Answers(dict(zip(servers, outcomes, strict=True)))
+                kept.responses = Responses(dict(zip(servers, outcomes, strict=True)))
                 kept.servers, kept.requested_at = servers, self._clock.monotonic()
         # The oldest requests are removed first.
         while len(self._kept) > _MAX_KEPT:

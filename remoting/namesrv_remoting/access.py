@@ -73,7 +73,7 @@ class Permission(NamedTuple):
     address: str | None = None
 
 
-class Closeness(IntEnum):
+class Specificity(IntEnum):
     """How specifically a rule names a broker or an address."""
 
     UNNAMED = 0
@@ -96,11 +96,11 @@ class Patterns:
         """Whether a pattern matches the whole name."""
         return self._matcher.match(name) is not None
 
-    def closeness(self, name: str) -> Closeness:
+    def specificity(self, name: str) -> Specificity:
         """How specifically the patterns name a name that they match; `*` is not specific at all."""
         if name in self.texts:
-            return Closeness.NAMED
-        return Closeness.UNNAMED if "*" in self.texts else Closeness.PATTERN
+            return Specificity.NAMED
+        return Specificity.UNNAMED if "*" in self.texts else Specificity.PATTERN
 
 
 @dataclass(slots=True, frozen=True)
@@ -119,12 +119,12 @@ class BrokerAddresses:
         """Whether a broker may register this address."""
         return broker_addr in self.texts or self._smallest_network(broker_addr) is not None
 
-    def closeness(self, broker_addr: str) -> Closeness:
+    def specificity(self, broker_addr: str) -> Specificity:
         """How specifically the texts name an address that they match: as a single address, or by a network."""
         network = self._smallest_network(broker_addr)
         if broker_addr in self.texts or (network is not None and network.num_addresses == 1):
-            return Closeness.NAMED
-        return Closeness.UNNAMED if network is None or network.prefixlen == 0 else Closeness.PATTERN
+            return Specificity.NAMED
+        return Specificity.UNNAMED if network is None or network.prefixlen == 0 else Specificity.PATTERN
 
     def _smallest_network(self, broker_addr: str) -> Network | None:
         address = _host_of(broker_addr)
@@ -280,11 +280,11 @@ class Account:
         rules = (rule for rule in self.rules if rule.grants_some_topic(needed))
         return any(rule.may_create(needed.cluster or "", is_elsewhere=is_elsewhere) for rule in rules)
 
-    def closeness(self, name: Literal["brokers", "broker_addresses"], needed: Permission) -> Closeness:
+    def specificity(self, name: Literal["brokers", "broker_addresses"], needed: Permission) -> Specificity:
         """How specifically the rules that grant a registration name its broker, or its address."""
         value = getattr(needed, _NAMED[name])
         named = (getattr(rule, name) for rule in self.rules if rule.grants_some_topic(needed))
-        return max((each.closeness(value) for each in named if each is not None), default=Closeness.UNNAMED)
+        return max((each.specificity(value) for each in named if each is not None), default=Specificity.UNNAMED)
 
     @property
     def classes(self) -> list[str]:

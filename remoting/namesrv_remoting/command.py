@@ -43,7 +43,7 @@ class RemotingCommand:
         return self.serialize_type == SerializeType.MSGPACK
 
 
-def answer_type(serialize_type: int) -> SerializeType:
+def response_type(serialize_type: int) -> SerializeType:
     """The serialize type of the response to a request of the given type.
 
     The type is that of the request, except that the response to a binary (ROCKETMQ) request is JSON, as Apache's server

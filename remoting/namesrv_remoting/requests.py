@@ -12,8 +12,8 @@ from typing import Final, Literal
 from namesrv_remoting.bodies.extensions import (
     ListBrokersRequest,
     ListConnectionsRequest,
-    Question,
     RecentEventsRequest,
+    RequestBody,
 )
 from namesrv_remoting.codes import FIRST_EXTENSION, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
@@ -60,7 +60,7 @@ class RequestKind:
     # the typed ext fields; None if the request has none
     header: type[ExtHeader] | None = None
     # the native body; None without a body, or if the handler decodes the body in steps or in several dialects
-    body: type[Question] | None = None
+    body: type[RequestBody] | None = None
     # The rule fields that can narrow this request, since it contains the names. A rule that is narrowed by another
     # field does not grant the request.
     names: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class RequestKind:
         """True for a request that exists only in the native protocol."""
         return self.code >= FIRST_EXTENSION
 
-    def values(self, command: RemotingCommand) -> tuple[ExtHeader | Question, ...]:
+    def values(self, command: RemotingCommand) -> tuple[ExtHeader | RequestBody, ...]:
         """The typed header and the typed body of a request, if this kind has them.
 
         Raises:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from namesrv_remoting import codes
-from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.command import RemotingCommand, response_type
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:
 @pytest.mark.parametrize(("question", "answer", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
 def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:
     """Except that a binary question is answered in JSON, as Apache's server does; only type 77 is native."""
-    assert answer == answer_type(question)
+    assert answer == response_type(question)
     assert is_native is RemotingCommand(code=1, serialize_type=question).is_native
 
 

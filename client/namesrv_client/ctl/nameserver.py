@@ -17,21 +17,21 @@ from namesrv_remoting.aio.tls import ClientTls
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
 from namesrv_remoting.bodies.extensions import (
     FEWER_TOPICS,
-    BrokersAnswer,
+    BrokersResponse,
     Connection,
-    ConnectionsAnswer,
+    ConnectionsResponse,
     Events,
     ListBrokersRequest,
     ListConnectionsRequest,
     LiveBroker,
     PulledRoutes,
     PullRoutesRequest,
-    Question,
     RecentEventsRequest,
-    ReservedPlace,
+    RequestBody,
+    Reservation,
     ServerInfo,
     Setting,
-    SettingsAnswer,
+    SettingsResponse,
     WhoAmI,
     read_events,
     read_routes,
@@ -97,7 +97,7 @@ class NameServer:
         if self._client.speaks_native() is False:
             return None
         body = await self._client.server_info(self.timeout_seconds)
-        return None if body is None else NATIVE.read_answer(ServerInfo, body)
+        return None if body is None else NATIVE.read_response(ServerInfo, body)
 
     async def is_native(self) -> bool:
         """True if the server speaks our protocol."""
@@ -106,12 +106,12 @@ class NameServer:
 
     async def who_am_i(self) -> WhoAmI:
         """The account under which the server knows this client."""
-        return NATIVE.read_answer(WhoAmI, await self._extension(RequestCode.WHO_AM_I))
+        return NATIVE.read_response(WhoAmI, await self._extension(RequestCode.WHO_AM_I))
 
     async def connections(self, role: str | None) -> list[Connection]:
         """The connections of the server, or those of a role."""
         body = await self._extension(RequestCode.LIST_CONNECTIONS, ListConnectionsRequest(role))
-        return NATIVE.read_answer(ConnectionsAnswer, body).connections
+        return NATIVE.read_response(ConnectionsResponse, body).connections
 
     async def events(self, since: int, limit: int) -> Events:
         """At most `limit` of the last events, with numbers above `since`."""
@@ -120,18 +120,18 @@ class NameServer:
     async def cluster_info(self) -> ClusterInfo:
         """All clusters and broker groups."""
         answer = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return dialect_of(answer).read_answer(ClusterInfo, answer.body)
+        return dialect_of(answer).read_response(ClusterInfo, answer.body)
 
-    async def reserved(self) -> list[ReservedPlace]:
+    async def reserved(self) -> list[Reservation]:
         """Broker names and addresses that are reserved for the account that held them last."""
         body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest())
-        return NATIVE.read_answer(BrokersAnswer, body).reserved
+        return NATIVE.read_response(BrokersResponse, body).reserved
 
     async def brokers(self, cluster: str | None = None, broker_name: str | None = None) -> list[LiveBroker]:
         """Every live instance; from Apache's server only the fields in the response to 106."""
         if await self.is_native():
             body = await self._extension(RequestCode.LIST_BROKERS, ListBrokersRequest(cluster, broker_name))
-            return NATIVE.read_answer(BrokersAnswer, body).brokers
+            return NATIVE.read_response(BrokersResponse, body).brokers
         found = await self.cluster_info()
         return [
             LiveBroker(group.cluster, group.broker_name, broker_id, group.broker_addrs[broker_id])
@@ -150,7 +150,7 @@ class NameServer:
         """All topics, or those of a cluster, sorted."""
         code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER if cluster is None else RequestCode.GET_TOPICS_BY_CLUSTER
         answer = await self.ask(code, None if cluster is None else {"cluster": cluster})
-        return sorted(dialect_of(answer).read_answer(TopicList, answer.body).topic_list)
+        return sorted(dialect_of(answer).read_response(TopicList, answer.body).topic_list)
 
     async def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData | None]:
         """The routes of topics; None for a topic that does not exist."""
@@ -213,7 +213,7 @@ class NameServer:
             answer = await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": namespace})
         except QueryNotFoundError:
             return None
-        return dict(dialect_of(answer).read_answer(KVTable, answer.body).table)
+        return dict(dialect_of(answer).read_response(KVTable, answer.body).table)
 
     async def config(self) -> dict[str, str]:
         """All settings as they are now, by Apache's names."""
@@ -228,7 +228,7 @@ class NameServer:
         if await self.is_native():
             with suppress(RequestCodeNotSupportedError):
                 body = await self._extension(RequestCode.LIST_SETTINGS)
-                return NATIVE.read_answer(SettingsAnswer, body).settings
+                return NATIVE.read_response(SettingsResponse, body).settings
         return [Setting(key, key, value) for key, value in (await self.config()).items()]
 
     async def ask(
@@ -257,9 +257,9 @@ class NameServer:
         )
 
     async def _extension(
-        self, code: RequestCode, question: Question | None = None, *, wait_seconds: float = 0.0
+        self, code: RequestCode, request: RequestBody | None = None, *, wait_seconds: float = 0.0
     ) -> bytes:
         if not await self.is_native():
             raise RequestCodeNotSupportedError("not supported by Apache's NameServer")
-        body = b"" if question is None else NATIVE.encode(question)
+        body = b"" if request is None else NATIVE.encode(request)
         return (await self.ask(code, None, body, wait_seconds=wait_seconds)).body

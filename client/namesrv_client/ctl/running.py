@@ -13,14 +13,14 @@ from namesrv_client.ctl import PROGRAM, ExitCode
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, complain, table
-from namesrv_client.ctl.servers import Answers, Servers
+from namesrv_client.ctl.servers import Responses, Servers
 from namesrv_runtime import loops
 from namesrv_runtime.log import printable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-Question = Callable[[NameServer], Awaitable[T]]
+Request = Callable[[NameServer], Awaitable[T]]
 Stream = Callable[[Servers, Output], Awaitable[int]]
 # Head of a column -> the cell of the column for an item of the table.
 Columns = Mapping[str, Callable[[Item], object]]
@@ -78,7 +78,7 @@ def _check_once(options: Options) -> None:
 
 def show_list(  # noqa: PLR0913 - by keyword
     options: Options,
-    question: Question[T],
+    request: Request[T],
     name: str,
     columns: Columns[Item],
     items: Callable[[T], Iterable[Item]],
@@ -93,50 +93,50 @@ def show_list(  # noqa: PLR0913 - by keyword
     """
 
     async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(question)
-        body = server_table(answers, columns, items)
-        if merged is not None and len(answers.given) > 1:
-            body = merged(answers.given)
-        absences = absences_in(answers, absent)
-        nothing = [f"no {name}"] if answers.given and not body and not absences else []
+        responses = await servers.ask(request)
+        body = server_table(responses, columns, items)
+        if merged is not None and len(responses.given) > 1:
+            body = merged(responses.given)
+        absences = absences_in(responses, absent)
+        nothing = [f"no {name}"] if responses.given and not body and not absences else []
         return Report(
-            {"servers": answers.documents(lambda value: {name: document(value)})},
+            {"servers": responses.documents(lambda value: {name: document(value)})},
             body,
-            max(answers.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*answers.problems(), *absences, *nothing],
+            max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
+            [*responses.problems(), *absences, *nothing],
         )
 
     show(options, ask)
 
 
 def server_table(
-    answers: Answers[T], columns: Columns[Item], items: Callable[[T], Iterable[Item]]
+    responses: Responses[T], columns: Columns[Item], items: Callable[[T], Iterable[Item]]
 ) -> list[RenderableType]:
     """The items of each answer; with several servers the first column has the server."""
     heads = ("server", *columns)
     rows = [
         (server, *(cell(item) for cell in columns.values()))
-        for server, value in answers.given.items()
+        for server, value in responses.given.items()
         for item in items(value)
     ]
-    first = 0 if len(answers.outcomes) > 1 else 1
+    first = 0 if len(responses.outcomes) > 1 else 1
     return table(heads[first:], [row[first:] for row in rows])
 
 
-def absences_in(answers: Answers[T], absent: Callable[[T], Iterable[str]]) -> list[str]:
+def absences_in(responses: Responses[T], absent: Callable[[T], Iterable[str]]) -> list[str]:
     """A line for each requested thing that a server reports as absent."""
-    return [f"{server}: no {what}" for server, value in answers.given.items() for what in absent(value)]
+    return [f"{server}: no {what}" for server, value in responses.given.items() for what in absent(value)]
 
 
 def change(  # noqa: PLR0913 - by keyword
     options: Options,
-    question: Question[T],
+    request: Request[T],
     document: Mapping[str, Any],
     *,
     confirming: str | None = None,
-    objections: Question[list[str]] | None = None,
+    objections: Request[list[str]] | None = None,
     members: Callable[[T], Mapping[str, Any]] = lambda _: {},
-    absences: Callable[[Answers[T]], list[str]] = lambda _: [],
+    absences: Callable[[Responses[T]], list[str]] = lambda _: [],
 ) -> NoReturn:
     """Change something on all servers, and print the results; a server that was not reached makes the exit code 1.
 
@@ -150,15 +150,15 @@ def change(  # noqa: PLR0913 - by keyword
         _confirm(printable(f"{confirming} on {', '.join(options.addresses)}"))
 
     async def ask(servers: Servers) -> Report:
-        answers = await servers.ask(question)
-        results = {server: members(value) for server, value in answers.given.items()}
+        responses = await servers.ask(request)
+        results = {server: members(value) for server, value in responses.given.items()}
         heads = next((tuple(result) for result in results.values()), ())
-        absent = absences(answers)
+        absent = absences(responses)
         return Report(
-            {**document, "servers": answers.documents(members)},
+            {**document, "servers": responses.documents(members)},
             table(("server", "result", *heads), [(server, "done", *it.values()) for server, it in results.items()]),
-            max(answers.code(needs_all=True), ExitCode.NO if absent else ExitCode.OK),
-            [*answers.problems(), *absent],
+            max(responses.code(needs_all=True), ExitCode.NO if absent else ExitCode.OK),
+            [*responses.problems(), *absent],
         )
 
     show(options, ask)
@@ -173,7 +173,7 @@ def _confirm(what: str) -> None:
         raise typer.Exit(ExitCode.NO)
 
 
-def _stop_on(options: Options, objections: Question[list[str]]) -> None:
+def _stop_on(options: Options, objections: Request[list[str]]) -> None:
     """Print the objections of the servers, and end the command with exit code 1; return if there are none.
 
     A server that does not answer has no objection: the change itself reports that.
@@ -181,8 +181,8 @@ def _stop_on(options: Options, objections: Question[list[str]]) -> None:
 
     async def ask() -> list[str]:
         async with connected(options) as servers:
-            answers = await servers.ask(objections)
-        return [f"{server}: {line}" for server, found in answers.given.items() for line in found]
+            responses = await servers.ask(objections)
+        return [f"{server}: {line}" for server, found in responses.given.items() for line in found]
 
     if found := loops.run(ask):
         complain(found)

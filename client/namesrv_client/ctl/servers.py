@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answers(Generic[T]):
+class Responses(Generic[T]):
     """Answer or error of each server, in the order in which the servers were named; a ResponseError is a refusal."""
 
     outcomes: Mapping[str, T | RemotingError]
@@ -61,17 +61,17 @@ class Servers:
             for one in addresses
         ]
 
-    async def ask(self, question: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
+    async def ask(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
         """Send a request to all servers at once; an error of one server does not hide the answers of others."""
 
         async def ask_one(server: NameServer) -> T | RemotingError:
             try:
-                return await question(server)
+                return await request(server)
             except RemotingError as error:
                 return error
 
         outcomes = await asyncio.gather(*map(ask_one, self.all))
-        return Answers({server.address: found for server, found in zip(self.all, outcomes, strict=True)})
+        return Responses({server.address: found for server, found in zip(self.all, outcomes, strict=True)})
 
     async def __aenter__(self) -> Self:
         return self

@@ -170,7 +170,7 @@ class Server:
             elif (body := await self._client.server_info(timeout_seconds)) is None:
                 self._is_rocketmq()
             else:
-                self._note_native(NATIVE.read_answer(ServerInfo, body))
+                self._note_native(NATIVE.read_response(ServerInfo, body))
         except RemotingError as error:
             return error
         finally:
@@ -182,7 +182,7 @@ class Server:
         response = await self._client.invoke(
             RequestCode.SERVER_INFO, timeout_seconds=timeout_seconds, serialize_type=SerializeType.MSGPACK
         )
-        self._note_native(NATIVE.read_answer(ServerInfo, response.body))
+        self._note_native(NATIVE.read_response(ServerInfo, response.body))
 
     def _note_native(self, info: ServerInfo) -> None:
         self.is_native = True

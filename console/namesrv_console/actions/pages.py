@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from namesrv_client.ctl.nameserver import NameServer
-from namesrv_client.ctl.servers import Answers, reason
+from namesrv_client.ctl.servers import Responses, reason
 from namesrv_console.access.guard import form_of
 from namesrv_console.access.login import Render
 from namesrv_console.access.trail import Trail, cut
@@ -126,7 +126,7 @@ class ActionPages:
             "is_error": _is_error,
         }
 
-    async def _outcomes_of(self, request: Callable[[NameServer], Awaitable[T]]) -> Answers[T]:
+    async def _outcomes_of(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
         async def ask(server: NameServer) -> T | RemotingError:
             try:
                 return await request(server)
@@ -134,9 +134,9 @@ class ActionPages:
                 return error
 
         outcomes = await asyncio.gather(*map(ask, self._servers.values()))
-        return Answers(dict(zip(self._servers, outcomes, strict=True)))
+        return Responses(dict(zip(self._servers, outcomes, strict=True)))
 
-    def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Answers[Done]) -> None:
+    def _write_down(self, request: Request, action: Action, fields: Fields, outcomes: Responses[Done]) -> None:
         user: User = request.user
         line = command(action, self._servers, fields, options=self._options)
         failed = outcomes.problems()
@@ -185,7 +185,7 @@ def _changes(done: Done) -> list[tuple[str | None, str | None]]:
     return [(it.before and cut(it.before), it.after and cut(it.after)) for it in done.differences]
 
 
-def _errors(outcomes: Answers[T]) -> list[tuple[str, RemotingError]]:
+def _errors(outcomes: Responses[T]) -> list[tuple[str, RemotingError]]:
     return [(server, found) for server, found in outcomes.outcomes.items() if isinstance(found, RemotingError)]
 
 

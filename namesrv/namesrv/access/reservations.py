@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.access import Account, Closeness, Permission
+from namesrv_remoting.access import Account, Permission, Specificity
 from namesrv_remoting.codes import RequestCode
 
 # One hour is longer than a broker with a large disk takes to restart. An operator who assigns a place to another
@@ -130,10 +130,10 @@ def outranks(
     if holders_account is None or holders_account.name == account.name:
         return False
     narrowed: Literal["brokers", "broker_addresses"] = "brokers" if place.kind == "name" else "broker_addresses"
-    own = account.closeness(narrowed, wanted)
-    others = holders_account.closeness(narrowed, _registration_of(holder))
+    own = account.specificity(narrowed, wanted)
+    others = holders_account.specificity(narrowed, _registration_of(holder))
     if holder.key.cluster_name != wanted.cluster:
-        return own is Closeness.NAMED and others is Closeness.UNNAMED
+        return own is Specificity.NAMED and others is Specificity.UNNAMED
     return own > others
 
 

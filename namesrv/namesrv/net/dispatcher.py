@@ -12,7 +12,7 @@ from typing import Final
 
 from namesrv.net.protocol import LARGE_BYTES, Request, Response
 from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, ResponseCode
-from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import (
     LocalProtocolError,
     NotReadyError,
@@ -151,7 +151,7 @@ class Dispatcher:
             remark=reply.remark,
             ext_fields=ext_fields,
             body=reply.body,
-            serialize_type=answer_type(command.serialize_type),
+            serialize_type=response_type(command.serialize_type),
         )
 
 

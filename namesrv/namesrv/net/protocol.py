@@ -33,7 +33,7 @@ from namesrv.net.requests import RequestQueue
 from namesrv.net.steps import FairScheduler
 from namesrv_remoting.addresses import network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
-from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame, cut_frame
 from namesrv_remoting.serializers import decode_frame, encode_command
@@ -736,6 +736,6 @@ def refusal(serialize_type: int, opaque: int | None, remark: str) -> bytes:
             opaque=opaque,
             flag=FLAG_RESPONSE,
             remark=remark,
-            serialize_type=answer_type(serialize_type),
+            serialize_type=response_type(serialize_type),
         )
     )

@@ -14,7 +14,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts, run_in_steps
 from namesrv.processors.handlers import Handlers
 from namesrv_remoting.bodies.dialects import NATIVE, dialect_of
-from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesAnswer, pull_in_steps
+from namesrv_remoting.bodies.extensions import ABSENT_ROUTE, FEWER_TOPICS, Pull, RoutesResponse, pull_in_steps
 from namesrv_remoting.bodies.route import in_zone
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NotReadyError, SystemBusyError, SystemError_, TopicNotExistError
@@ -78,7 +78,7 @@ class ClientProcessor:
                     if rules != self._rules(request):
                         # The access rules changed meanwhile: the response has no routes, and the client's next request
                         # is judged by the new rules.
-                        nothing = RoutesAnswer(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
+                        nothing = RoutesResponse(namesrv.boot_id, looked_at, ready=True, full=False, routes={})
                         return Reply(NATIVE.encode(nothing))
             if len(asked.topics) <= _CHUNK:
                 return await self._routes(request, asked)
@@ -135,7 +135,7 @@ class ClientProcessor:
             async for part in in_parts(served, _PART):
                 self._note_served(request, part)
         return Reply(
-            NATIVE.encode(RoutesAnswer(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
+            NATIVE.encode(RoutesResponse(namesrv.boot_id, revision, ready=True, full=changed is None, routes=routes))
         )
 
     def _note_served(self, request: Request, revisions: Sequence[tuple[str, int]]) -> None:

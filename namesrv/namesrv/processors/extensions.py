@@ -13,17 +13,17 @@ from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import (
-    BrokersAnswer,
+    BrokersResponse,
     Connection,
-    ConnectionsAnswer,
-    EventsAnswer,
+    ConnectionsResponse,
+    EventsResponse,
     ListBrokersRequest,
     ListConnectionsRequest,
     LiveBroker,
     RecentEventsRequest,
-    ReservedPlace,
+    Reservation,
     ServerInfo,
-    SettingsAnswer,
+    SettingsResponse,
     WhoAmI,
 )
 from namesrv_remoting.codes import RequestCode, SerializeType
@@ -81,7 +81,7 @@ class ExtensionProcessor:
     async def recent_events(self, request: Request, asked: RecentEventsRequest) -> Reply:
         """Handle RECENT_EVENTS (20003)."""
         events = self._namesrv.events.since(asked.since, asked.limit)
-        return Reply(NATIVE.encode(EventsAnswer(self._namesrv.boot_id, events)))
+        return Reply(NATIVE.encode(EventsResponse(self._namesrv.boot_id, events)))
 
     async def list_connections(self, request: Request, asked: ListConnectionsRequest) -> Reply:
         """Handle LIST_CONNECTIONS (20004)."""
@@ -104,7 +104,7 @@ class ExtensionProcessor:
             for connection in part
             if asked.role in (None, connection.peer.role)
         ]
-        return Reply(NATIVE.encode(ConnectionsAnswer(found)))
+        return Reply(NATIVE.encode(ConnectionsResponse(found)))
 
     async def list_brokers(self, request: Request, asked: ListBrokersRequest) -> Reply:
         """Handle LIST_BROKERS (20005)."""
@@ -133,12 +133,12 @@ class ExtensionProcessor:
             for key, live in part
             if asked.cluster in (None, key.cluster_name) and asked.broker_name in (None, live.broker_name)
         ]
-        return Reply(NATIVE.encode(BrokersAnswer(found, self._namesrv.boot_id, self._reserved(asked))))
+        return Reply(NATIVE.encode(BrokersResponse(found, self._namesrv.boot_id, self._reserved(asked))))
 
-    def _reserved(self, asked: ListBrokersRequest) -> list[ReservedPlace]:
+    def _reserved(self, asked: ListBrokersRequest) -> list[Reservation]:
         guard, now = self._namesrv.guard, self._namesrv.clock.monotonic()
         return [
-            ReservedPlace(
+            Reservation(
                 kind=place.kind,
                 value=place.value,
                 cluster=holder.key.cluster_name,
@@ -165,7 +165,7 @@ class ExtensionProcessor:
 
     async def list_settings(self, request: Request) -> Reply:
         """Handle LIST_SETTINGS (20007)."""
-        return Reply(NATIVE.encode(SettingsAnswer(settings_list(self._namesrv))))
+        return Reply(NATIVE.encode(SettingsResponse(settings_list(self._namesrv))))
 
 
 def _digest(agent_id: str | None) -> str | None:

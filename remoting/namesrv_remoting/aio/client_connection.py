@@ -9,7 +9,7 @@ from typing import Final, cast
 from namesrv_remoting.aio.credentials import Credentials
 from namesrv_remoting.aio.tls import why_lost
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode
-from namesrv_remoting.command import RemotingCommand, answer_type
+from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.serializers import decode_frame, encode_command
@@ -180,7 +180,7 @@ class ClientConnection(asyncio.Protocol):
                     opaque=request.opaque,
                     flag=FLAG_RESPONSE,
                     remark=f" request type {request.code} not supported",
-                    serialize_type=answer_type(request.serialize_type),
+                    serialize_type=response_type(request.serialize_type),
                 )
             )
 

@@ -111,7 +111,7 @@ class Dialect:
         found: Any = self._read(self._decoder(kind), body, what or kind.__name__, max_bytes=max_bytes)
         return msgspec.convert(found, kind, from_attributes=True) if self is JSON else found
 
-    def read_answer(self, kind: type[T], body: bytes) -> T:
+    def read_response(self, kind: type[T], body: bytes) -> T:
         """The value in the body of a response. Raises RemoteProtocolError if the body has another type."""
         try:
             return self.read(kind, body)

@@ -34,7 +34,7 @@ FEWER_TOPICS: Final = "ask for fewer topics at a time"
 ABSENT_ROUTE: Final = msgspec.Raw(b"\xc0")
 
 
-class Question(msgspec.Struct, gc=False):
+class RequestBody(msgspec.Struct, gc=False):
     """The native body of a request with an extension code."""
 
     code: ClassVar[RequestCode]
@@ -49,7 +49,7 @@ class Question(msgspec.Struct, gc=False):
         return NATIVE.read(cls, body, what=cls.code.name, max_bytes=cls.max_bytes)
 
 
-class PullRoutesRequest(Question, gc=False):
+class PullRoutesRequest(RequestBody, gc=False):
     """20001: the client's topics; the client has all route changes of the boot `boot_id` up to revision `since`."""
 
     code = RequestCode.PULL_ROUTES
@@ -74,7 +74,7 @@ class Pull(NamedTuple):
     observes: bool = False
 
 
-class RecentEventsRequest(Question, gc=False):
+class RecentEventsRequest(RequestBody, gc=False):
     """20003: events after `since`, at most `limit`."""
 
     code = RequestCode.RECENT_EVENTS
@@ -83,7 +83,7 @@ class RecentEventsRequest(Question, gc=False):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
 
 
-class ListConnectionsRequest(Question, gc=False):
+class ListConnectionsRequest(RequestBody, gc=False):
     """20004: list all connections, or only the connections of one role (broker, client, admin)."""
 
     code = RequestCode.LIST_CONNECTIONS
@@ -91,7 +91,7 @@ class ListConnectionsRequest(Question, gc=False):
     role: str | None = None
 
 
-class ListBrokersRequest(Question, gc=False):
+class ListBrokersRequest(RequestBody, gc=False):
     """20005: list all live brokers, or only the brokers of one cluster or one name."""
 
     code = RequestCode.LIST_BROKERS
@@ -154,7 +154,7 @@ def heartbeat_state(body: bytes) -> dict[str, Any] | None:
     return read_msgpack(_heartbeat_decoder, body, "BROKER_HEARTBEAT").state
 
 
-class RoutesAnswer(msgspec.Struct):
+class RoutesResponse(msgspec.Struct):
     """20001 on the wire: each route as encoded bytes, `ABSENT_ROUTE` for a topic that does not exist."""
 
     boot_id: str
@@ -213,7 +213,7 @@ class Event:
         return {"seq": self.seq, "event": self.event, "ts_ms": self.ts_ms, **self.fields}
 
 
-class EventsAnswer(msgspec.Struct):
+class EventsResponse(msgspec.Struct):
     """20003 on the wire: each event is a flat map of its members."""
 
     boot_id: str
@@ -245,7 +245,7 @@ class Connection(msgspec.Struct):
     account: str | None = None
 
 
-class ConnectionsAnswer(msgspec.Struct):
+class ConnectionsResponse(msgspec.Struct):
     """20004."""
 
     connections: list[Connection]
@@ -272,7 +272,7 @@ class LiveBroker(msgspec.Struct):
     state: dict[str, Scalar] | None = None
 
 
-class ReservedPlace(msgspec.Struct):
+class Reservation(msgspec.Struct):
     """A broker name or address that stays reserved for the account that held it last."""
 
     # name or address
@@ -284,13 +284,13 @@ class ReservedPlace(msgspec.Struct):
     expires_in_seconds: float
 
 
-class BrokersAnswer(msgspec.Struct):
+class BrokersResponse(msgspec.Struct):
     """20005."""
 
     brokers: list[LiveBroker]
     boot_id: str = ""
     # names and addresses of brokers that have left; always empty without an access file
-    reserved: list[ReservedPlace] = []
+    reserved: list[Reservation] = []
 
 
 class WhoAmI(msgspec.Struct):
@@ -321,7 +321,7 @@ class Setting(msgspec.Struct):
     changed_by: str | None = None
 
 
-class SettingsAnswer(msgspec.Struct):
+class SettingsResponse(msgspec.Struct):
     """20007."""
 
     settings: list[Setting]
@@ -335,25 +335,25 @@ class _KnownMembers(msgspec.Struct):
 
 def read_routes(body: bytes) -> PulledRoutes:
     """Decode 20001; routes with equal bytes, as most in a cluster, share one object. Raises RemoteProtocolError."""
-    raw = NATIVE.read_answer(RoutesAnswer, body)
+    raw = NATIVE.read_response(RoutesResponse, body)
     # encoded route -> decoded route; the key is sufficient, since a route does not contain its topic
     seen: dict[bytes, TopicRouteData | None] = {bytes(ABSENT_ROUTE): None}
     routes = {}
     for topic, spelt in raw.routes.items():
         data = bytes(spelt)
         if data not in seen:
-            seen[data] = NATIVE.read_answer(TopicRouteData, data)
+            seen[data] = NATIVE.read_response(TopicRouteData, data)
         routes[topic] = seen[data]
     return PulledRoutes(raw.boot_id, raw.revision, raw.full, routes)
 
 
 def read_events(body: bytes) -> Events:
     """Decode 20003. Raises RemoteProtocolError."""
-    raw = NATIVE.read_answer(EventsAnswer, body)
+    raw = NATIVE.read_response(EventsResponse, body)
     try:
         return Events(raw.boot_id, list(map(_event, raw.events)))
     except msgspec.ValidationError as error:
-        raise RemoteProtocolError(f"body of EventsAnswer cannot be read: {error}") from error
+        raise RemoteProtocolError(f"body of EventsResponse cannot be read: {error}") from error
 
 
 def _event(members: Mapping[str, Scalar | list[Scalar]]) -> Event:

@@ -104,7 +104,7 @@ def read_queue_datas(dialect: Dialect, body: bytes) -> list[QueueData]:
 def read_route(body: bytes) -> TopicRouteData:
     """A route in JSON, from a server of any version. Raises RemoteProtocolError."""
     # RocketMQ misspelt this name before 4.9.0.
-    return JSON.read_answer(TopicRouteData, body.replace(b'"topicSynFlag":', b'"topicSysFlag":'))
+    return JSON.read_response(TopicRouteData, body.replace(b'"topicSynFlag":', b'"topicSysFlag":'))
 
 
 def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from namesrv_client.ctl.options import duration, options_of
-from namesrv_client.ctl.servers import Answers, problem
+from namesrv_client.ctl.servers import Responses, problem
 from namesrv_remoting.errors import ConnectError, NoPermissionError, RequestTimeoutError
 from tests.support.ctl import refusing_address, run
 
@@ -93,7 +93,7 @@ def test_options_may_stand_before_and_after_the_command() -> None:
 )
 def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: int, code_if_all: int) -> None:
     """A refusal is an answer, and a no; one that is missing counts where all are needed; nobody at all is 2."""
-    found = Answers(
+    found = Responses(
         {
             **dict.fromkeys(given, 1),
             **dict.fromkeys(refused, NoPermissionError("no")),

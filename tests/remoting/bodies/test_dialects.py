@@ -116,7 +116,7 @@ def test_what_is_no_data_version_is_refused(dialect: Dialect, body: bytes) -> No
     with pytest.raises(BadRequestError, match=r"^body of DataVersion cannot be read: "):
         dialect.read_data_version(body)
     with pytest.raises(RemoteProtocolError, match=r"^body of DataVersion cannot be read: "):
-        dialect.read_answer(DataVersion, body)
+        dialect.read_response(DataVersion, body)
 
 
 @pytest.mark.parametrize("dialect", [JSON, NATIVE])

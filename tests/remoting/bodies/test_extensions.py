@@ -10,18 +10,18 @@ import pytest
 from namesrv_remoting.bodies.base import CHUNK_BYTES
 from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.bodies.extensions import (
-    BrokersAnswer,
-    ConnectionsAnswer,
+    BrokersResponse,
+    ConnectionsResponse,
     Event,
     Events,
-    EventsAnswer,
+    EventsResponse,
     ListBrokersRequest,
     ListConnectionsRequest,
     Pull,
     PullRoutesRequest,
-    Question,
     RecentEventsRequest,
-    RoutesAnswer,
+    RequestBody,
+    RoutesResponse,
     ServerInfo,
     heartbeat_state,
     pull_in_steps,
@@ -32,7 +32,7 @@ from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from tests.support.route_clients import topic_route
 from tests.support.steps import finished, steps_and_result
 
-QUESTIONS: list[type[Question]] = [
+QUESTIONS: list[type[RequestBody]] = [
     PullRoutesRequest,
     RecentEventsRequest,
     ListConnectionsRequest,
@@ -58,7 +58,7 @@ QUESTIONS: list[type[Question]] = [
         (b"\x82\xa7cluster\xa1c\xabbroker_name\xa1a", ListBrokersRequest("c", "a")),
     ],
 )
-def test_question_is_read(body: bytes, expected: Question) -> None:
+def test_question_is_read(body: bytes, expected: RequestBody) -> None:
     """Topics alone are a batch pull, conditional with boot id and revision; the others ask for all unless told."""
     assert expected == type(expected).read(body)
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused(read: Callable[[bytes], object], body: bytes,
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_questions_are_small(question: type[Question]) -> None:
+def test_questions_are_small(question: type[RequestBody]) -> None:
     """Before anything of them is looked at; only a pull of many topics may be large."""
     limit = 6 << 20 if question is PullRoutesRequest else 4096
     with pytest.raises(BadRequestError, match=rf"^body of [A-Z_]+: {limit + 1} bytes, limit {limit}$"):
@@ -186,7 +186,7 @@ def test_pulled_routes() -> None:
 
 def test_answer_to_a_pull_is_written_to_the_byte() -> None:
     """Each route in the bytes that it already has."""
-    answer = RoutesAnswer("b1", 7, ready=True, full=False, routes={"T": msgspec.Raw(b"\xc0")})
+    answer = RoutesResponse("b1", 7, ready=True, full=False, routes={"T": msgspec.Raw(b"\xc0")})
 
     assert (
         NATIVE.encode(answer)
@@ -211,7 +211,9 @@ def test_what_is_no_answer_to_a_pull_is_the_servers_fault(body: bytes) -> None:
 
 def test_only_what_every_server_said_is_required() -> None:
     """What a newer one says besides is left alone."""
-    found = NATIVE.read_answer(ServerInfo, msgpack.packb({"boot_id": "b00t", "uptime_seconds": 12.5, "new": {"x": 1}}))
+    found = NATIVE.read_response(
+        ServerInfo, msgpack.packb({"boot_id": "b00t", "uptime_seconds": 12.5, "new": {"x": 1}})
+    )
 
     assert ServerInfo("b00t", uptime_seconds=12.5) == found
 
@@ -228,15 +230,15 @@ def test_only_what_every_server_said_is_required() -> None:
 )
 def test_answer_that_is_none_is_the_servers_fault(members: object) -> None:
     """Nothing past the decoder meets it."""
-    for kind in (ServerInfo, BrokersAnswer, ConnectionsAnswer, EventsAnswer):
+    for kind in (ServerInfo, BrokersResponse, ConnectionsResponse, EventsResponse):
         with pytest.raises(RemoteProtocolError, match=rf"^body of {kind.__name__} cannot be read: "):
-            NATIVE.read_answer(kind, msgpack.packb(members))
+            NATIVE.read_response(kind, msgpack.packb(members))
 
 
 def test_events_have_members_of_their_own() -> None:
     """Flat ones, besides those that all have."""
     event: dict[str, Any] = {"seq": 7, "event": "e", "ts_ms": 5, "x": 1, "list": ["a", None]}
-    found = read_events(NATIVE.encode(EventsAnswer("b", [event])))
+    found = read_events(NATIVE.encode(EventsResponse("b", [event])))
 
     assert Events("b", [Event(7, "e", 5, {"x": 1, "list": ["a", None]})]) == found
     assert event == found.events[0].members()
@@ -245,5 +247,5 @@ def test_events_have_members_of_their_own() -> None:
 @pytest.mark.parametrize("event", [{}, {"seq": 1}, {"seq": "1", "event": "e"}, {"seq": 1, "event": "e", "x": {"y": 1}}])
 def test_event_that_is_none_is_the_servers_fault(event: dict[str, object]) -> None:
     """Events are numbered and flat; a nest a thousand deep would end in a traceback."""
-    with pytest.raises(RemoteProtocolError, match=r"^body of EventsAnswer cannot be read: "):
+    with pytest.raises(RemoteProtocolError, match=r"^body of EventsResponse cannot be read: "):
         read_events(msgpack.packb({"boot_id": "b", "events": [event]}))

@@ -131,7 +131,7 @@ def test_names_are_escaped_where_json_has_to(name: str, spelt: str) -> None:
 def test_routes_round_trip(route: TopicRouteData) -> None:
     """What was written is read in either spelling, all of it or only the queues."""
     for dialect in (JSON, NATIVE):
-        assert route == dialect.read_answer(TopicRouteData, dialect.encode(route))
+        assert route == dialect.read_response(TopicRouteData, dialect.encode(route))
         assert route.queue_datas == read_queue_datas(dialect, dialect.encode(route))
     assert route == read_route(JSON.encode(route))
 
@@ -180,14 +180,14 @@ def test_a_long_list_is_not_copied() -> None:
 )
 def test_nulls_count_as_missing(kind: type[object], body: bytes, bare: bytes) -> None:
     """Fastjson leaves them out; servers that are not written in Java may spell them."""
-    assert JSON.read_answer(kind, bare) == JSON.read_answer(kind, body)
+    assert JSON.read_response(kind, bare) == JSON.read_response(kind, body)
 
 
 @pytest.mark.parametrize("body", [b'{"topicList":[null]}', b'{"topicList":"null"}', b'{"x":' + b"[" * 5000 + b"null"])
 def test_nulls_excuse_nothing_else(body: bytes) -> None:
     """An element that is null is none."""
     with pytest.raises(RemoteProtocolError, match=r"^body of TopicList cannot be read: "):
-        JSON.read_answer(TopicList, body)
+        JSON.read_response(TopicList, body)
 
 
 @pytest.mark.parametrize(

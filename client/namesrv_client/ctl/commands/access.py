@@ -30,7 +30,7 @@ from namesrv_remoting.access import (
     parse_access_file,
 )
 from namesrv_remoting.addresses import address_of
-from namesrv_remoting.bodies.extensions import ReservedPlace
+from namesrv_remoting.bodies.extensions import Reservation
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 
@@ -104,7 +104,7 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     print_once(options, Report(asdict(verdict), table(columns, rows), ExitCode.OK if verdict.allowed else ExitCode.NO))
 
 
-_RESERVED: Final[Columns[ReservedPlace]] = {
+_RESERVED: Final[Columns[Reservation]] = {
     "place": lambda it: it.kind,
     "value": lambda it: it.value,
     "cluster": lambda it: it.cluster,

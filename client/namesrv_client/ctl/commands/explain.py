@@ -16,7 +16,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, lasting
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
-from namesrv_client.ctl.servers import Answers, Servers
+from namesrv_client.ctl.servers import Responses, Servers
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
@@ -186,7 +186,7 @@ def _problems(topic: str, route: TopicRouteData, brokers: Sequence[LiveBroker]) 
     return found
 
 
-def _with_missing(answers: Answers[Explained]) -> Answers[Explained]:
+def _with_missing(answers: Responses[Explained]) -> Responses[Explained]:
     """The same answers; each server also gets the instances that only other servers have, as missing."""
     everywhere = {
         one.key: one for found in answers.given.values() for one in found.instances if one.broker_addr is not None
@@ -197,4 +197,4 @@ def _with_missing(answers: Answers[Explained]) -> Answers[Explained]:
         missing = {key: replace(one, queues=None, live=None) for key, one in everywhere.items()}
         return replace(found, instances=[one for _, one in sorted({**missing, **own}.items())])
 
-    return Answers({**answers.outcomes, **{server: completed(found) for server, found in answers.given.items()}})
+    return Responses({**answers.outcomes, **{server: completed(found) for server, found in answers.given.items()}})

@@ -15,7 +15,7 @@ from namesrv_client.ctl.comparison import disagreements, facts_with_addresses
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import ABSENT, Output, complain, counted, moment
-from namesrv_client.ctl.running import Columns, Question, run, show_list
+from namesrv_client.ctl.running import Columns, Request, run, show_list
 from namesrv_client.ctl.servers import Servers, problem, reason
 from namesrv_remoting.bodies.extensions import Event, Events
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -151,7 +151,7 @@ class _Events:
     server: NameServer
     servers: Servers
     output: Output
-    first: Question[Events]
+    first: Request[Events]
     limit: int
     kinds: frozenset[str]
     # The last events of the server.

@@ -26,7 +26,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options, addresses_of, duration
 from namesrv_client.ctl.output import Output, Report, counted, table
 from namesrv_client.ctl.running import run
-from namesrv_client.ctl.servers import Answers, Servers, reason
+from namesrv_client.ctl.servers import Responses, Servers, reason
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, KVTable, TopicList
@@ -126,7 +126,7 @@ async def _compared(servers: Servers, sides: Mapping[str, str]) -> Report:
         found = differences({server: each.view | settings[server] for server, each in seen.items()})
         by_topic, failures = await _topic_differences(servers.all, seen)
         found += by_topic
-        overviews = Answers({**overviews.outcomes, **failures})
+        overviews = Responses({**overviews.outcomes, **failures})
     verdicts = judged(found)
     hidden = [f"{server}: {what}" for server, each in seen.items() for what in each.hidden]
     has_answers = len(overviews.given) == len(sides)
@@ -183,7 +183,7 @@ async def _overview(server: NameServer) -> _Overview:
         _asked(server, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
         *(server.answer_as_rocketmq(code, fields) for code, fields in _REFUSED.values()),
     )
-    clusters = JSON.read_answer(ClusterInfo, info.body)
+    clusters = JSON.read_response(ClusterInfo, info.body)
     hidden: list[str] = []
     view: _View = dict(overview_facts(clusters))
     for key, value in (await _shown(_order_config(server), "order configuration", hidden)).items():
@@ -192,7 +192,7 @@ async def _overview(server: NameServer) -> _Overview:
         view["answer", what] = {"code": answer.code, "remark": answer.remark}
     return _Overview(
         clusters.broker_addr_table,
-        frozenset(JSON.read_answer(TopicList, listed.body).topic_list),
+        frozenset(JSON.read_response(TopicList, listed.body).topic_list),
         view,
         await _shown(_settings(server), "settings", hidden),
         hidden,
@@ -211,7 +211,7 @@ async def _order_config(server: NameServer) -> Mapping[str, str]:
         answer = await _asked(server, RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": _ORDER_CONFIG})
     except QueryNotFoundError:
         return {}
-    return JSON.read_answer(KVTable, answer.body).table
+    return JSON.read_response(KVTable, answer.body).table
 
 
 async def _settings(server: NameServer) -> Mapping[str, str]:
