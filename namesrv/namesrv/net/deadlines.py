@@ -75,12 +75,12 @@ class Deadlines:
     # -- silence -----------------------------------------------------------------------------------------------------
 
     def silence(
-        self, now: float, *, has_spoken: bool, must_register: bool, may_be_idle: bool
+        self, now: float, *, has_sent_request: bool, must_register: bool, may_be_idle: bool
     ) -> RemoteProtocolError | None:
         """The error to report if nothing was received for too long between two frames, else None."""
         limits, reason = self._limits, "silent"
         seconds = limits.first_frame_seconds if must_register else limits.silent_seconds
-        if has_spoken and not must_register:
+        if has_sent_request and not must_register:
             seconds, reason = 0.0 if may_be_idle else limits.idle_seconds, "idle"
         if seconds and self.last_read + seconds < now:
             return RemoteProtocolError(f"nothing received for {seconds:g} s", reason=reason)

@@ -29,7 +29,7 @@ class Peer:
     tls_version: str = ""
 
     @property
-    def has_spoken(self) -> bool:
+    def has_sent_request(self) -> bool:
         """Whether the peer has sent a request."""
         return self.serialize_type >= 0
 

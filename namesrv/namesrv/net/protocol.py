@@ -321,7 +321,7 @@ class ServerConnection(asyncio.Protocol):
         """Use a TLS transport over the same socket from now on, before anything was sent."""
         self._transport = tls
 
-    def may_speak_tls(self) -> bool:
+    def begin_tls(self) -> bool:
         """Reserve memory for TLS and start the handshake deadline; without enough memory, refuse the peer."""
         if not self._memory.reserve_tls(_HANDSHAKE_BYTES):
             self.refuse(RemoteProtocolError("no memory for a TLS handshake", reason="memory"))
@@ -359,7 +359,7 @@ class ServerConnection(asyncio.Protocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if a deadline has passed; `now` is the current time minus the lateness of the loop."""
-        deadlines, has_spoken = self._deadlines, self.peer.has_spoken
+        deadlines, has_sent_request = self._deadlines, self.peer.has_sent_request
         waits_for_memory = self._receiver.state is State.HEADER
         if deadlines.write_ends < now:
             self._give_up_slow_reader()
@@ -368,13 +368,13 @@ class ServerConnection(asyncio.Protocol):
                 self._decline_frame()
             # The rest of the frame may have arrived in time and be unread: the next sweep checks again.
             elif not self._is_input_unread() or not deadlines.extend(now - deadlines.frame_ends):
-                self.refuse(deadlines.late_frame(is_first=not has_spoken))
+                self.refuse(deadlines.late_frame(is_first=not has_sent_request))
         elif waits_for_memory:
             self._try_again()
         elif not self._receiver.is_inside_frame and not self.in_flight:
-            may_be_idle = has_spoken and self._owner.may_be_idle(self)
+            may_be_idle = has_sent_request and self._owner.may_be_idle(self)
             error = deadlines.silence(
-                now, has_spoken=has_spoken, must_register=self.must_register, may_be_idle=may_be_idle
+                now, has_sent_request=has_sent_request, must_register=self.must_register, may_be_idle=may_be_idle
             )
             if error is not None and not self._is_input_unread():
                 self.refuse(error)
@@ -528,7 +528,7 @@ class ServerConnection(asyncio.Protocol):
         if not receiver.is_inside_frame:
             deadlines.frame_ended()
         elif not self._is_behind:
-            deadlines.frame_began(self._owner.clock.monotonic(), is_first=not self.peer.has_spoken)
+            deadlines.frame_began(self._owner.clock.monotonic(), is_first=not self.peer.has_sent_request)
         if receiver.state is State.BODY:
             # Without a pause, uvloop reads up to 32 times in an iteration, which is 8 MiB of a fast peer.
             self._wait()
@@ -573,7 +573,7 @@ class ServerConnection(asyncio.Protocol):
             if event.source is not None:
                 self.peer.proxied = address_text(event.source)
         else:
-            if event.reason == "tls" and not self.peer.has_spoken:
+            if event.reason == "tls" and not self.peer.has_sent_request:
                 # The peer's TLS library fails at these plain bytes, and reports that the server does not speak TLS.
                 self.write(refusal(SerializeType.JSON, 0, "this server does not speak TLS (tls-mode is off)"))
             self.refuse(event)

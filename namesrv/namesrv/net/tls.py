@@ -97,7 +97,7 @@ class TlsDetector(asyncio.Protocol):
         if context is None:
             connection.refuse(RemoteProtocolError("TLS received, but TLS is off", reason="tls"))
             return
-        if not connection.may_speak_tls():
+        if not connection.begin_tls():
             return
         tls = TlsTransport(connection, context, self._tls.threads, self, self._shares)
         tls.over(transport)
