@@ -1,4 +1,4 @@
-"""The command as people run it: exit codes, and what is printed where."""
+"""The command `namesrv`: exit codes, output and errors."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def run(*argv: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The command, run to its end."""
+    """The finished process of the command."""
     return subprocess.run(
         [sys.executable, "-m", "namesrv", *argv],
         env=environment(**environ),
@@ -41,7 +41,7 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each setting: flag, consequence, default, environment."""
+    """The help has flag, consequence, default and environment variable of each setting."""
     monkeypatch.setenv("COLUMNS", "10000")
 
     assert main(["--help"]) == 0
@@ -56,13 +56,13 @@ def test_help_names_every_setting(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_help_works_with_a_broken_configuration(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever looks for what is wrong can read what would be right."""
+    """Help is printed in spite of wrong settings."""
     assert main(["--help", "--config", "/nowhere", "--what"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_check_config(capsys: pytest.CaptureFixture[str]) -> None:
-    """A doubt is told, and changes nothing about the settings being valid."""
+    """Doubtful settings have a warning on stderr and are valid."""
     assert main(["--check-config", "--listen-port=0"]) == 0
     assert capsys.readouterr() == ("configuration is valid\n", "")
 
@@ -74,7 +74,7 @@ def test_check_config(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("action", [[], ["--check-config"], ["--print-config"]])
 def test_wrong_settings_exit_with_2(capsys: pytest.CaptureFixture[str], action: list[str]) -> None:
-    """Whatever was asked for, wrong settings are named, line by line, and nothing else is printed."""
+    """Wrong settings exit with 2 for any action, with one line each on stderr and an empty stdout."""
     assert main([*action, "--listen-port=70000", "--nonsense"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -85,7 +85,7 @@ def test_wrong_settings_exit_with_2(capsys: pytest.CaptureFixture[str], action: 
 
 
 def test_print_config_of_a_process(tmp_path: Path) -> None:
-    """A real process shows all four origins and exits with 0."""
+    """A real process prints each setting with its origin and exits with 0."""
     (tmp_path / "n.toml").write_text("max_connections = 5\n")
     (tmp_path / "n.properties").write_text("supportActingMaster=true\nlistnPort=1\n")
 
@@ -111,7 +111,7 @@ def test_print_config_of_a_process(tmp_path: Path) -> None:
 
 
 def test_undecodable_arguments_of_a_process() -> None:
-    """Bytes that are no text are shown escaped, not raised."""
+    """Bytes that cannot be decoded are shown escaped."""
     done = subprocess.run(
         [sys.executable.encode(), b"-m", b"namesrv", b"--\xff"],
         env=environment(LC_ALL="C"),
@@ -123,8 +123,8 @@ def test_undecodable_arguments_of_a_process() -> None:
     assert (done.returncode, done.stderr) == (2, b'namesrv: unknown flag "--\\\\udcff"\n')
 
 
-def test_doubts_are_logged_before_the_run(tmp_path: Path) -> None:
-    """A daemon's first line in its log is what is doubtful about its settings."""
+def test_settings_warnings_are_the_first_log_lines(tmp_path: Path) -> None:
+    """The first line in the log of a daemon is the warning about its settings."""
     place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
     with subprocess.Popen(
         [sys.executable, "-m", "namesrv", *place],

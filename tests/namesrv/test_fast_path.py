@@ -1,4 +1,4 @@
-"""What the fast path recognises and what it leaves to the dispatcher; that both say the same: test_fast_path_agrees."""
+"""Requests that the fast path recognizes, and those that it leaves; test_fast_path_agrees compares the responses."""
 
 import msgpack
 import pytest
@@ -16,7 +16,7 @@ BROKER, AGENT, VERSIONLESS = POPULATION
 PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322
 AS_JAVA = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":%b,"version":479}'
 AS_GO = b'{"code":105,"language":"GO","version":317,"opaque":%b,"flag":0,"remark":"","extFields":{"topic":"T"}}'
-BEAT = (
+HEARTBEAT_JSON = (
     b'{"code":%d,"extFields":{"clusterName":"'
     + BROKER.cluster.encode()
     + b'","brokerAddr":"'
@@ -28,7 +28,7 @@ BEAT = (
 
 
 def learn(path: FastPath, data: bytes) -> None:
-    """Let the fast path see a frame as the dispatcher gets it, if it is a request that can be decoded."""
+    """Let the fast path learn a frame that the dispatcher gets, if it is a valid request."""
     body_at = 8 + int.from_bytes(data[5:8])
     try:
         command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
@@ -52,9 +52,9 @@ def learn(path: FastPath, data: bytes) -> None:
         (question(PULL, {"topic": "T"}, flag=ONEWAY), False),
         (question(PULL, {"topic": "T"}, spelling="native", flag=ONEWAY), False),
         (question(PULL, {"topic": "T", "x": "x" * 512}), False),
-        # whoever signs is looked at anew each time
+        # signed requests are verified each time
         (question(PULL, {"topic": "T", "AccessKey": "k", "Signature": "s"}), False),
-        (question(HEARTBEAT, Broker("nobody", addr="10.9.9.9:1").ext), False),
+        (question(HEARTBEAT, Broker("unknown", addr="10.9.9.9:1").ext), False),
         (question(HEARTBEAT, BROKER.ext, spelling="binary"), False),
         (question(HEARTBEAT, BROKER.ext, spelling="native"), True),
         (question(HEARTBEAT, AGENT.ext, spelling="native"), True),
@@ -77,10 +77,10 @@ def learn(path: FastPath, data: bytes) -> None:
         (cut(BINARY, b""), False),
     ],
 )
-async def test_request_is_answered_once_it_was_learnt(
+async def test_learnt_request_is_answered(
     server: InProcess, peer: NamesrvPeer, data: bytes, *, is_answered: bool
 ) -> None:
-    """A request that the fast path leaves to the dispatcher is not counted by it."""
+    """The fast path answers and counts exactly the learnt requests that it supports."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     assert path.answer(connection, data) is None
@@ -90,8 +90,8 @@ async def test_request_is_answered_once_it_was_learnt(
     assert f"<FastPath [{path.pulls} pulls | {path.heartbeats} heartbeats | " in repr(path)
 
 
-async def test_no_route_is_answered_before_the_server_is_ready(server: InProcess, peer: NamesrvPeer) -> None:
-    """Neither spelling of a route request is; heartbeats are."""
+async def test_route_requests_wait_for_readiness(server: InProcess, peer: NamesrvPeer) -> None:
+    """Until the server is ready, the fast path answers heartbeats and no route request."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     path.is_ready = False
@@ -104,13 +104,13 @@ async def test_no_route_is_answered_before_the_server_is_ready(server: InProcess
         assert is_answered == (path.answer(connection, data) is not None)
 
 
-@pytest.mark.parametrize("pieces", ["whole", "bytes", "tail"])
+@pytest.mark.parametrize("feed", ["whole", "bytes", "tail"])
 async def test_requests_of_one_read_are_answered_in_their_order(
-    server: InProcess, peer: NamesrvPeer, pieces: str
+    server: InProcess, peer: NamesrvPeer, feed: str
 ) -> None:
-    """However the stream is chopped, and however large the responses; opaques of every length and sign come back."""
+    """Requests of one read, in any pieces and with large responses, are answered in order with their opaques."""
     opaques = [1, 9, 10, 2147483647, 127, 128, 65536, 0, -1, -2147483648]
-    for number in range(300 if pieces == "whole" else 1):
+    for number in range(300 if feed == "whole" else 1):
         broker = Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}")
         await peer.register(broker, native_registration("T"), spelling="native")
     for spelling in ("json", "native"):
@@ -119,9 +119,9 @@ async def test_requests_of_one_read_are_answered_in_their_order(
         question(PULL, {"topic": "T"}, spelling="native" if n % 3 == 0 else "json", opaque=opaque)
         for n, opaque in enumerate(opaques)
     )
-    if pieces == "bytes":
+    if feed == "bytes":
         await peer.send_slowly(stream)
-    elif pieces == "tail":
+    elif feed == "tail":
         peer.send(stream + question(PULL, {"topic": "U"}, opaque=77)[:-1])
     else:
         peer.send(stream)
@@ -131,14 +131,16 @@ async def test_requests_of_one_read_are_answered_in_their_order(
     assert opaques == [answer.opaque for answer in answers]
     assert {0} == {answer.code for answer in answers}
     assert [NATIVE if n % 3 == 0 else JSON for n in range(10)] == [answer.serialize_type for answer in answers]
-    assert pieces != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
-    # numbers below 1 are the dispatcher's
+    assert feed != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
+    # the dispatcher answers opaques below 1
     assert server.namesrv.fast_path.pulls == 7
 
 
-@pytest.mark.parametrize("header", [AS_JAVA, AS_GO, BEAT % (904, 0), BEAT % (904, 2), BEAT % (322, 0)])
-async def test_request_is_recognised_whatever_its_opaque(server: InProcess, peer: NamesrvPeer, header: bytes) -> None:
-    """One request is enough for opaques of every length; the response has the opaque of the request."""
+@pytest.mark.parametrize(
+    "header", [AS_JAVA, AS_GO, HEARTBEAT_JSON % (904, 0), HEARTBEAT_JSON % (904, 2), HEARTBEAT_JSON % (322, 0)]
+)
+async def test_request_is_recognized_with_any_opaque(server: InProcess, peer: NamesrvPeer, header: bytes) -> None:
+    """One learnt request is enough for opaques of any length, and each response has its own opaque."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     learn(path, cut(JSON, header % b"7"))
@@ -148,8 +150,8 @@ async def test_request_is_recognised_whatever_its_opaque(server: InProcess, peer
         assert response == b"" or b'"opaque":%b,' % opaque in response
 
 
-async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProcess, peer: NamesrvPeer) -> None:
-    """A Go client names the topic behind the opaque: all of its requests for names of one length begin alike."""
+async def test_topic_after_the_opaque_is_part_of_the_request(server: InProcess, peer: NamesrvPeer) -> None:
+    """Requests of a Go client, which name the topic after the opaque, get the route of their own topic."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     frames = [cut(JSON, AS_GO.replace(b'"T"', b'"%b"' % topic) % b"11") for topic in (b"T", b"U", b"5")]
@@ -161,7 +163,7 @@ async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProc
 @pytest.mark.parametrize(
     ("header", "learnt", "asked"),
     [
-        # what is no opaque, or not one number
+        # values that are not an opaque, or not one number
         (AS_JAVA, b"11", b"01"),
         (AS_JAVA, b"11", b"1x"),
         (AS_JAVA, b"111", b"1.1"),
@@ -171,22 +173,22 @@ async def test_topics_that_stand_behind_the_opaque_are_told_apart(server: InProc
         (AS_JAVA, b"11", b""),
         (AS_JAVA, b"1111111111", b"2147483648"),
         (AS_JAVA, b"1111111111", b"11111111111"),
-        # other members and strings that look like the opaque
+        # other members and strings that look like an opaque
         (b'{"code":105,"opaque":5,"extFields":{"topic":"T","opaque":%b,"x":"1"},"version":479}', b"5", b"6"),
         (b'{"code":105,"opaque":5,"extFields":{"topic":"T"},"x\\"opaque":%b,"version":479}', b"5", b"6"),
-        # requests that are the dispatcher's
+        # requests for the dispatcher
         (b'{"code":106,"opaque":%b,"extFields":{"topic":"T"}}', b"5", b"6"),
         (b'{"code":105,"opaque":%b,"flag":2,"extFields":{"topic":"T"}}', b"5", b"6"),
         (b'{"code":105,"opaque":%b,"extFields":{}}', b"5", b"6"),
         (b'{"code":105,"opaque":%b,"version":479}', b"5", b"6"),
-        (BEAT % (904, 1), b"5", b"6"),
+        (HEARTBEAT_JSON % (904, 1), b"5", b"6"),
         (b"[]", b"", b""),
     ],
 )
 async def test_unusual_json_request_is_left_to_the_dispatcher(
     server: InProcess, peer: NamesrvPeer, header: bytes, learnt: bytes, asked: bytes
 ) -> None:
-    """As often as it comes."""
+    """A repeated request of an unusual form is never answered by the fast path."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     data = b""
@@ -197,12 +199,12 @@ async def test_unusual_json_request_is_left_to_the_dispatcher(
 
 
 def native_pull(opaque: bytes, rest: bytes = b"", topic: bytes = b"T") -> bytes:
-    """[105, opaque, 0, 479, nil, {"topic": topic}], with the opaque as it is given."""
+    """The bytes of [105, opaque, 0, 479, nil, {"topic": topic}] with an encoded opaque."""
     return b"\x96\x69" + opaque + (rest or b"\x00\xcd\x01\xdf\xc0\x81\xa5topic\xa1" + topic)
 
 
-async def test_native_request_is_recognised_whatever_its_opaque(server: InProcess, peer: NamesrvPeer) -> None:
-    """However long that is, unless it is no number of 31 bits."""
+async def test_native_request_is_recognized_with_any_opaque(server: InProcess, peer: NamesrvPeer) -> None:
+    """A native request is recognized with any opaque of 31 bits, and with no other value."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     learn(path, cut(NATIVE, native_pull(b"\x07")))
@@ -217,14 +219,14 @@ async def test_native_request_is_recognised_whatever_its_opaque(server: InProces
 @pytest.mark.parametrize(
     "data",
     [
-        # oneway, no topic, no ext fields, other than six members, nothing readable
+        # one-way, without a topic, without ext fields, with more or fewer than six members, malformed
         cut(NATIVE, native_pull(b"\x07", b"\x02\xcd\x01\xdf\xc0\x81\xa5topic\xa1T")),
         cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0" + msgpack.packb({"topic": ""}))),
         cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x80")),
         cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\xc0")),
         cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic\xa1T\x00")),
         cut(NATIVE, native_pull(b"\x07", b"\x00\x00\xc0\x81\xa5topic")),
-        # the beginning of a frame, two frames, and what is none
+        # the beginning of a frame, two frames, and malformed frames
         cut(NATIVE, native_pull(b"\x07"))[:-1],
         cut(NATIVE, native_pull(b"\x07")) * 2,
         b"\x00\x00\x00\x05\x4d\x00\x00\x01\x96",
@@ -234,7 +236,7 @@ async def test_native_request_is_recognised_whatever_its_opaque(server: InProces
 async def test_unusual_native_request_is_left_to_the_dispatcher(
     server: InProcess, peer: NamesrvPeer, data: bytes
 ) -> None:
-    """Although its beginning is that of one that is known."""
+    """A native request that only begins like a learnt one is left to the dispatcher."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     learn(path, cut(NATIVE, native_pull(b"\x07")))
@@ -242,8 +244,8 @@ async def test_unusual_native_request_is_left_to_the_dispatcher(
     assert path.answer(connection, data) is None
 
 
-async def test_only_one_whole_frame_is_recognised(server: InProcess, peer: NamesrvPeer) -> None:
-    """Neither its beginning, nor two at once, nor one whose lengths or type say otherwise."""
+async def test_only_one_whole_frame_is_recognized(server: InProcess, peer: NamesrvPeer) -> None:
+    """A part of a learnt frame, two frames, and frames of another length or type are left to the dispatcher."""
     await populate(peer)
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     data = cut(JSON, AS_JAVA % b"5")
@@ -253,10 +255,10 @@ async def test_only_one_whole_frame_is_recognised(server: InProcess, peer: Names
     assert path.answer(connection, data) is not None
 
 
-async def test_no_more_are_remembered_than_there_is_room_for(
+async def test_number_of_learnt_requests_is_bounded(
     server: InProcess, peer: NamesrvPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the room is used up all are forgotten, and learnt again."""
+    """At the limit all learnt requests are dropped, and new ones are learnt."""
     await populate(peer)
     monkeypatch.setattr(fast_path, "MAX_REMEMBERED", 2)
     path = server.namesrv.fast_path

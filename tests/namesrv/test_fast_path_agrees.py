@@ -1,4 +1,4 @@
-"""The fast path answers what the dispatcher would have answered, to the byte."""
+"""The fast path gives the dispatcher's responses."""
 
 import asyncio
 import itertools
@@ -22,11 +22,11 @@ from tests.support.namesrv_peer import POPULATION, TIMESTAMP, Broker, meaning, n
 from tests.support.spelling import JSON, NATIVE, ONEWAY, RESPONSE, cut
 
 PULL, HEARTBEAT, DATA_VERSION = 105, 904, 322
-# the brokers of a populated server, and one that it does not know
+# the brokers of a populated server, and an unknown one
 BROKER, AGENT, VERSIONLESS = POPULATION
-NOBODY = Broker("nobody", addr="10.9.9.9:1")
+UNKNOWN = Broker("unknown", addr="10.9.9.9:1")
 
-# values that a field may turn out to have
+# unusual values of a field
 ODD: list[Any] = [
     *("0", "1", "-1", "-0", "00", "+0", " 0", "--0", "", "-", "x", "1e0", "0.0", "true", "null", "\u0660", "1_0"),
     *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "9" * 23),
@@ -45,7 +45,13 @@ PLAIN: list[tuple[int, dict[str, Any]]] = [
     (PULL, {"topic": "T", **ZONE, "__ZONE_MODE": "false"}),
     *itertools.product(
         (HEARTBEAT, DATA_VERSION),
-        (BROKER.ext, AGENT.ext, VERSIONLESS.ext, NOBODY.ext, {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1}),
+        (
+            BROKER.ext,
+            AGENT.ext,
+            VERSIONLESS.ext,
+            UNKNOWN.ext,
+            {**AGENT.ext, "agentId": "agent-1", "registrationSeq": 1},
+        ),
     ),
 ]
 BODIES = [
@@ -64,18 +70,18 @@ BODIES = [
 
 
 class Both(NamedTuple):
-    """What the fast path and the dispatcher do with one frame."""
+    """Results of the fast path and of the dispatcher for one frame."""
 
-    # None: left to the dispatcher
+    # None if it leaves the frame to the dispatcher
     fast: bytes | None
-    # None: the connection is closed
+    # None if it closes the connection
     dispatched: bytes | None
     fast_touched: int
     dispatched_touched: int
 
 
 async def ask_both(server: InProcess, connection: ServerConnection, data: bytes) -> Both:
-    """A frame through both, past the socket; the fast path has seen it once."""
+    """Both results for a frame that the fast path has learnt, without a socket."""
     body_at = 8 + int.from_bytes(data[5:8])
     try:
         command = decode_frame(Frame(data[4], data[8:body_at], data[body_at:]))
@@ -92,7 +98,7 @@ async def ask_both(server: InProcess, connection: ServerConnection, data: bytes)
 
 
 async def check_same(server: InProcess, connection: ServerConnection, data: bytes) -> bool:
-    """Fail unless both say the same; whether the fast path said anything. What it leaves, it has not touched."""
+    """Assert equal results; return true if the fast path answered. A frame that it leaves has no effect."""
     both = await ask_both(server, connection, data)
     if both.fast is None:
         assert both.fast_touched == 0
@@ -103,16 +109,16 @@ async def check_same(server: InProcess, connection: ServerConnection, data: byte
     return True
 
 
-def spelt(serialize_type: int, header: dict[str, Any], body: bytes) -> bytes:
-    """A frame; natively the members in their order."""
+def encode(serialize_type: int, header: dict[str, Any], body: bytes) -> bytes:
+    """A frame; a native header has its members in order."""
     if serialize_type == JSON:
         return cut(JSON, json.dumps(header, separators=(",", ":")).encode(), body)
     return cut(NATIVE, msgpack.packb(list(header.values())), body)
 
 
 @pytest.mark.parametrize("serialize_type", [JSON, NATIVE])
-async def test_any_one_field_may_be_odd(tmp_path: Path, serialize_type: int) -> None:
-    """Every plain question, each of its fields with every odd value, or without it."""
+async def test_unusual_fields_get_equal_results(tmp_path: Path, serialize_type: int) -> None:
+    """Each field of each plain request with each unusual value, or without the field."""
     answered = 0
     async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
         peer = await server.connect()
@@ -122,14 +128,14 @@ async def test_any_one_field_may_be_odd(tmp_path: Path, serialize_type: int) -> 
             without = {name: text for name, text in ext.items() if name != field}
             for fields in (without, *({**ext, field: odd} for odd in ODD)):
                 header = {"code": code, "opaque": 7, "flag": 0, "version": 479, "remark": None, "extFields": fields}
-                answered += await check_same(server, connection, spelt(serialize_type, header, b""))
-    # a third of them at least is nothing but usual
+                answered += await check_same(server, connection, encode(serialize_type, header, b""))
+    # a good part of the requests is still usual
     assert answered > len(PLAIN) * len(FIELDS) * len(ODD) / 4
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> bytes:
-    """Frames as peers send them, with up to two things about them that are odd."""
+def unusual_frames(draw: st.DrawFn) -> bytes:
+    """Frames with up to two unusual values or members."""
     serialize_type = draw(st.sampled_from([JSON, NATIVE]))
     code, plain = draw(st.sampled_from(PLAIN))
     ext: Any = dict(plain)
@@ -150,12 +156,12 @@ def questions(draw: st.DrawFn) -> bytes:
                 header.pop(draw(st.sampled_from(sorted(header))), None)
             case _:
                 header["code"] = draw(st.sampled_from([PULL, HEARTBEAT, DATA_VERSION]))
-    return spelt(serialize_type, header, draw(st.sampled_from(BODIES)))
+    return encode(serialize_type, header, draw(st.sampled_from(BODIES)))
 
 
 @pytest.mark.hypothesis
-def test_header_and_body_may_be_odd_as_well() -> None:
-    """Whatever two things are."""
+def test_unusual_frames_get_equal_results() -> None:
+    """Frames with unusual fields, flags, members or bodies get equal results on both paths."""
     with asyncio.Runner() as runner, TemporaryDirectory() as directory:
         serving = namesrv_in_process(Path(directory), order_message_enable=True)
         server = runner.run(serving.__aenter__())
@@ -167,7 +173,7 @@ def test_header_and_body_may_be_odd_as_well() -> None:
 
         connection = runner.run(connected())
 
-        @given(data=questions())
+        @given(data=unusual_frames())
         def same(data: bytes) -> None:
             is_fast = runner.run(check_same(server, connection, data))
             event(f"answered by the fast path: {is_fast}")

@@ -1,4 +1,4 @@
-"""The bucket of each value."""
+"""Buckets of a histogram."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from namesrv.histogram import Histogram
     [(0.0, [1, 0, 0]), (1.0, [1, 0, 0]), (1.1, [0, 1, 0]), (2.0, [0, 1, 0]), (2.1, [0, 0, 1]), (1e9, [0, 0, 1])],
 )
 def test_bounds_are_included(value: float, counts: list[int]) -> None:
-    """A value belongs to the first bound that is not below it, and beyond the last to what is above."""
+    """A value is in the first bucket whose bound it does not exceed, or in the last one."""
     histogram = Histogram((1.0, 2.0))
 
     histogram.observe(value)

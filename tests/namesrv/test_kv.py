@@ -1,4 +1,4 @@
-"""The key-value configuration: memory is what the file holds, whatever happens in whatever order; limits are named."""
+"""The key-value configuration: memory equals the file after any sequence of events, and limits are enforced."""
 
 import asyncio
 import gc
@@ -28,39 +28,39 @@ LIMITS = KVLimits(max_value_bytes=8, max_keys_per_namespace=2, max_namespaces=2,
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is, in a data directory of its own."""
+    """The path of the file in a data directory."""
     (tmp_path / "data").mkdir()
     return tmp_path / "data" / "kvConfig.json"
 
 
 def load(path: Path, limits: KVLimits = DEFAULTS) -> KVConfig:
-    """The configuration of a server that starts now."""
+    """The configuration of a starting server."""
     return KVConfig.load(path, limits)
 
 
-# ---- many changes at a time, on a disk whose writes the test times ----
+# ---- concurrent changes on a disk whose writes the test triggers ----
 
 
 class Disk(ThreadPoolExecutor):
-    """The loop's threads, except that a write happens when the test says so."""
+    """The loop's executor, whose writes run when the test triggers them."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=1)
         self._writes: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Note the write."""
+        """Queue a write."""
         future: Future[T] = Future()
         self._writes.append((future, lambda: fn(*args, **kwargs)))
         return future
 
     @property
     def waiting(self) -> int:
-        """How many writes were asked for and not done yet."""
+        """The number of queued writes."""
         return len(self._writes)
 
     async def write(self) -> None:
-        """Do the write that waits."""
+        """Run the queued write."""
         future, work = self._writes.pop(0)
         try:
             future.set_result(work())
@@ -71,7 +71,7 @@ class Disk(ThreadPoolExecutor):
 
 @asynccontextmanager
 async def slow_disk() -> AsyncIterator[Disk]:
-    """A disk of which every write is a step of the test."""
+    """A disk whose writes the test triggers one by one."""
     disk = Disk()
     asyncio.get_running_loop().set_default_executor(disk)
     yield disk
@@ -79,7 +79,7 @@ async def slow_disk() -> AsyncIterator[Disk]:
 
 
 async def begin(*changes: Coroutine[Any, Any, T]) -> list[asyncio.Task[T]]:
-    """Start changes, in this order, and let them come as far as they can."""
+    """Start changes in order, and let each run until it waits."""
     tasks = [asyncio.create_task(change) for change in changes]
     await settle()
     return tasks
@@ -90,13 +90,13 @@ STEPS = st.sampled_from(["put", "put", "delete", "cancel", "disk", "disk", "brea
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 3), st.integers(0, 2)), max_size=30))
-def test_memory_is_the_file_on_any_schedule(
+def test_memory_equals_the_file_on_any_schedule(
     tmp_path_factory: pytest.TempPathFactory, schedule: list[tuple[str, int, int]]
 ) -> None:
-    """Changes, cancellations, writes and a disk that comes and goes, in any order.
+    """Changes, cancellations, writes and failures of the disk happen in any order.
 
-    Memory is what the file holds at any moment, a change that returned is in it until the next one of its key, and
-    one that was refused is not.
+    Memory equals the file at any moment. A change that returned is in it until the next change of its key, and a failed
+    one is not.
     """
     path = tmp_path_factory.mktemp("kv") / "data" / "kvConfig.json"
     path.parent.mkdir()
@@ -109,12 +109,12 @@ def test_memory_is_the_file_on_any_schedule(
         assert kv.get("NS", name) in possible_values(name, changes)
 
 
-# key, value or None to delete, and who waits for it
+# key, value or None for a deletion, and the task of the change
 Change = tuple[str, str | None, asyncio.Task[Any]]
 
 
 async def follow(path: Path, schedule: list[tuple[str, int, int]]) -> tuple[KVConfig, list[Change]]:
-    """Take the steps, and check after each: what is not on the disk yet is not shown."""
+    """Take the steps, and check after each that memory equals the file."""
     kv, here, away = load(path), path.parent, path.parent.with_name("away")
     changes: list[Change] = []
     async with slow_disk() as disk:
@@ -140,14 +140,14 @@ async def follow(path: Path, schedule: list[tuple[str, int, int]]) -> tuple[KVCo
 
 
 def check(kv: KVConfig, path: Path) -> None:
-    """Memory is what the file holds, and so is its size."""
+    """Assert that memory equals the file, and so does its size."""
     if path.parent.exists():
         assert kv._tables == read_file(path)
         assert load(path)._file_bytes == kv._file_bytes
 
 
 def possible_values(key: str, changes: list[Change]) -> set[str | None]:
-    """What a key may hold: the last change that returned, or a cancelled one after it, which may have been too late."""
+    """Values that a key may have: of the last change that returned, or of a cancelled change after it."""
     possible: set[str | None] = {None}
     for changed, value, task in changes:
         assert task.done()
@@ -178,12 +178,14 @@ def possible_values(key: str, changes: list[Change]) -> set[str | None]:
         (("THREE", "k", "v"), "namespace", "namespace 'THREE' exceeds the limit of 2 namespaces"),
     ],
 )
-async def test_limits_are_named(path: Path, change: tuple[str, str, str], field: str, message: str) -> None:
-    """What is too much is refused with the field, the value and the limit, and changes nothing."""
+async def test_change_beyond_a_limit_is_refused(
+    path: Path, change: tuple[str, str, str], field: str, message: str
+) -> None:
+    """A refused change has field, value and limit in its message, and changes nothing."""
     kv = load(path, LIMITS)
     for number in range(2):
         await kv.put("NS", f"k{number}", "v")
-    await kv.delete("NS", "nothing")
+    await kv.delete("NS", "unknown")
     await kv.put("TWO", "k", "v")
     before = path.read_text()
 
@@ -197,7 +199,7 @@ async def test_limits_are_named(path: Path, change: tuple[str, str, str], field:
 
 
 async def test_limits_may_be_reached(path: Path) -> None:
-    """Exactly the limit is fine, and what is there may be changed and deleted at the limit."""
+    """Values of exactly the limit are accepted, and existing keys can be changed and deleted at the limit."""
     kv = load(path, LIMITS)
     for namespace in ("n" * 10, "m" * 10):
         for key in ("a", "b"):
@@ -210,8 +212,8 @@ async def test_limits_may_be_reached(path: Path) -> None:
     await load(path).put("k" * 255, "k" * 255, "v" * 16_384)
 
 
-async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
-    """All values together are limited, too; what is there stays, and what makes the file smaller is always taken."""
+async def test_size_of_the_file_is_limited(path: Path) -> None:
+    """A change that makes the file too large is refused; one that makes it smaller is always accepted."""
     path.write_bytes(encode({"NS": {"a": "x" * 50, "b": "y" * 150}}))
     kv = load(path, LIMITS)
 
@@ -227,8 +229,8 @@ async def test_file_may_not_outgrow_its_limit(path: Path) -> None:
     assert path.stat().st_size <= 100
 
 
-async def test_refused_puts_leave_nothing_behind(path: Path) -> None:
-    """Not the file that each would have made, and without a collection of garbage; new keys are refused without one."""
+async def test_refused_puts_free_their_memory(path: Path) -> None:
+    """A refused put keeps no encoded file in memory; one of a new key does not even encode it."""
     kv = load(path, replace(DEFAULTS, max_value_bytes=1 << 20, max_file_bytes=1 << 20))
     await kv.put("NS", "large", "x" * 900_000)
     gc.collect()
@@ -257,12 +259,12 @@ ORDERS = "broker-a:4;broker-b:4"
 
 
 def kept_aside(directory: Path) -> list[bytes]:
-    """The contents of the files that were set aside."""
+    """The contents of damaged files that were set aside."""
     return [path.read_bytes() for path in directory.iterdir() if ".damaged-" in path.name]
 
 
-def test_file_is_apaches(tmp_path: Path) -> None:
-    """Compact, under `configTable`, as Apache's server writes and reads it, other alphabets as they are."""
+def test_file_has_the_format_of_apache(tmp_path: Path) -> None:
+    """The file is compact JSON under `configTable` with unescaped Unicode, as Apache's server writes it."""
     path = tmp_path / "kvConfig.json"
     write_file(path, {"NS": {"k": "v", "grüße": '"\n'}, "EMPTY": {}}, MOST_BYTES)
 
@@ -272,29 +274,29 @@ def test_file_is_apaches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "table", "ignored"),
     [
-        # as Apache's server wrote it, nulls of puts without a value included
+        # a file of Apache's server, with nulls from puts without a value
         (b'{"configTable":{"NS":{"orders":"broker-a:4;broker-b:4"},"EMPTY":{}}}', {"orders": ORDERS}, []),
         (
             b'{"configTable":{"NS":{"k":null,"l":"v"},"E":null}}',
             {"l": "v"},
             ["'NS' 'k' is null", "namespace 'E' is null"],
         ),
-        # what JSON can spell and UTF-8 cannot write would break the next write
+        # JSON can hold strings that UTF-8 cannot, and which would break the next write
         (
             rb'{"configTable":{"NS":{"\ud800":"v","k":"\udfff","l":"v"},"\ud800":{}}}',
             {"l": "v"},
             ["'NS' '\\ud800' is not unicode", "'NS' 'k' is not unicode", "namespace '\\ud800' is not unicode"],
         ),
-        # edited by hand
+        # a file edited by hand
         (b'{"configTable":{"NS":{"i":10,"e":1e2,"f":1.10}}}', {"i": "10", "e": "1e2", "f": "1.10"}, []),
         (b'{"configTable":{"NS":{"b":true,"c":false}}}', {"b": "true", "c": "false"}, []),
         (b'\xef\xbb\xbf{\n  "configTable": {\n "NS": {"k": "v"}}}\n', {"k": "v"}, []),
     ],
 )
-def test_file_of_apaches_is_read(
+def test_file_of_apache_is_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, table: dict[str, str], ignored: list[str]
 ) -> None:
-    """As Apache's reader reads it; what is no value is ignored with a warning."""
+    """A file is read as Apache's server reads it; entries without a value are ignored with a warning."""
     path = tmp_path / "kvConfig.json"
     path.write_bytes(content)
 
@@ -322,7 +324,7 @@ def test_file_of_apaches_is_read(
 def test_damaged_file_is_set_aside(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes, reason: str
 ) -> None:
-    """The server starts with an empty configuration, the file is kept, and one warning says why."""
+    """A damaged file is renamed with a warning, and the server starts with an empty configuration."""
     path = tmp_path / "kvConfig.json"
     path.write_bytes(content)
 
@@ -336,14 +338,14 @@ def test_damaged_file_is_set_aside(
 
 
 @given(st.binary(max_size=100))
-def test_noise_is_damage(noise: bytes) -> None:
-    """Other bytes are refused as damage, never with an exception of another kind."""
+def test_random_bytes_are_damage(noise: bytes) -> None:
+    """Random bytes raise an error of damage, and no other exception."""
     with pytest.raises((ValueError, RecursionError)):
         decode(noise)
 
 
 def test_damaged_file_that_cannot_be_set_aside_ends_the_start(tmp_path: Path) -> None:
-    """Were the server to start, its first write would overwrite the damaged file."""
+    """The start fails, because the first write would overwrite the damaged file."""
     path = tmp_path / ("k" * 250)
     path.write_bytes(b"damaged")
 
@@ -357,10 +359,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 
 
 @given(st.dictionaries(texts, st.dictionaries(texts, texts, max_size=4), max_size=4))
-def test_every_table_survives_the_file_and_its_size_is_known(
+def test_written_tables_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, tables: dict[str, dict[str, str]]
 ) -> None:
-    """What is written is read; the size that is told is that of the file."""
+    """Tables are read as they were written, and the returned size is that of the file."""
     path = tmp_path_factory.getbasetemp() / "every-kvConfig.json"
     size = write_file(path, tables, MOST_BYTES)
 

@@ -1,4 +1,4 @@
-"""The lock keeps writers alone, lets everybody in, in order, and survives a cancellation at any moment."""
+"""The read-write lock: writers are alone, tasks enter in order, and a cancellation at any moment is safe."""
 
 import asyncio
 import itertools
@@ -16,18 +16,18 @@ from tests.support.fake_clock import settle
 FREE = "<ReadWriteLock [0 readers | writer: no | waiting: 0 read, 0 write]>"
 
 
-class House:
-    """A lock with a witness, which fails when a writer is not alone; a name that begins with R reads."""
+class WitnessedLock:
+    """A lock that fails the test when a writer is not alone; tasks whose names begin with R read."""
 
     def __init__(self) -> None:
         self.lock = ReadWriteLock()
         self.inside: set[str] = set()
-        # in this order
+        # names in the order of arrival and of entry
         self.arrived: list[str] = []
         self.entered: list[str] = []
 
-    async def visit(self, name: str, stay: Coroutine[Any, Any, object]) -> None:
-        """Ask, enter, stay, leave."""
+    async def hold(self, name: str, stay: Coroutine[Any, Any, object]) -> None:
+        """Acquire the lock, stay, release it."""
         self.arrived.append(name)
         try:
             async with self.lock.read() if name.startswith("R") else self.lock.write():
@@ -43,11 +43,11 @@ class House:
             stay.close()
 
     def check_writers_alone(self) -> None:
-        """Never a reader with a writer, never two writers."""
+        """Assert that a writer is the only task inside."""
         assert len(self.inside) == 1 or all(name.startswith("R") for name in self.inside), self.inside
 
     def check_end(self) -> None:
-        """Nobody is left, and nobody but readers among each other has overtaken anybody."""
+        """Assert that the lock is free, and that only readers have overtaken each other."""
         assert repr(self.lock) == FREE
         arrived = [name for name in self.arrived if name in self.entered]
         for first, second in itertools.combinations(arrived, 2):
@@ -55,53 +55,53 @@ class House:
                 assert self.entered.index(first) < self.entered.index(second), (first, second)
 
 
-class Guests:
-    """Tasks by name, each inside until told to leave."""
+class Tasks:
+    """Tasks by name, each inside until the test releases it."""
 
     def __init__(self) -> None:
-        self.house = House()
+        self.witnessed = WitnessedLock()
         self.tasks: dict[str, asyncio.Task[None]] = {}
-        self._leaving: dict[str, asyncio.Event] = {}
+        self._released: dict[str, asyncio.Event] = {}
 
     async def arrive(self, *names: str) -> None:
         """Start a task for each name, in order."""
         for name in names:
-            self._leaving[name] = asyncio.Event()
-            self.tasks[name] = asyncio.create_task(self.house.visit(name, self._leaving[name].wait()))
+            self._released[name] = asyncio.Event()
+            self.tasks[name] = asyncio.create_task(self.witnessed.hold(name, self._released[name].wait()))
             await settle()
 
-    async def leave(self, *names: str) -> set[str]:
-        """Tell them to leave, in order; who is inside then."""
+    async def release(self, *names: str) -> set[str]:
+        """Release the tasks in order, and return the names of those inside."""
         for name in names:
-            self._leaving[name].set()
+            self._released[name].set()
         await settle()
-        return set(self.house.inside)
+        return set(self.witnessed.inside)
 
     async def cancel(self, name: str) -> set[str]:
-        """Cancel its task; who is inside then."""
+        """Cancel the task, and return the names of those inside."""
         self.tasks[name].cancel()
         await settle()
-        return set(self.house.inside)
+        return set(self.witnessed.inside)
 
 
 async def test_queue_is_served_in_order_and_neighbouring_readers_together() -> None:
-    """A reader does not slip in beside others once a writer waits; it enters with those next to it."""
-    guests = Guests()
-    await guests.arrive("R1", "R2", "W3", "R4", "R5", "W6", "R7")
-    assert repr(guests.house.lock) == "<ReadWriteLock [2 readers | writer: no | waiting: 3 read, 2 write]>"
+    """A reader waits behind a waiting writer, and adjacent readers enter together."""
+    tasks = Tasks()
+    await tasks.arrive("R1", "R2", "W3", "R4", "R5", "W6", "R7")
+    assert repr(tasks.witnessed.lock) == "<ReadWriteLock [2 readers | writer: no | waiting: 3 read, 2 write]>"
 
-    assert {"R1"} == await guests.leave("R2")
-    assert {"W3"} == await guests.leave("R1")
-    assert repr(guests.house.lock) == "<ReadWriteLock [0 readers | writer: yes | waiting: 3 read, 1 write]>"
-    assert {"R4", "R5"} == await guests.leave("W3")
-    # nobody is left but readers once the writer between them has given up
-    assert {"R4", "R5", "R7"} == await guests.cancel("W6")
-    assert set() == await guests.leave("R4", "R5", "R7")
-    guests.house.check_end()
+    assert {"R1"} == await tasks.release("R2")
+    assert {"W3"} == await tasks.release("R1")
+    assert repr(tasks.witnessed.lock) == "<ReadWriteLock [0 readers | writer: yes | waiting: 3 read, 1 write]>"
+    assert {"R4", "R5"} == await tasks.release("W3")
+    # readers on both sides of a cancelled writer are inside together
+    assert {"R4", "R5", "R7"} == await tasks.cancel("W6")
+    assert set() == await tasks.release("R4", "R5", "R7")
+    tasks.witnessed.check_end()
 
 
-async def test_section_that_raises_leaves_the_lock() -> None:
-    """An exception inside comes out as it is and the lock is free again."""
+async def test_exception_releases_the_lock() -> None:
+    """An exception in a section is raised unchanged, and the lock is free afterwards."""
     lock = ReadWriteLock()
     for section in (lock.read, lock.write):
         with pytest.raises(LookupError, match="broker-a"):
@@ -111,16 +111,16 @@ async def test_section_that_raises_leaves_the_lock() -> None:
     assert repr(lock) == FREE
 
 
-async def test_waiting_coroutine_that_is_closed_leaves_no_trace() -> None:
-    """A coroutine that is thrown away while it waits, without any cancellation, does not get the lock later."""
+async def test_closed_waiting_coroutine_leaves_the_queue() -> None:
+    """A waiting coroutine that is closed without a cancellation does not get the lock later."""
     lock = ReadWriteLock()
 
-    async def wants_to_write() -> None:
+    async def write() -> None:
         async with lock.write():
-            raise AssertionError("never gets in")
+            raise AssertionError("never enters")
 
     async with lock.read():
-        coroutine = wants_to_write()
+        coroutine = write()
         coroutine.send(None)
         assert repr(lock) == "<ReadWriteLock [1 readers | writer: no | waiting: 0 read, 1 write]>"
         coroutine.close()
@@ -128,7 +128,7 @@ async def test_waiting_coroutine_that_is_closed_leaves_no_trace() -> None:
 
 
 def test_uncontended_sections_need_no_loop() -> None:
-    """Without contention nothing is awaited and no future is made: the coroutine ends at its first step."""
+    """Without contention a section awaits nothing: the coroutine ends with its first step."""
     lock = ReadWriteLock()
 
     async def reads_and_writes() -> str:
@@ -144,49 +144,49 @@ def test_uncontended_sections_need_no_loop() -> None:
 
 
 async def test_waits_are_measured() -> None:
-    """Of those who had to wait and were let in; not of who entered at once, nor of who gave up."""
-    guests = Guests()
-    await guests.arrive("R1", "R2", "W3", "W4", "W5", "R6")
-    await guests.cancel("W4")
-    waits = guests.house.lock.waits
+    """Only tasks that waited and then entered are measured."""
+    tasks = Tasks()
+    await tasks.arrive("R1", "R2", "W3", "W4", "W5", "R6")
+    await tasks.cancel("W4")
+    waits = tasks.witnessed.lock.waits
     assert [waits[to_write].count for to_write in (False, True)] == [0, 0]
 
-    await guests.leave("R1", "R2", "W3", "W5", "R6")
+    await tasks.release("R1", "R2", "W3", "W5", "R6")
 
     assert [waits[to_write].count for to_write in (False, True)] == [1, 2]
     assert all(waits[to_write].sum > 0 for to_write in (False, True))
 
 
-# ---- every schedule of a small house ----
+# ---- schedules of a few tasks ----
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One task of a schedule, in passes of the loop."""
+    """One task of a schedule, in iterations of the loop."""
 
     kind: str
-    # before it asks
+    # iterations before it asks for the lock
     waits: int
-    # inside
+    # iterations inside
     stays: int
-    # after which it is cancelled, wherever it is then
+    # iteration in which it is cancelled, at any point
     cancelled_after: int | None
 
 
 async def follow(plans: list[Plan]) -> None:
-    """Run the plans together, and check all that must hold on the way and at the end."""
-    house = House()
+    """Run the plans together and check the lock on the way and at the end."""
+    witnessed = WitnessedLock()
 
-    async def passes(count: int) -> None:
+    async def iterations(count: int) -> None:
         for _ in range(count):
             await asyncio.sleep(0)
 
-    async def guest(number: int, plan: Plan) -> None:
-        await passes(plan.waits)
-        await house.visit(f"{plan.kind}{number}", passes(plan.stays))
+    async def task_of(number: int, plan: Plan) -> None:
+        await iterations(plan.waits)
+        await witnessed.hold(f"{plan.kind}{number}", iterations(plan.stays))
 
-    tasks = [asyncio.create_task(guest(number, plan)) for number, plan in enumerate(plans)]
-    # at most three times as long as all of them need one after the other
+    tasks = [asyncio.create_task(task_of(number, plan)) for number, plan in enumerate(plans)]
+    # three times as long as all tasks need one after the other
     for moment in range(3 * (sum(plan.waits + plan.stays + 2 for plan in plans) + 5)):
         for task, plan in zip(tasks, plans, strict=True):
             if plan.cancelled_after == moment:
@@ -195,23 +195,23 @@ async def follow(plans: list[Plan]) -> None:
         if all(task.done() for task in tasks):
             break
     else:
-        raise AssertionError(f"lost wake-up: {house.lock}")
+        raise AssertionError(f"lost wake-up: {witnessed.lock}")
     for task, plan in zip(tasks, plans, strict=True):
-        # none may fail, and only who was told to may be cancelled
+        # no task may fail, and only planned tasks may be cancelled
         assert plan.cancelled_after is not None or not task.cancelled()
         assert task.cancelled() or task.exception() is None
-    house.check_end()
+    witnessed.check_end()
 
 
 def on_a_loop(work: Coroutine[Any, Any, None]) -> None:
-    """Run on asyncio's own loop, whose order of steps is the same every time."""
+    """Run on asyncio's own loop, which orders steps the same way every time."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(work)
 
 
 @pytest.mark.parametrize("kinds", ["".join(kinds) for kinds in itertools.product("RW", repeat=4)])
 def test_cancellation_at_every_await_of_every_pair(kinds: str) -> None:
-    """Four tasks, any two of them cancelled at any two moments: all that must hold holds."""
+    """Any two of four tasks are cancelled at any two moments."""
 
     async def all_of_them() -> None:
         for first, second in itertools.combinations(range(4), 2):
@@ -227,5 +227,5 @@ plans = st.builds(Plan, st.sampled_from("RW"), st.integers(0, 6), st.integers(0,
 
 @given(st.lists(plans, max_size=12))
 def test_random_schedules(schedule: list[Plan]) -> None:
-    """Up to a dozen tasks that come, stay and are cancelled at random."""
+    """Up to a dozen tasks arrive, stay and are cancelled at random."""
     on_a_loop(follow(schedule))

@@ -1,4 +1,4 @@
-"""The daemon's version."""
+"""The version of the daemon."""
 
 import subprocess
 import sys
@@ -10,12 +10,12 @@ from namesrv import version
 
 
 def test_version_is_that_of_the_distribution() -> None:
-    """What is installed, not what a file says."""
+    """The version is that of the installed distribution."""
     assert metadata.version("namesrv") == version()
 
 
-def test_version_of_what_is_not_installed() -> None:
-    """A source tree on the path, without a distribution."""
+def test_version_without_a_distribution() -> None:
+    """A source tree without a distribution has the version "(not installed)"."""
     source = Path(namesrv.__file__).parent.parent
     script = "import sys; sys.path.insert(0, sys.argv[1]); from namesrv import version; print(version())"
 

@@ -1,4 +1,4 @@
-"""What keeps a server from starting, and how it leaves; what a process shows of both is in tests/journeys."""
+"""Start and stop of a server; tests/journeys tests both with a process."""
 
 import asyncio
 import json
@@ -17,8 +17,8 @@ from tests.support.namesrv_peer import Broker
 BROKER = Broker()
 
 
-def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """To start without it would be to forget what operators put there: one line and exit code 1, no traceback."""
+def test_start_fails_with_an_unreadable_kv_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """An unreadable file would lose the operators' configuration: the start fails with one line and exit code 1."""
     (tmp_path / "kvConfig.json").mkdir()
     settings = Settings(listen_host="127.0.0.1", listen_port=0, http_listen="", data_dir=tmp_path)
 
@@ -29,8 +29,8 @@ def test_start_fails_when_the_configuration_cannot_be_read(tmp_path: Path, caplo
     assert {None} == {record.exc_info for record in caplog.records}
 
 
-async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None:
-    """Questions that were read are answered, and what was put is on disk."""
+async def test_stopping_server_finishes_requests_in_flight(tmp_path: Path) -> None:
+    """Received requests are answered, and their changes are on disk."""
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         connection = server.connection_of(peer)
@@ -48,8 +48,8 @@ async def test_leaving_server_finishes_what_is_in_flight(tmp_path: Path) -> None
     assert len(table) == 20
 
 
-async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever does not read its answers within two seconds is left behind."""
+async def test_stopping_server_leaves_slow_readers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that does not read its responses within two seconds is disconnected."""
     async with namesrv_in_process(tmp_path) as server:
         broker = await server.connect()
         for number in range(300):
@@ -63,8 +63,8 @@ async def test_leaving_server_does_not_wait_for_ever(tmp_path: Path, caplog: pyt
     assert logged(caplog, "drain_unfinished") == [{"seconds": 2.0}]
 
 
-async def test_nothing_is_left_when_it_has_ended(tmp_path: Path) -> None:
-    """No task, no sleeper on the clock, no file but its own."""
+async def test_stopped_server_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A stopped server leaves no task, timer or file but its own."""
     before = asyncio.all_tasks()
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()

@@ -1,4 +1,4 @@
-"""Effects of a change of the tables: log lines, remembered events, closed connections, woken watchers."""
+"""Effects of changed tables: log lines, events, closed connections and ended watches."""
 
 import logging
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ IDENTITY = {"cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "
 
 
 def remembered(server: InProcess, since: int = 0) -> list[str]:
-    """The names of the events in the ring."""
+    """Names of the recent events."""
     return [event["event"] for event in server.namesrv.events.since(since, 1000)]
 
 
-async def test_broker_that_is_new_is_information(
+async def test_log_levels_of_registrations(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The same one again is for who debugs, and one that says nothing new is not even that."""
+    """A new broker is logged at level info, a changed one at debug, an unchanged one or a heartbeat not at all."""
     caplog.set_level(logging.DEBUG)
     await peer.register(BROKER, native_registration("T"), spelling="native")
     fields = {**IDENTITY, "kind": "full", "topics": 1}
@@ -49,10 +49,8 @@ async def test_broker_that_is_new_is_information(
     assert remembered(server) == ["route", "register", "register"]
 
 
-async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
-    server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Somebody should look at what was silent or hung up, and at what was displaced."""
+async def test_log_levels_of_evictions(server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture) -> None:
+    """An unregistered broker is logged at level info, a superseded or disconnected one as a warning."""
     caplog.set_level(logging.INFO)
     await peer.register(BROKER)
     await server.clock.advance(2)
@@ -78,10 +76,8 @@ async def test_broker_that_leaves_is_information_and_one_that_is_lost_a_warning(
 
 
 @pytest.mark.settings(notify_min_broker_id_changed=True)
-async def test_stale_removal_and_another_lowest_id_are_information(
-    server: InProcess, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A stale removal did nothing; of another lowest id the members are told."""
+async def test_fenced_removals_and_smallest_ids_are_logged(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """A fenced removal and a new smallest id of a group are logged at level info."""
     caplog.set_level(logging.INFO)
     older, newer, slave = await server.connect(), await server.connect(), await server.connect()
     for peer in (older, newer):
@@ -120,7 +116,7 @@ async def test_end_of_a_removed_write_permission_is_information(
 
 @pytest.mark.settings(admin_enabled=True)
 async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer: NamesrvPeer) -> None:
-    """A broker that dies may have ten thousand; a change of settings may touch any, and is no broker's."""
+    """A route event names twenty topics and counts all; one for a changed setting has neither topics nor broker."""
     names = [f"topic-{n}" for n in range(50)]
     await peer.register(BROKER, native_registration(*names), spelling="native")
     await peer.call(318, None, b"orderMessageEnable=true")
@@ -135,7 +131,7 @@ async def test_event_names_twenty_topics_and_counts_all(server: InProcess, peer:
 
 @dataclass(frozen=True, slots=True)
 class Renamed(BrokerEffect):
-    """An effect that no other code knows."""
+    """An effect that only this test knows."""
 
     log_name = "broker_renamed"
     event_name = "rename"
@@ -147,7 +143,7 @@ class Renamed(BrokerEffect):
 
     @property
     def level(self) -> Level:
-        """A warning."""
+        """The level warning."""
         return "warning"
 
     def fields(self) -> dict[str, Any]:
@@ -155,27 +151,27 @@ class Renamed(BrokerEffect):
         return {"name": self.name}
 
     def line_fields(self) -> dict[str, Any]:
-        """The same."""
+        """The new name."""
         return self.fields()
 
     @property
     def is_change(self) -> bool:
-        """True."""
+        """True: the audit trail records it."""
         return True
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """Both names."""
+        """The old and the new name."""
         yield {"what": "name", "before": self.live.broker_name, "after": self.name}
 
     def measured(self) -> Measured:
-        """Some counter."""
+        """The counter of takeovers."""
         return Measured("takeovers", "renamed")
 
 
-async def test_new_effect_is_shown_everywhere(
+async def test_new_effect_reaches_every_observer(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Log, recent events, heartbeat log, audit trail and metrics know no kind of effect: one class says it all."""
+    """Log, events, heartbeat log, audit trail and metrics take all they need from the effect's own class."""
     await peer.register(BROKER)
     namesrv = server.namesrv
     assert namesrv.heartbeat_log is not None
@@ -208,7 +204,7 @@ async def test_new_effect_is_shown_everywhere(
 
 @contextmanager
 def refusing() -> Iterator[str]:
-    """An address that nobody listens on: the broker may have died a moment ago."""
+    """An address that refuses connections, as of a broker that has just died."""
     with refusing_port() as bound:
         host, port = bound.getsockname()
         yield f"{host}:{port}"
@@ -216,10 +212,8 @@ def refusing() -> Iterator[str]:
 
 @pytest.mark.parametrize("addr", ["no address", "127.0.0.1:99999", "[::1]", refusing, full_queue])
 @pytest.mark.settings(notify_min_broker_id_changed=True)
-async def test_member_that_cannot_be_reached_is_let_be(
-    server: InProcess, addr: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A broker names its own address, and nobody checks it before: one line; nobody waits, and the server goes on."""
+async def test_unreachable_member_is_logged(server: InProcess, addr: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A member with an unreachable address, which the broker itself chose, costs one log line and no wait."""
     caplog.set_level(logging.INFO)
 
     def failed() -> list[str]:
@@ -231,7 +225,7 @@ async def test_member_that_cannot_be_reached_is_let_be(
         await slave.register(Broker(id=1, addr=addr), enableActingMaster="true")
         assert (await master.call(104, BROKER.ext)).code == 0
         assert (await slave.call(105, {"topic": "T"})).code == 0
-        # one that does not accept is given up when the time for connecting is over
+        # a connection that is not accepted is given up after the connect timeout
         await server.clock.advance(NOTICE_SECONDS)
         await until(failed)
         assert [addr] == failed()

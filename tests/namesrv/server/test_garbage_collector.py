@@ -1,4 +1,4 @@
-"""The garbage collector's pauses."""
+"""Pauses of the garbage collector."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ def _as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_few_young_objects_are_looked_at_in_one_go() -> None:
-    """However many come and stay, as with a crowd of peers who wait; each is looked at, with those who hold it."""
-    looked_at: list[int] = []
+def test_young_collections_visit_few_objects() -> None:
+    """A collection of a young generation visits at most 15,000 objects, however many stay alive."""
+    visited: list[int] = []
 
     def note(phase: str, info: Mapping[str, int]) -> None:
         if phase == "start" and info["generation"] < 2:
-            looked_at.append(sum(len(gc.get_objects(young)) for young in range(info["generation"] + 1)))
+            visited.append(sum(len(gc.get_objects(young)) for young in range(info["generation"] + 1)))
 
     tune_garbage_collector()
     gc.callbacks.append(note)
@@ -32,5 +32,5 @@ def test_few_young_objects_are_looked_at_in_one_go() -> None:
         gc.callbacks.remove(note)
 
     assert len(kept) == 200_000
-    assert len(looked_at) >= 80
-    assert max(looked_at) <= 15_000
+    assert len(visited) >= 80
+    assert max(visited) <= 15_000

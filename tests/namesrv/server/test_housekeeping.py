@@ -1,4 +1,4 @@
-"""Every second: lateness first, readiness, then the scan; and connections that open and close."""
+"""The tick of every second: lateness, readiness, then the scan; and log lines of connections."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,15 @@ def alive(server: InProcess) -> list[str]:
 @pytest.mark.parametrize(
     "after",
     [
-        # by default: 120 s, and the scan comes every 10 s
+        # the defaults: an expiry of 120 s and a scan every 10 s
         pytest.param(130.0, marks=pytest.mark.settings()),
         pytest.param(4.0, marks=pytest.mark.settings(scan_interval_seconds=2, broker_expiry_seconds=3)),
-        # lateness is looked at once a second, or as often as the scan comes
+        # lateness is checked once a second, or as often as the scan runs
         pytest.param(1.5, marks=pytest.mark.settings(scan_interval_seconds=0.5, broker_expiry_seconds=1)),
     ],
 )
 async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, after: float) -> None:
-    """And its connection is closed, since it hangs: back to life, it connects and registers anew."""
+    """The connection of an evicted broker is closed, so that a broker which hung connects and registers anew."""
     peer, client = await server.connect(), await server.connect()
     await peer.register(A)
     await client.call(106)
@@ -53,8 +53,8 @@ async def test_silent_broker_is_evicted_by_the_next_scan(server: InProcess, afte
     assert server.find_connection(client) is not None
 
 
-async def test_connection_that_carries_another_live_broker_stays(server: InProcess, peer: NamesrvPeer) -> None:
-    """Until that one is gone as well."""
+async def test_connection_with_another_live_broker_stays(server: InProcess, peer: NamesrvPeer) -> None:
+    """A connection is closed when its last broker is evicted."""
     await peer.register(A)
     await peer.register(B)
     await server.clock.advance(100)
@@ -70,13 +70,13 @@ async def test_connection_that_carries_another_live_broker_stays(server: InProce
 
 
 async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: NamesrvPeer) -> None:
-    """A tick held up by 0.2 s moves no later scan."""
+    """A tick that is 0.2 s late does not move later scans."""
     await server.clock.advance(9)
     server.clock.stall(1.2)
     await server.clock.advance(0)
     await peer.register(A)
 
-    # registered at 10.2 s: at 130 s it was silent for less, at 140 s for more than 120 s
+    # registered at 10.2 s: silent for less than 120 s at 130 s, and for more at 140 s
     await server.clock.advance(119.8)
     assert alive(server) == ["broker-a"]
     await server.clock.advance(9.9)
@@ -85,10 +85,10 @@ async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: N
     assert alive(server) == []
 
 
-async def test_stopped_server_evicts_nobody_for_it(
+async def test_time_in_which_the_server_was_stopped_evicts_no_broker(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Five minutes without the loop are ours: every deadline moves by as much, and the log says so."""
+    """After five minutes in which the process was stopped, every expiry is extended by them, and the log has a line."""
     await peer.register(A)
     await server.clock.advance(100)
 
@@ -102,8 +102,8 @@ async def test_stopped_server_evicts_nobody_for_it(
     assert alive(server) == []
 
 
-async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
-    """Strangers who keep the loop at work, 29 of 30 seconds, buy the dead no time."""
+async def test_busy_server_evicts_dead_brokers_in_time(server: InProcess) -> None:
+    """Peers that keep the loop busy for 29 of 30 seconds do not extend the expiry of a dead broker."""
     peer, other = await server.connect(), await server.connect()
     await peer.register(A)
     await other.register(B)
@@ -120,10 +120,10 @@ async def test_busy_server_keeps_no_dead_broker(server: InProcess) -> None:
     assert server.events("evict")[0]["silent_ms"] == 149_000
 
 
-@pytest.mark.parametrize("dials", [False, True], ids=["own connection", "new connection"])
+@pytest.mark.parametrize("is_new_connection", [False, True], ids=["own connection", "new connection"])
 @pytest.mark.settings(evict_on_disconnect=False)
-async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: InProcess, *, dials: bool) -> None:
-    """The loop has had no turn since: over its own connection, or one that nobody has accepted yet."""
+async def test_received_heartbeat_is_read_before_the_scan(server: InProcess, *, is_new_connection: bool) -> None:
+    """A scan first reads heartbeats that wait in sockets, also of a connection that is not accepted yet."""
     housekeeping = Housekeeping(server.namesrv)
     with socket.create_connection(server.address) as own:
         await until(lambda: server.namesrv.connections)
@@ -131,7 +131,7 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
         await until(lambda: server.namesrv.manager.tables.broker_live_table)
         server.clock.stall(130.1)
 
-        with socket.create_connection(server.address) if dials else contextlib.nullcontext(own) as peer:
+        with socket.create_connection(server.address) if is_new_connection else contextlib.nullcontext(own) as peer:
             peer.sendall(json_frame(904, 2, A.ext))
             await housekeeping.tick(0.0)
 
@@ -143,10 +143,10 @@ async def test_heartbeat_that_had_arrived_is_read_before_the_judgement(server: I
 
 @pytest.mark.settings(heartbeat_log_dir="")
 @pytest.mark.parametrize("code", [103, 904])
-async def test_busy_server_reads_new_connections_before_the_judgement(
+async def test_busy_server_reads_new_connections_before_the_scan(
     server: InProcess, peer: NamesrvPeer, code: int
 ) -> None:
-    """However long each pass of its loop takes."""
+    """A scan first reads new connections, although each iteration of the loop takes a second."""
     housekeeping = Housekeeping(server.namesrv)
     await peer.register(A)
     server.clock.work(130.1)
@@ -166,10 +166,8 @@ async def test_busy_server_reads_new_connections_before_the_judgement(
 
 
 @pytest.mark.parametrize("seconds", [0.5, 10])
-async def test_stopped_server_reads_everything_before_it_believes_a_closed_connection(
-    server: InProcess, seconds: float
-) -> None:
-    """An agent that has given the server up meanwhile has registered over another connection, which nobody has read."""
+async def test_stopped_server_reads_sockets_before_disconnects(server: InProcess, seconds: float) -> None:
+    """An agent that reconnected while the server was stopped keeps its broker: its new connection is read first."""
     with socket.create_connection(server.address) as own, socket.socket() as newer:
         await until(lambda: server.namesrv.connections)
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
@@ -190,8 +188,8 @@ async def test_stopped_server_reads_everything_before_it_believes_a_closed_conne
 
 
 @pytest.mark.parametrize("back_after", [0.0, 8.0, 30.0])
-async def test_broker_that_timed_out_on_a_stopped_server_stays(server: InProcess, back_after: float) -> None:
-    """Its time-out closed its connection while the server was stopped, and it registers anew some seconds later."""
+async def test_broker_that_reconnects_to_a_stopped_server_stays(server: InProcess, back_after: float) -> None:
+    """A broker that timed out and closed its connection while the server was stopped has seconds to register again."""
     await server.clock.advance(0.5)
     broker, agent = await server.connect(), await server.connect()
     await broker.register(A)
@@ -211,7 +209,7 @@ async def test_broker_that_timed_out_on_a_stopped_server_stays(server: InProcess
 
 
 async def test_closed_connection_counts_at_once_without_a_stop(server: InProcess) -> None:
-    """Neither a busy loop nor one that is a moment late keeps a broker whose connection closed."""
+    """Without a stop, a closed connection evicts its broker at once, also in a busy or slightly late loop."""
     await server.clock.advance(0.5)
     broker = await server.connect()
     await broker.register(A)
@@ -221,8 +219,8 @@ async def test_closed_connection_counts_at_once_without_a_stop(server: InProcess
     await until(lambda: not alive(server))
 
 
-async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_closed_later(server: InProcess) -> None:
-    """However many wait before it."""
+async def test_queued_registration_precedes_a_later_disconnect(server: InProcess) -> None:
+    """A registration that waits in a long queue counts before the disconnect of an older connection."""
     with socket.create_connection(server.address) as own, socket.create_connection(server.address) as newer:
         own.sendall(json_frame(103, 1, A.ext, registration("T", "U")))
         await until(lambda: len(server.namesrv.connections) == 2 and server.namesrv.manager.tables.broker_live_table)
@@ -237,8 +235,8 @@ async def test_request_that_waits_for_its_turn_comes_before_a_connection_that_cl
         await asyncio.gather(*crowd)
 
 
-async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, peer: NamesrvPeer) -> None:
-    """One that is read before the tick is as fresh as it is, never younger than now."""
+async def test_heartbeat_after_a_stop_counts(server: InProcess, peer: NamesrvPeer) -> None:
+    """A heartbeat read before the first tick after a stop renews the broker, and not beyond the present."""
     await peer.register(A)
     await server.clock.advance(100)
     server.clock.stall(300)
@@ -254,11 +252,11 @@ async def test_stopped_server_forgets_no_heartbeat_after_it(server: InProcess, p
 
 
 async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
-    """A scan that dies silently is the one failure that this daemon must never have."""
+    """An exception in a scan stops the server, because a server without scans would keep dead brokers silently."""
     clock = FakeClock()
     with pytest.RaisesGroup(AttributeError):
         async with namesrv_in_process(tmp_path, clock=clock) as server:
-            # what a bug would leave behind
+            # a live entry as only a bug could leave it
             server.namesrv.manager.tables.broker_live_table[BrokerAddrInfo("c", "m:1")] = None  # type: ignore[assignment]
 
             await clock.advance(130)
@@ -266,8 +264,8 @@ async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
             await until(server.serving.done)
 
 
-async def test_connections_are_logged_for_who_debugs(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Who came and how it went."""
+async def test_connections_are_logged_at_debug_level(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """The log has each opened and closed connection with its peer, at level debug."""
     caplog.set_level(logging.DEBUG)
     peer = await server.connect()
     address, number = peer.address, server.connection_of(peer).id
@@ -277,8 +275,10 @@ async def test_connections_are_logged_for_who_debugs(server: InProcess, caplog: 
     assert [{"connection": number, "peer": address, "reason": "closed"}] == logged(caplog, "connection_closed")
 
 
-async def test_refusals_are_logged_twenty_a_second(server: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Each with peer and reason; the rest of that second as a number."""
+async def test_log_lines_of_refused_connections_are_limited(
+    server: InProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has twenty refused connections a second with peer and reason, and counts the others."""
     hostile = [await server.connect() for _ in range(25)]
     for peer in hostile:
         peer.send(b"\x00\x00\x00\x01")
@@ -307,13 +307,13 @@ async def test_refusals_are_logged_twenty_a_second(server: InProcess, caplog: py
 
 
 async def test_scans_are_counted(server: InProcess) -> None:
-    """By ticks that are called by hand: the scan is due with the tenth."""
+    """The scan runs with the tenth tick."""
     housekeeping = Housekeeping(server.namesrv)
     for _ in range(9):
         server.clock.stall(1)
         await housekeeping.tick(0.0)
     assert server.namesrv.counters.scans.count == 0
     server.clock.stall(0.9)
-    # a timer may be a hair early
+    # a timer may be slightly early
     await housekeeping.tick(0.0)
     assert server.namesrv.counters.scans.count == 1

@@ -1,4 +1,4 @@
-"""What a reload reaches; that it is all or none, and what is told of it, is in tests/journeys."""
+"""Bounds that a reload changes; tests/journeys tests that a reload is all or nothing, and its log."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ RELOADER = "namesrv.server.reload"
 
 
 class File:
-    """A settings file, and the server that reads it."""
+    """A settings file and the server that reads it."""
 
     def __init__(self, path: Path, server: InProcess) -> None:
         self.path = path
@@ -37,18 +37,18 @@ class File:
         self.reloader = Reloader(server.namesrv, lambda: load(parse(argv), {}))
 
     async def reload(self, text: str) -> None:
-        """Write it and have it read again."""
+        """Write the file and reload it."""
         self.path.write_text(text)
         await self.reloader.reload()
 
 
 @pytest.fixture
 def file(tmp_path: Path, server: InProcess) -> File:
-    """A file that is not there yet."""
+    """A settings file that does not exist yet."""
     return File(tmp_path / "ns.toml", server)
 
 
-# setting, its value, who enforces it, in which words, and what then holds if that is not the value
+# setting, its new value, owner of the bound, name of the bound, and the bound if it differs from the value
 BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("max_frame_bytes", 65536, "server", "max_frame_bytes", None),
     ("max_connections", 110, "server", "max_connections", None),
@@ -69,8 +69,8 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
 ]
 
 
-async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
-    """Connections and frames, routes, requests, and the files of heartbeat log and audit trail."""
+async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
+    """A reload changes the bounds of connections, frames, routes, requests and log files."""
     log_dir = str(tmp_path / "log")
     async with namesrv_in_process(tmp_path / "data", heartbeat_log_dir=log_dir, quotas="observe") as server:
         namesrv, remoting = server.namesrv, server.controller.server
@@ -82,13 +82,13 @@ async def test_each_bound_reaches_who_enforces_it(tmp_path: Path) -> None:
         assert namesrv.limiter is not None
         enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}
         enforced |= {"requests": namesrv.limiter.quotas}
-        for _, value, who, limit, other in BOUNDS:
-            assert (value if other is None else other) == getattr(enforced[who], limit), limit
+        for _, value, owner, limit, other in BOUNDS:
+            assert (value if other is None else other) == getattr(enforced[owner], limit), limit
         assert remoting.dispatcher.max_frame_bytes() == 65536
 
 
-async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: NamesrvPeer) -> None:
-    """Topics per broker, administration; responses that are encoded already are encoded again."""
+async def test_reloaded_settings_apply_to_the_next_request(server: InProcess, peer: NamesrvPeer) -> None:
+    """Limits and switches apply to the next request, and cached responses are dropped."""
     assert (await peer.register(Broker())).code == 0
     assert (await peer.call(318, None, b"enableTopicList=false")).code == 16
     put = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}
@@ -104,10 +104,10 @@ async def test_what_is_looked_up_counts_at_once(server: InProcess, peer: Namesrv
     assert b'"orderTopicConf":"broker-a:8"' in (await peer.call(105, {"topic": "T"})).body
 
 
-async def test_reload_takes_back_what_was_changed_over_the_wire(
+async def test_reload_reverts_changes_by_request(
     server: InProcess, file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the files say counts, and the change is told with the value that was in effect."""
+    """A reload sets each changed setting to its value in the file, and logs that."""
     names = {item.name for item in fields(LiveSettings)}
     for name in names:
         setattr(server.namesrv.live, name, not getattr(server.namesrv.live, name))
@@ -120,7 +120,7 @@ async def test_reload_takes_back_what_was_changed_over_the_wire(
 
 @pytest.fixture
 def thousand_files() -> Iterator[None]:
-    """This process may open that many."""
+    """A limit of 1000 open files for this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1000, hard))
     yield
@@ -129,10 +129,10 @@ def thousand_files() -> Iterator[None]:
 
 @pytest.mark.usefixtures("thousand_files")
 @pytest.mark.settings(max_connections=901)
-async def test_too_low_a_limit_of_open_files_is_warned_about(
+async def test_low_limit_of_open_files_logs_a_warning(
     server: InProcess, file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At the start, and when a reload makes it so: 100 files are for other things than connections."""
+    """A start or reload warns when `max_connections` and 100 other files exceed the limit of open files."""
     for max_connections in (900, 5000):
         await file.reload(f"max_connections = {max_connections}\n")
 
@@ -142,19 +142,19 @@ async def test_too_low_a_limit_of_open_files_is_warned_about(
     assert "to 5100" in found["hint"]
 
 
-async def test_asked_often_it_reloads_once_more(
+async def test_requests_during_a_reload_start_one_more(
     server: InProcess, file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever asks while it reads gets what was written by then."""
+    """Any number of reload requests during a reload cause one more, which reads the latest file."""
     caplog.set_level(logging.INFO)
     file.path.write_text("max_connections = 7\n")
-    asked = asyncio.Event()
-    reloading = asyncio.ensure_future(file.reloader.run(asked))
+    requested = asyncio.Event()
+    reloading = asyncio.ensure_future(file.reloader.run(requested))
     for _ in range(5):
-        asked.set()
+        requested.set()
     await until(lambda: server.namesrv.settings.max_connections == 7)
     file.path.write_text("max_connections = 8\n")
-    asked.set()
+    requested.set()
     await until(lambda: server.namesrv.settings.max_connections == 8)
     reloading.cancel()
     await asyncio.wait([reloading])

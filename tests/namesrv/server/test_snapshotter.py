@@ -1,4 +1,4 @@
-"""What a server keeps of its brokers for its next run, and when that one answers route questions."""
+"""The snapshot of a server's brokers, and the readiness of the next boot."""
 
 import logging
 from collections.abc import Callable
@@ -22,13 +22,13 @@ EXPECTED_A = ExpectedBroker("cluster-1", "broker-a", 0, "10.0.0.1:10911")
 EXPECTED_B = ExpectedBroker("cluster-1", "broker-b", 0, "10.0.0.2:10911")
 
 
-# level and event, and fields
+# level and event, fields
 Log = Callable[[], list[tuple[str, dict[str, Any]]]]
 
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> Log:
-    """What the snapshotter has logged since the log was cleared."""
+    """The log of the snapshotter since caplog was cleared."""
     caplog.set_level(logging.DEBUG)
     return lambda: [
         (f"{record.levelname} {record.msg}", vars(record)["fields"])
@@ -38,21 +38,21 @@ def log(caplog: pytest.LogCaptureFixture) -> Log:
 
 
 def loaded(data_dir: Path) -> Snapshot:
-    """What the file holds."""
+    """The contents of the snapshot file."""
     found = snapshot.load(data_dir / "snapshot.json")
     assert found is not None
     return found
 
 
 async def tick(server: InProcess, log: Log) -> None:
-    """Five seconds pass, and something is logged."""
+    """Advance by five seconds and wait for a log line."""
     count = len(log())
     await server.clock.advance(5)
     await until(lambda: len(log()) > count)
 
 
 async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> None:
-    """A run of a server that ends with these brokers alive."""
+    """Run a server that ends with these brokers alive."""
     async with namesrv_in_process(data_dir) as server:
         peer = await server.connect()
         for broker in brokers:
@@ -64,7 +64,7 @@ async def run_with(data_dir: Path, *brokers: Broker, wiped: bool = False) -> Non
 async def test_snapshot_is_written_within_five_seconds(
     server: InProcess, peer: NamesrvPeer, tmp_path: Path, log: Log
 ) -> None:
-    """After a broker came, after one left, after a permission was wiped; nothing is written while nothing changes."""
+    """Any change of the live brokers or write permissions is in the file within five seconds; nothing else is."""
     await peer.register(B)
     await peer.register(A)
     await server.clock.advance(4.9)
@@ -89,26 +89,26 @@ async def test_snapshot_is_written_within_five_seconds(
     assert [("DEBUG snapshot_written", {"path": path, "brokers": count}) for count in (2, 2, 1)] == log()
 
 
-async def test_snapshot_is_written_at_the_end(tmp_path: Path) -> None:
-    """At once, before anybody is sent away; while the disk is slow, what replaces the file last is the newest."""
+async def test_snapshot_is_written_at_the_stop(tmp_path: Path) -> None:
+    """The stop writes a snapshot before it disconnects peers, and a slower earlier write does not replace it."""
     async with namesrv_in_process(tmp_path, broker_expiry_seconds=86400) as server:
         peer = await server.connect()
         for number in range(20):
             await peer.register(Broker(f"broker-{number:02}", 0, f"10.0.0.1:{number + 1}"))
-            # a write begins with each, and none is waited for
+            # starts a write for each broker without waiting for it
             await server.clock.advance(5)
         boot_id = server.namesrv.boot_id
 
     found = loaded(tmp_path)
     assert (20, boot_id) == (len(found.brokers), found.boot_id)
-    # when the last one came, or later: the clock moves on while the disk is slow
+    # the time of the last broker, or later, since the clock moves on while the disk is slow
     assert found.saved_ms >= 1_700_000_095_000
 
 
-async def test_who_is_missing_is_still_expected_until_the_gate_opens(
+async def test_missing_brokers_stay_expected_until_the_server_is_ready(
     tmp_path: Path, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server that crashes while it waits must not forget for whom; one that comes back elsewhere is there once."""
+    """A snapshot during the wait keeps the missing brokers; a broker at a new address is in it once."""
     await run_with(tmp_path, A, B)
     caplog.clear()
 
@@ -119,17 +119,17 @@ async def test_who_is_missing_is_still_expected_until_the_gate_opens(
         moved = ExpectedBroker("cluster-1", "broker-a", 0, "10.9.9.9:10911")
         assert (moved, EXPECTED_B) == loaded(tmp_path).brokers
 
-        # once more when that one is given up, though nothing else has changed
+        # a snapshot is written when the wait for the missing broker ends
         await server.clock.advance(45)
         await until(lambda: len(log()) == 2)
         assert (moved,) == loaded(tmp_path).brokers
 
 
-async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, log: Log) -> None:
-    """One error when it begins and one line when it is over; a server that ends meanwhile does so in good order."""
+async def test_failed_snapshot_is_retried(tmp_path: Path, log: Log) -> None:
+    """Failing writes log one error and, when they succeed again, one recovery; the server stops in good order."""
     path = tmp_path / "snapshot.json"
     async with namesrv_in_process(tmp_path) as server:
-        # a directory cannot be replaced by a file, whoever tries
+        # a directory in place of the file cannot be replaced, not even by root
         path.mkdir()
         peer = await server.connect()
         await peer.register(A)
@@ -151,16 +151,16 @@ async def test_snapshot_that_cannot_be_written_is_tried_again(tmp_path: Path, lo
     assert log()[-1][0] == "ERROR snapshot_not_written"
 
 
-def answers_routes(server: InProcess) -> bool:
-    """Whether the gate is open."""
+def is_ready(server: InProcess) -> bool:
+    """Return true if the server answers route requests."""
     return server.namesrv.fast_path.is_ready
 
 
-async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """45 s after the start, whoever is missing; the setting says how long, and nobody is waited for twice."""
+async def test_server_is_ready_when_the_wait_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The server is ready after the wait of 45 s in spite of missing brokers, which the next boot does not expect."""
     await run_with(tmp_path, A)
     async with namesrv_in_process(tmp_path, wait_for_service_seconds=0, evict_on_disconnect=False) as server:
-        assert answers_routes(server)
+        assert is_ready(server)
         await (await server.connect()).register(A)
     caplog.clear()
     caplog.set_level(logging.INFO)
@@ -171,9 +171,9 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
         assert (False, reason) == (info["ready"], info["readiness"])
         assert b"\nnameserver_ready 0.0\n" in await exposition(server.namesrv, server.controller.server)
         await server.clock.advance(44)
-        assert not answers_routes(server)
+        assert not is_ready(server)
         await server.clock.advance(1)
-        assert answers_routes(server)
+        assert is_ready(server)
         alarm = await exposition(server.namesrv, server.controller.server)
         assert b"\nnameserver_ready_without_brokers 1.0\n" in alarm
         assert "[+] registered: no broker, although" in str(readiness(server.namesrv)[2])
@@ -185,8 +185,8 @@ async def test_gate_opens_when_the_wait_is_over(tmp_path: Path, caplog: pytest.L
         assert [missing.broker_name for missing in server.namesrv.readiness.missing] == ["broker-b"]
 
 
-async def test_wiped_permission_survives_a_restart_with_its_broker(tmp_path: Path) -> None:
-    """A broker that comes back within its expiry is still read-only; one that does not gets its permission back."""
+async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> None:
+    """A broker that registers within its expiry stays read-only; one that does not regains its permission."""
     await run_with(tmp_path, A, B, wiped=True)
 
     async with namesrv_in_process(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""An Apache namesrv.properties is taken as it is, and our settings can be shown as one."""
+"""An Apache namesrv.properties is accepted unchanged, and our settings can be written as one."""
 
 import re
 
@@ -8,7 +8,7 @@ from namesrv.settings.apache_properties import Translation, as_properties, trans
 from namesrv.settings.model import Settings
 from namesrv_remoting.bodies.properties import parse_properties
 
-# what UPDATE_NAMESRV_CONFIG makes Apache's server write: every key it has
+# Apache's server writes every key that it has on UPDATE_NAMESRV_CONFIG
 FULL_FILE = dict(
     re.findall(
         r"(\S+)=(\S+)",
@@ -37,8 +37,8 @@ def values(translation: Translation) -> dict[str, object]:
     return {name: given.value for name, given in translation.given.items()}
 
 
-def test_full_file_is_understood() -> None:
-    """A file with every key of Apache's server needs no change: known keys count, the others are named."""
+def test_full_file_is_accepted() -> None:
+    """A file with every key of Apache's server is accepted: known keys count, and warnings name the others."""
     translation = translate(FULL_FILE, "file f")
 
     assert translation.problems == []
@@ -65,7 +65,7 @@ def test_full_file_is_understood() -> None:
     assert not [line for line in translation.warnings if "unknown" in line]
 
 
-# what NettyClientConfig and ControllerConfig read of the same file, from 4.2 to 5.5, and what is put there by mistake
+# keys that NettyClientConfig and ControllerConfig of 4.2 to 5.5 read from this file, or that operators put there
 OTHERS_KEYS = """
     channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
     clientCloseSocketIfTimeout clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientSocketRcvBufSize
@@ -82,7 +82,7 @@ OTHERS_KEYS = """
 
 @pytest.mark.parametrize("key", OTHERS_KEYS.split())
 def test_key_of_apache_without_effect_has_a_reason(key: str) -> None:
-    """A key that Apache's server reads, or that operators put into its file, is not an unknown one."""
+    """A key of Apache's server or clients without effect here has a reason of its own, not "unknown key"."""
     (warning,) = translate({key: "1"}, "file f").warnings
 
     assert re.fullmatch(rf"file f, {re.escape(key)} has no effect: .+", warning)
@@ -101,15 +101,15 @@ def test_key_of_apache_without_effect_has_a_reason(key: str) -> None:
         ({"enableShutdownGracefully": "false", "shutdownWaitTimeSeconds": "8"}, {}),
     ],
 )
-def test_switched_settings(properties: dict[str, str], expected: dict[str, str]) -> None:
-    """A switch that is off leaves our default; on, without a number, it takes Apache's."""
+def test_switches_of_apache(properties: dict[str, str], expected: dict[str, str]) -> None:
+    """A switch that is off leaves our default; one that is on without a number sets Apache's default."""
     assert expected == values(translate(properties, "file f"))
 
 
 @pytest.mark.parametrize(
     ("key", "value", "problems", "warnings"),
     [
-        # Java would take yes for false and ignore a wrong number
+        # Java would read "yes" as false and ignore a wrong number
         ("enableTopicList", "yes", ["enable-topic-list: yes is not true or false (from {key})"], []),
         ("needWaitForService", "1", ["needWaitForService: 1 is not true or false (from {key})"], []),
         ("scanNotActiveBrokerInterval", "5s", [f"scan-interval-seconds: 5s {NO_MILLISECONDS}"], []),
@@ -119,7 +119,7 @@ def test_switched_settings(properties: dict[str, str], expected: dict[str, str])
             [f"scan-interval-seconds: {'9' * 256}...[+4744] {NO_MILLISECONDS}"],
             [],
         ),
-        # nobody is to believe to have set what was not understood
+        # unknown keys are named, so that no operator takes them for settings
         ("listnPort", "1", [], ["file f has unknown keys: listnPort (did you mean listenPort?)"]),
         ("x\ny", "", [], ['file f has unknown keys: "x\\ny"']),
         ("clusterTest", "true", [], ["{key} has no effect: there is no cluster test mode"]),
@@ -140,7 +140,7 @@ def test_switched_settings(properties: dict[str, str], expected: dict[str, str])
 def test_wrong_values_and_keys_without_effect_are_named(
     key: str, value: str, problems: list[str], warnings: list[str]
 ) -> None:
-    """The first are refused, the others are warned about; neither sets anything."""
+    """A wrong value is an error and a key without effect a warning; neither sets anything."""
     translation = translate({key: value}, "file f")
 
     assert [text.replace("{key}", f"file f, {key}") for text in problems] == translation.problems
@@ -149,7 +149,7 @@ def test_wrong_values_and_keys_without_effect_are_named(
 
 
 def test_settings_as_properties() -> None:
-    """Sorted lines with Apache's names, units and spelling of booleans."""
+    """Settings are written as sorted lines with Apache's names, units and booleans."""
     shown = {"listen_port": 9876, "scan_interval_seconds": 2.5, "evict_on_disconnect": True, "drain_seconds": 5.0}
 
     assert as_properties(shown) == (
@@ -161,8 +161,8 @@ def test_settings_as_properties() -> None:
     )
 
 
-def test_what_is_shown_can_be_loaded_again() -> None:
-    """The answer to GET_NAMESRV_CONFIG, saved to a file, gives another server the same settings."""
+def test_written_properties_can_be_loaded() -> None:
+    """The response to GET_NAMESRV_CONFIG, saved to a file, gives another server the same settings."""
     settings = Settings(drain_seconds=0, wait_for_service_seconds=0.5, scan_interval_seconds=2.5, listen_host="::1")
 
     translation = translate(parse_properties(as_properties(settings.model_dump())), "file f")

@@ -1,4 +1,4 @@
-"""The settings themselves: ranges, and what each refuses; the generated table in docs/operating.md pins the numbers."""
+"""The settings model: ranges and refusals; the generated table in docs/operating.md has the numbers."""
 
 import socket
 from pathlib import Path
@@ -11,19 +11,19 @@ from namesrv.settings.model import Settings, default_data_dir, default_nameserve
 
 
 def settings(**values: object) -> Settings:
-    """Settings of values that may be wrong."""
+    """Settings from values that may be wrong."""
     return Settings.model_validate(values)
 
 
-def test_environment_alone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model reads no environment by itself, so that no value is without an origin."""
+def test_model_ignores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model does not read the environment itself, so every value has an origin."""
     monkeypatch.setenv("NAMESRV_LISTEN_PORT", "1")
 
     assert Settings().listen_port == 9876
 
 
 def test_settings_cannot_be_changed_or_misspelt() -> None:
-    """Settings are a value, and an unknown name is an error, never a setting without effect."""
+    """Settings are immutable, and an unknown name is an error."""
     with pytest.raises(ValidationError, match="frozen"):
         Settings().listen_port = 1
     with pytest.raises(ValidationError, match="listn_port"):
@@ -32,7 +32,7 @@ def test_settings_cannot_be_changed_or_misspelt() -> None:
 
 @pytest.mark.parametrize("setting", [setting for setting in SETTINGS.values() if setting.kind in {int, float}])
 def test_every_number_has_a_range_that_includes_its_ends(setting: Setting) -> None:
-    """The ends of each range are allowed, the next values are not."""
+    """Both ends of a range are allowed, and the next values beyond are refused."""
     assert setting.between is not None
     low, high = setting.between
     step = 1 if setting.kind is int else 0.001
@@ -63,7 +63,7 @@ def test_consequence_is_a_sentence(setting: Setting) -> None:
     ],
 )
 def test_listen_host_is_one_address_or_several(text: str, hosts: tuple[str, ...]) -> None:
-    """Addresses of both families and host names are separated by commas, blanks around them do not count."""
+    """Addresses of both families and host names are separated by commas and optional blanks."""
     assert hosts == settings(listen_host=text).listen_hosts
 
 
@@ -79,7 +79,7 @@ def test_listen_host_is_one_address_or_several(text: str, hosts: tuple[str, ...]
     ],
 )
 def test_http_listen_is_an_address_and_a_port(text: str, address: tuple[str, int] | None) -> None:
-    """Of both families, or a host name; nothing means none."""
+    """The value is an address of either family or a host name, with a port; an empty one disables HTTP."""
     assert address == settings(http_listen=text).http_address
 
 
@@ -91,7 +91,7 @@ ENDPOINTS = [
     *("127.0.0.1:9877 ", "127.0.0.1:\u0661", "127.0.0.1:1,127.0.0.2:1"),
 ]
 NUMBERS = [True, "", "abc", "nan", "inf", "1 2", None, [1]]
-PATHS = ["~nobody-of-this-name/x", "a\0b"]
+PATHS = ["~unknown-user/x", "a\0b"]
 NO_HOST = "is empty|is not a valid address or host name|contains the same address twice"
 NO_PATH = "is not a path|home directory of an unknown user"
 
@@ -112,21 +112,21 @@ NO_PATH = "is not a path|home directory of an unknown user"
         *(("heartbeat_log_dir", value, NO_PATH) for value in PATHS),
     ],
 )
-def test_refused_before_it_is_used(name: str, value: object, wrong: str) -> None:
-    """What cannot be bound, opened or counted is found when settings are read; no name leads to another directory."""
+def test_invalid_values_are_refused(name: str, value: object, wrong: str) -> None:
+    """A value that cannot be bound, opened or counted is refused, and no name leads to another directory."""
     with pytest.raises(ValidationError, match=wrong):
         settings(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["n", "ns-1.example_org", "A" * 64])
 def test_nameserver_name_can_be_part_of_a_file_name(name: str) -> None:
-    """Letters, digits, dots, dashes and underscores make a name."""
+    """A name consists of letters, digits, dots, dashes and underscores."""
     assert name == settings(nameserver_name=name).nameserver_name
 
 
 @pytest.mark.parametrize("value", ["JSON", "Json", "json"])
-def test_words_are_taken_in_any_case(value: str) -> None:
-    """Apache's tools write levels and modes in capitals."""
+def test_words_are_accepted_in_any_case(value: str) -> None:
+    """Levels and modes may be written in capitals, as Apache's tools do."""
     assert settings(log_format=value).log_format == "json"
 
 
@@ -137,7 +137,7 @@ def test_words_are_taken_in_any_case(value: str) -> None:
 def test_heartbeat_log_is_below_the_data_directory(
     monkeypatch: pytest.MonkeyPatch, value: str, path: str | None
 ) -> None:
-    """Unless it has a place of its own, or is off; a ~ that no shell has resolved is the home."""
+    """A relative directory is below the data directory, ~ is the home directory, and an empty value is None."""
     monkeypatch.setenv("HOME", "/home/mq")
 
     found = settings(data_dir="~/state", heartbeat_log_dir=value).heartbeat_log_path
@@ -156,12 +156,12 @@ def test_heartbeat_log_is_below_the_data_directory(
     ],
 )
 def test_data_dir_follows_the_xdg_rule(environ: dict[str, str], expected: str) -> None:
-    """State goes to XDG_STATE_HOME if that is absolute, else below the home, for root as for others."""
+    """State is in XDG_STATE_HOME if that is absolute, else below the home directory, also for root."""
     assert Path(expected) == default_data_dir(environ)
 
 
 def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's user has no home anywhere, and the daemon starts all the same."""
+    """The default for a user without a home directory, as in containers, is /var/lib/namesrv."""
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
 
@@ -172,8 +172,8 @@ def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> Non
     ("host", "name"),
     [("ns1.example.org", "ns1.example.org"), ("-ns 1", "ns-1"), ("é", "namesrv"), ("a" * 70, "a" * 64)],
 )
-def test_nameserver_name_is_the_host_name_made_fit(monkeypatch: pytest.MonkeyPatch, host: str, name: str) -> None:
-    """What a file name cannot carry is replaced, whatever the host is called."""
+def test_default_nameserver_name_is_the_host_name(monkeypatch: pytest.MonkeyPatch, host: str, name: str) -> None:
+    """Characters that a file name cannot have are replaced, and the name is cut to 64."""
     monkeypatch.setattr(socket, "gethostname", lambda: host)
 
     assert name == default_nameserver_name()

@@ -1,4 +1,4 @@
-"""Where settings come from: who wins, what is refused and in which words."""
+"""Sources of settings: their precedence, and the messages of refusals."""
 
 import tomllib
 from pathlib import Path
@@ -22,7 +22,7 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> Loaded:
 
 
 def problems(argv: list[str], environ: dict[str, str] | None = None) -> list[str]:
-    """What is wrong with these arguments."""
+    """The problems of these arguments."""
     with pytest.raises(SettingsError) as caught:
         load(argv, environ)
     return list(caught.value.problems)
@@ -30,7 +30,7 @@ def problems(argv: list[str], environ: dict[str, str] | None = None) -> list[str
 
 @pytest.fixture
 def toml_file(tmp_path: Path) -> Path:
-    """A TOML file that says 3333."""
+    """A TOML file with port 3333."""
     path = tmp_path / "namesrv.toml"
     path.write_text("listen_port = 3333\n")
     return path
@@ -38,19 +38,19 @@ def toml_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def properties_file(tmp_path: Path) -> Path:
-    """A properties file that says 4444."""
+    """A properties file with port 4444."""
     path = tmp_path / "namesrv.properties"
     path.write_text("listenPort=4444\n")
     return path
 
 
 def port(loaded: Loaded) -> tuple[int, str]:
-    """The port and where it came from."""
+    """The port and its origin."""
     return loaded.settings.listen_port, loaded.origins["listen_port"]
 
 
 def test_precedence(toml_file: Path, properties_file: Path) -> None:
-    """Flag before environment before TOML before properties before default, whatever the order, setting by setting."""
+    """Each setting comes from the flag, environment, TOML, properties or default, in this order of precedence."""
     properties_file.write_text("listenPort=4444\nbindAddress=::1\n")
     flag, environ = ["--listen-port", "1111"], {"NAMESRV_LISTEN_PORT": "2222"}
     toml, properties = ["--config", str(toml_file)], ["-c", str(properties_file)]
@@ -60,9 +60,9 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
     assert (3333, f"file {toml_file}") == port(load([*toml, *properties]))
     assert (4444, f"file {properties_file}, listenPort") == port(load(properties))
     assert port(load([])) == (9876, "default")
-    # a source that wins one setting leaves the others alone
+    # precedence holds for each setting on its own
     assert load([*flag, *properties, *toml], environ).settings.listen_host == "::1"
-    # only effective values are checked: a flag repairs a wrong file
+    # only effective values are checked, so a flag overrides a wrong file
     toml_file.write_text("listen_port = 99999\n")
     assert port(load([*toml, *flag])) == (1111, "flag --listen-port")
 
@@ -134,8 +134,8 @@ def test_switches(argv: list[str], expected: bool) -> None:
         ([], {"NAMESRV_": ""}, "unknown environment variable NAMESRV_"),
     ],
 )
-def test_refused_by_name(argv: list[str], environ: dict[str, str], problem: str) -> None:
-    """One line says what is wrong, what was given, and where."""
+def test_wrong_flags_and_variables_are_refused(argv: list[str], environ: dict[str, str], problem: str) -> None:
+    """A problem is one line with the setting, the value and its origin."""
     found = problems(argv, environ)
 
     assert len(found) == 1
@@ -161,16 +161,16 @@ def test_refused_by_name(argv: list[str], environ: dict[str, str], problem: str)
         ("listen_port = 1\nlisten_port = 2", "{file}: Cannot overwrite a value"),
     ],
 )
-def test_toml_is_refused_by_name(toml_file: Path, text: str, problem: str) -> None:
-    """Unknown keys, wrong types and broken syntax are named with the file."""
+def test_wrong_toml_is_refused(toml_file: Path, text: str, problem: str) -> None:
+    """Unknown keys, wrong types and malformed syntax are refused with the name of the file."""
     toml_file.write_text(text)
 
     (found,) = problems(["--config", str(toml_file)])
     assert found.startswith(problem.replace("{file}", str(toml_file)))
 
 
-def test_toml_beyond_what_python_reads(toml_file: Path) -> None:
-    """Nesting and integers without end are refused like any other broken file."""
+def test_toml_beyond_the_limits_of_python(toml_file: Path) -> None:
+    """Deep nesting and huge integers are refused like any malformed file."""
     toml_file.write_text("a = " + "[" * 100_000)
     assert problems(["--config", str(toml_file)])[0].startswith(f"{toml_file}: maximum recursion depth")
 
@@ -179,8 +179,8 @@ def test_toml_beyond_what_python_reads(toml_file: Path) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--config", "-c"])
-def test_unreadable_files_are_named(tmp_path: Path, flag: str) -> None:
-    """A file that is missing, a directory, or not text is a problem of its own."""
+def test_unreadable_files_are_refused(tmp_path: Path, flag: str) -> None:
+    """A missing file, a directory and a file that is not UTF-8 each have a message."""
     missing, latin = tmp_path / "missing", tmp_path / "latin"
     latin.write_bytes(b"# caf\xe9\n")
 
@@ -190,7 +190,7 @@ def test_unreadable_files_are_named(tmp_path: Path, flag: str) -> None:
 
 
 def test_byte_order_mark_is_skipped(toml_file: Path) -> None:
-    """Editors that put one in front do no harm."""
+    """A TOML file may begin with a byte order mark."""
     toml_file.write_bytes(b"\xef\xbb\xbflisten_port = 5")
 
     assert load(["--config", str(toml_file)]).settings.listen_port == 5
@@ -206,28 +206,28 @@ def test_byte_order_mark_is_skipped(toml_file: Path) -> None:
         ),
     ],
 )
-def test_properties_are_refused_by_name(properties_file: Path, text: str, problem: str) -> None:
-    """The file is named with what is wrong in it; milliseconds are named in our unit, with Apache's key."""
+def test_wrong_properties_are_refused(properties_file: Path, text: str, problem: str) -> None:
+    """The problem has the file and Apache's key, with milliseconds converted to seconds."""
     properties_file.write_text(text)
 
     assert [problem.replace("{file}", str(properties_file))] == problems(["-c", str(properties_file)])
 
 
-def test_all_problems_are_told_at_once(toml_file: Path) -> None:
-    """Nobody has to start three times to hear of three mistakes."""
+def test_all_problems_are_reported_at_once(toml_file: Path) -> None:
+    """The problems of all sources are reported by one start."""
     toml_file.write_text("nonsense = 1\nlisten_port = 'x'\n")
 
     assert [
-        "unknown flag --what",
-        "unknown environment variable NAMESRV_WHAT",
+        "unknown flag --unknown",
+        "unknown environment variable NAMESRV_UNKNOWN",
         f"unknown key nonsense in {toml_file}",
         f"listen-port: x is not a whole number (from file {toml_file})",
         "drain-seconds: 601 is not between 0 and 600 (from flag --drain-seconds)",
-    ] == problems(["--what", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_WHAT": "1"})
+    ] == problems(["--unknown", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_UNKNOWN": "1"})
 
 
-def test_environment_of_others_is_left_alone() -> None:
-    """Variables of clients and what Kubernetes sets for a service called namesrv do not stop the start."""
+def test_foreign_variables_are_ignored() -> None:
+    """Variables of clients, and those of Kubernetes for a service named namesrv, are ignored."""
     ports = dict.fromkeys(("PORT", "PORT_9876_TCP", "0_PORT"), "tcp://10.0.0.1:9876")
     ports |= {"PORT_9876_TCP_PROTO": "tcp", "PORT_9876_TCP_PORT": "9876", "PORT_9876_TCP_ADDR": "10.0.0.1"}
     service = {"SERVICE_HOST": "10.0.0.1", "SERVICE_PORT": "9876", "SERVICE_PORT_REMOTING": "9876"}
@@ -250,13 +250,13 @@ def test_environment_of_others_is_left_alone() -> None:
         ("--idle-timeout-seconds=119", ["idle-timeout-seconds 119 is less than broker-expiry-seconds 120"]),
     ],
 )
-def test_doubtful_settings_are_warned_about(flag: str, warnings: list[str]) -> None:
-    """What is allowed but hardly meant is said and not refused."""
+def test_doubtful_settings_have_a_warning(flag: str, warnings: list[str]) -> None:
+    """An allowed but unusual combination of settings has a warning."""
     assert warnings == [warning.partition(":")[0] for warning in load([flag]).warnings]
 
 
-def test_config_table_is_a_config_file(tmp_path: Path) -> None:
-    """What is printed can be given to --config, whatever a path is called."""
+def test_printed_configuration_can_be_loaded(tmp_path: Path) -> None:
+    """The output of --print-config is valid for --config, with any characters in paths."""
     loaded = load(["--data-dir", '/tmp/a "b" \\ \x7f \x1b\n#é', "--listen-host=::,0.0.0.0"])
 
     table = config_table(loaded)
@@ -265,7 +265,7 @@ def test_config_table_is_a_config_file(tmp_path: Path) -> None:
 
 
 def test_actions() -> None:
-    """The flags that ask for something other than a run."""
+    """The flags that select another action than running the server."""
     asked = {"print-config": Action.PRINT_CONFIG, "check-config": Action.CHECK_CONFIG, "version": Action.VERSION}
     asked |= {"help": Action.HELP}
 
@@ -273,8 +273,8 @@ def test_actions() -> None:
     assert [parse(argv).action for argv in ([], ["-p"], ["-h"])] == [Action.RUN, Action.PRINT_CONFIG, Action.HELP]
 
 
-def whatever_is_wrong(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:
-    """The problems, of which there may be none."""
+def problems_or_none(argv: list[str], environ: dict[str, str]) -> tuple[str, ...]:
+    """The problems of these sources, perhaps none."""
     try:
         load(argv, environ)
     except SettingsError as error:
@@ -289,11 +289,11 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS | st.text(st.characters(exclude_characters="\0"))))
 def test_any_arguments_are_read_or_refused(argv: list[str]) -> None:
-    """No arguments lead to a traceback, and each problem is one printable line."""
-    assert all(problem.isprintable() for problem in whatever_is_wrong(argv, {}))
+    """Any arguments give settings or problems, each of one printable line, and never a traceback."""
+    assert all(problem.isprintable() for problem in problems_or_none(argv, {}))
 
 
 @given(st.sampled_from(list(SETTINGS.values())), st.text())
 def test_any_value_is_read_or_refused(setting: Setting, value: str) -> None:
-    """No value of any setting leads to a traceback, and each problem is one printable line."""
-    assert all(problem.isprintable() for problem in whatever_is_wrong([], {setting.environment: value}))
+    """Any value gives a setting or problems, each of one printable line, and never a traceback."""
+    assert all(problem.isprintable() for problem in problems_or_none([], {setting.environment: value}))

@@ -1,4 +1,4 @@
-"""The settings of TLS: from Apache's properties, what cannot be together, and that the passphrase is never shown."""
+"""TLS settings: Apache's properties, refused combinations, and the hidden passphrase."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ PASSWORD = "correct horse"
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Authority:
-    """An authority that has certified `server`, whose key has a passphrase."""
+    """A certificate authority with a certificate for `server`, whose key has a passphrase."""
     authority = Authority(tmp_path)
     authority.issue("server", password=PASSWORD)
     return authority
 
 
 def properties(tmp_path: Path, *lines: str) -> str:
-    """An Apache tls.properties with the server's files, and these lines behind them."""
+    """An Apache tls.properties with the server's files and further lines."""
     file = tmp_path / "tls.properties"
     place = {"cert": "server.pem", "key": "server.key", "trustCert": "ca.pem"}
     named = [f"tls.server.{name}Path={tmp_path / path}" for name, path in place.items()]
@@ -45,8 +45,8 @@ def loaded(*argv: str, environ: dict[str, str] | None = None) -> Loaded:
         (["tls.server.need.client.auth=OPTIONAL"], ["--tls-client-auth", "none"], "permissive", "none"),
     ],
 )
-def test_apaches_tls_properties(tmp_path: Path, lines: list[str], argv: list[str], mode: str, client_auth: str) -> None:
-    """Its keys have their meaning; without a mode it is permissive, as Apache's; flags take precedence."""
+def test_apache_tls_properties(tmp_path: Path, lines: list[str], argv: list[str], mode: str, client_auth: str) -> None:
+    """Keys have Apache's meaning and its default mode, permissive; flags take precedence."""
     settings = loaded("--tls-properties", properties(tmp_path, *lines), *argv).settings
 
     assert (mode, client_auth) == (settings.tls_mode, settings.tls_client_auth)
@@ -57,8 +57,8 @@ def test_apaches_tls_properties(tmp_path: Path, lines: list[str], argv: list[str
 
 
 @pytest.mark.usefixtures("ca")
-def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
-    """The built-in certificate for tests, trust in any client, the role of a client."""
+def test_tls_keys_without_effect_have_a_warning(tmp_path: Path) -> None:
+    """Each key without effect has a warning with the reason."""
     lines = ("tls.test.mode.enable=true", "tls.server.authClient=false", "tls.client.certPath=x", "tls.nonsense=1")
     warnings = "\n".join(loaded("--tls-properties", properties(tmp_path, *lines)).warnings)
 
@@ -69,8 +69,8 @@ def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ca")
-def test_passphrase_is_shown_nowhere(tmp_path: Path) -> None:
-    """Neither by --print-config, where its line is a comment, nor in the settings that are answered over the wire."""
+def test_passphrase_is_never_shown(tmp_path: Path) -> None:
+    """The passphrase is neither in the output of --print-config nor in the response with the settings."""
     found = loaded("--tls-properties", properties(tmp_path))
     table = config_table(found)
 
@@ -87,16 +87,16 @@ def test_passphrase_is_shown_nowhere(tmp_path: Path) -> None:
         (["--tls-key-password=x"], "unknown flag --tls-key-password"),
     ],
 )
-def test_what_cannot_be_is_refused(argv: list[str], problem: str) -> None:
-    """Before anything is started; a passphrase on the command line would be everybody's."""
+def test_incomplete_tls_settings_are_refused(argv: list[str], problem: str) -> None:
+    """Missing files are refused at the start; a passphrase flag, which every user could read, does not exist."""
     with pytest.raises(SettingsError) as error:
         loaded(*argv)
 
     assert any(it.startswith(problem) for it in error.value.problems), error.value.problems
 
 
-def test_settings_of_clients_do_not_concern_the_daemon() -> None:
-    """Who has set for namesrvctl how to connect can start a server in the same shell."""
+def test_tls_settings_of_clients_are_ignored() -> None:
+    """Variables for namesrvctl do not affect a server in the same shell."""
     environ = {"NAMESRV_TLS": "true", "NAMESRV_TLS_VERIFY_HOST": "false"}
 
     assert loaded(environ=environ).settings.tls_mode == "off"
@@ -106,14 +106,14 @@ def test_settings_of_clients_do_not_concern_the_daemon() -> None:
     "flags", [["--tls-mode=enforcing", "--tls-client-auth"], ["--http-tls", "--http-tls-client-auth"]]
 )
 def test_client_certificates_need_a_ca(ca: Authority, flags: list[str]) -> None:
-    """Without one, whoever has a certificate from anybody would be let in."""
+    """Client certificates without a CA file are refused, because any certificate would be accepted."""
     issued = ca.issue("server")
     with pytest.raises(SettingsError, match=r"TLS: client certificates need a CA file: set tls-ca-file"):
         loaded(*flags, "require", f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}")
 
 
-def test_doubts(ca: Authority) -> None:
-    """What is allowed and hardly meant is said."""
+def test_doubtful_tls_settings_have_a_warning(ca: Authority) -> None:
+    """TLS settings without effect, and a key that other users can read, have a warning."""
     issued = ca.issue("server")
     files = [f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}"]
     readable = f"{issued.key_file} holds secrets and is readable by every user: run chmod o-rwx {issued.key_file}"

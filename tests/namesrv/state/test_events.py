@@ -1,12 +1,12 @@
-"""The last events are kept, numbered without a gap, and nothing more."""
+"""The ring of recent events."""
 
 from namesrv.state.events import EventRing
 
 
-def test_event_that_is_changed_later_stays_as_it_was() -> None:
-    """The ring keeps its own."""
-    ring, said = EventRing(), {"event": "e1"}
-    ring.append(said)
-    said["event"] = "other"
+def test_ring_keeps_a_copy_of_each_event() -> None:
+    """A change of an event after it was appended does not reach the ring."""
+    ring, appended = EventRing(), {"event": "e1"}
+    ring.append(appended)
+    appended["event"] = "other"
 
     assert ring.since(0, 1) == [{"seq": 1, "event": "e1"}]

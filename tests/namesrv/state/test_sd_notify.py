@@ -1,4 +1,4 @@
-"""Messages to systemd."""
+"""Notifications to systemd."""
 
 import logging
 import os
@@ -22,14 +22,14 @@ def systemd(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NotifySo
 
 @pytest.fixture
 def manager(systemd: NotifySocket) -> Iterator[ServiceManager]:
-    """What speaks to it."""
+    """A connection to the service manager."""
     found = ServiceManager.of({"NOTIFY_SOCKET": systemd.address, "WATCHDOG_USEC": "30000000"})
     yield found
     found.close()
 
 
-def test_a_whole_life(systemd: NotifySocket, manager: ServiceManager) -> None:
-    """Ready, alive, reloading with the moment it began, ready again, stopping with the time it takes."""
+def test_messages_of_a_boot(systemd: NotifySocket, manager: ServiceManager) -> None:
+    """The messages are ready, watchdog, status, reloading with its start, ready and stopping with its duration."""
     began = time.monotonic_ns() // 1000
     manager.ready("serving")
     manager.alive()
@@ -52,7 +52,7 @@ def test_a_whole_life(systemd: NotifySocket, manager: ServiceManager) -> None:
 
 
 @pytest.mark.parametrize(
-    ("watchdog", "is_fed"),
+    ("watchdog", "is_notified"),
     [
         ({}, False),
         ({"WATCHDOG_USEC": "0"}, False),
@@ -60,20 +60,20 @@ def test_a_whole_life(systemd: NotifySocket, manager: ServiceManager) -> None:
         ({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}, True),
     ],
 )
-def test_watchdog_is_fed_only_if_there_is_one_for_us(
-    systemd: NotifySocket, watchdog: dict[str, str], *, is_fed: bool
+def test_watchdog_is_notified_only_for_this_process(
+    systemd: NotifySocket, watchdog: dict[str, str], *, is_notified: bool
 ) -> None:
-    """Not without one, and not one that was meant for our parent."""
+    """The watchdog is not notified without an interval, or if it is meant for another process."""
     manager = ServiceManager.of({"NOTIFY_SOCKET": systemd.address, **watchdog})
 
     manager.alive()
 
-    assert [{"WATCHDOG": "1"}] * is_fed == systemd.messages()
+    assert [{"WATCHDOG": "1"}] * is_notified == systemd.messages()
     manager.close()
 
 
 def test_without_systemd_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> None:
-    """And nothing is said about it."""
+    """Without NOTIFY_SOCKET nothing is sent or logged."""
     manager = ServiceManager.of({"WATCHDOG_USEC": "1000000"})
 
     manager.ready("serving")
@@ -84,8 +84,8 @@ def test_without_systemd_nothing_is_sent(caplog: pytest.LogCaptureFixture) -> No
     assert repr(manager) == "<ServiceManager [none | watchdog: no]>"
 
 
-def test_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """And not used."""
+def test_unsupported_notify_socket_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An address of an unsupported kind is logged and not used."""
     manager = ServiceManager.of({"NOTIFY_SOCKET": "vsock:2:1234"})
 
     manager.ready("serving")
@@ -93,8 +93,8 @@ def test_address_of_another_kind_is_named(caplog: pytest.LogCaptureFixture) -> N
     assert [record.msg for record in caplog.records] == ["notify_socket_unknown"]
 
 
-def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One line, however often; when it is back it hears everything again, and is missed again."""
+def test_unreachable_systemd_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Failures in a row are logged once; after a success the next failure is logged again."""
     caplog.set_level(logging.INFO)
     path = tmp_path / "notify"
     manager = ServiceManager.of({"NOTIFY_SOCKET": str(path)})
@@ -111,8 +111,8 @@ def test_systemd_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     manager.close()
 
 
-def test_systemd_that_does_not_read(systemd: NotifySocket, manager: ServiceManager) -> None:
-    """Nobody waits for it, or this would not end."""
+def test_full_notify_socket_does_not_block(systemd: NotifySocket, manager: ServiceManager) -> None:
+    """Messages are dropped when systemd does not read."""
     for _ in range(5000):
         manager.alive()
 

@@ -1,4 +1,4 @@
-"""A snapshot is what was saved, or refused; the server waits for the brokers in it."""
+"""The snapshot file, and readiness, which waits for the brokers in it."""
 
 import hashlib
 import json
@@ -26,8 +26,8 @@ CONTENT = (
 )
 
 
-def test_file_of_a_snapshot(tmp_path: Path) -> None:
-    """Byte by byte what the server of yesterday wrote, and the server of tomorrow reads."""
+def test_bytes_of_a_snapshot_file(tmp_path: Path) -> None:
+    """The format is fixed byte by byte, because older and newer versions read it."""
     save(tmp_path / "snapshot.json", SMALL)
 
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
@@ -43,13 +43,13 @@ def test_file_of_a_snapshot(tmp_path: Path) -> None:
     ids=["wrong type", "missing field"],
 )
 def test_sealed_file_of_another_kind_is_refused(content: bytes, reason: str) -> None:
-    """Also with a right checksum only a snapshot of this version is taken, and the text says what is wrong."""
+    """A file with a right checksum and other contents is refused with the reason."""
     with pytest.raises(SealedFileError, match=reason):
         decode(seal(json.loads(content)))
 
 
 def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
-    """What one life of the server saves, the next one loads; leftovers of a killed save are removed."""
+    """A saved snapshot is loaded unchanged, and leftovers of an interrupted save are removed."""
     (tmp_path / ".snapshot.json.0123456789abcdef.tmp").touch()
     save(tmp_path / "snapshot.json", SMALL)
 
@@ -57,24 +57,22 @@ def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
     assert [tmp_path / "snapshot.json"] == list(tmp_path.iterdir())
 
 
-def test_no_file_is_no_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first start of all has nobody to wait for, and nothing to warn about."""
+def test_missing_file_is_an_empty_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a file, as at the first start, the server starts without a snapshot and without a warning."""
     assert load(tmp_path / "snapshot.json") is None
     assert caplog.records == []
 
 
-def test_file_that_cannot_be_read_costs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A directory in the file's place does not keep the server from starting."""
+def test_unreadable_file_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A directory in place of the file is logged, and the server starts without a snapshot."""
     (tmp_path / "snapshot.json").mkdir()
 
     assert load(tmp_path / "snapshot.json") is None
     assert [record.msg for record in caplog.records] == ["snapshot_not_read"]
 
 
-def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A name so long that no other can be made of it: the server starts all the same."""
+def test_damaged_file_that_cannot_be_set_aside_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The server starts without a snapshot although the damaged file cannot be renamed."""
     path = tmp_path / ("s" * 250)
     path.write_bytes(b"damaged")
 
@@ -102,10 +100,10 @@ def test_damaged_file_that_cannot_be_set_aside_costs_a_warning(
         ),
     ],
 )
-def test_ready_when_there_is_nobody_to_wait_for(
+def test_ready_without_expected_brokers_or_after_the_wait(
     expected: list[ExpectedBroker], wait: float, now: float, reason: str
 ) -> None:
-    """Or the wait is over: then it answers with what it has, as Apache's server does. Once ready, always ready."""
+    """A server is ready without expected brokers or after its wait, and stays ready."""
     readiness = Readiness(expected, wait, 1_000.0)
 
     assert reason == readiness.reason(now)
@@ -113,8 +111,8 @@ def test_ready_when_there_is_nobody_to_wait_for(
     assert bool(expected) == readiness.expects_brokers
 
 
-def test_ready_when_all_are_back() -> None:
-    """Cluster, name and id are the broker; each counts once, and others for nothing."""
+def test_ready_when_all_expected_brokers_registered() -> None:
+    """An expected broker is identified by cluster, name and id and counts once; other brokers do not count."""
     readiness = Readiness([MASTER, MASTER, SLAVE], wait_seconds=45.0, now=1_000.0)
     for cluster, name, number in (("other", "broker-a", 0), ("c", "broker-x", 0), ("c", "broker-a", 2)):
         readiness.broker_seen(cluster, name, number)
@@ -129,8 +127,8 @@ def test_ready_when_all_are_back() -> None:
     assert readiness.reason(1_001.0) == "ready: all 2 expected brokers are back"
 
 
-def test_lost_snapshot_is_waited_out() -> None:
-    """Whoever comes back, nobody knows who else was there."""
+def test_lost_snapshot_waits_for_the_whole_time() -> None:
+    """After a lost snapshot the server waits its whole time, since the expected brokers are unknown."""
     readiness = Readiness((), 45.0, 1_000.0, is_lost=True)
     readiness.broker_seen("c1", "broker-a", 0)
 

@@ -1,4 +1,4 @@
-"""Everybody who waits for a topic hears of its change, once, and leaves nothing behind."""
+"""Watches of routes: each ends once when one of its topics changes, and leaves nothing behind."""
 
 import asyncio
 import itertools
@@ -12,26 +12,26 @@ from tests.support.fake_clock import settle
 
 
 async def waiting(watchers: RouteWatchers, *topics: str) -> asyncio.Task[None]:
-    """Somebody who waits."""
+    """A task that waits for a change of these topics."""
     task = asyncio.create_task(watchers.wait(dict.fromkeys(topics).keys()))
     await asyncio.sleep(0)
     return task
 
 
-async def who_is_done(*tasks: asyncio.Task[None]) -> list[bool]:
-    """Who has heard, once everything that can happen has happened."""
+async def done(*tasks: asyncio.Task[None]) -> list[bool]:
+    """For each task whether it is done, once the loop is idle."""
     await settle()
     return [task.done() for task in tasks]
 
 
-NOBODY = "<RouteWatchers [0 waiting for 0 topics]>"
-# more than are entered one by one
+EMPTY = "<RouteWatchers [0 waiting for 0 topics]>"
+# more topics than are entered one by one
 MANY = [f"t{number}" for number in range(FEW_TOPICS + 1)]
 
 
 @pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
-async def test_only_those_who_wait_for_the_topic_are_woken(others: list[str]) -> None:
-    """One of several topics is enough; no topic stands for all."""
+async def test_only_watches_of_a_changed_topic_end(others: list[str]) -> None:
+    """One changed topic of several ends a watch, and a change of everything ends all."""
     watchers = RouteWatchers()
     watchers.wake({"a"})
     watchers.wake(None)
@@ -39,35 +39,35 @@ async def test_only_those_who_wait_for_the_topic_are_woken(others: list[str]) ->
     assert len(watchers) == 4
 
     watchers.wake({"a", "x"})
-    # who comes after a change has not missed it
+    # a watch that begins after the change
     late = await waiting(watchers, "a", *others)
 
-    assert await who_is_done(*tasks, late) == [True, False, True, False, False]
+    assert await done(*tasks, late) == [True, False, True, False, False]
     watchers.wake({"b", "c"})
-    assert await who_is_done(*tasks, late) == [True, True, True, True, False]
+    assert await done(*tasks, late) == [True, True, True, True, False]
     watchers.wake(None)
-    assert await who_is_done(late) == [True]
-    assert repr(watchers) == NOBODY
+    assert await done(late) == [True]
+    assert repr(watchers) == EMPTY
 
 
 @pytest.mark.parametrize("others", [[], MANY], ids=["few topics", "many topics"])
 @pytest.mark.parametrize("is_woken", [False, True])
-async def test_who_gives_up_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
-    """Its time was up, or its connection closed, perhaps between being woken and being told; others go on waiting."""
+async def test_cancelled_watch_leaves_nothing_behind(others: list[str], *, is_woken: bool) -> None:
+    """A watch may be cancelled at any moment, also between its wake-up and its end; other watches go on."""
     watchers = RouteWatchers()
     patient, impatient = await waiting(watchers, "a", *others), await waiting(watchers, "a", "b", *others)
     if is_woken:
         watchers.wake({"a"})
 
     impatient.cancel()
-    assert [is_woken, True] == await who_is_done(patient, impatient)
+    assert [is_woken, True] == await done(patient, impatient)
     watchers.wake({"a", "b"})
-    assert await who_is_done(patient, impatient) == [True, True]
-    assert (impatient.cancelled(), repr(watchers)) == (True, NOBODY)
+    assert await done(patient, impatient) == [True, True]
+    assert (impatient.cancelled(), repr(watchers)) == (True, EMPTY)
 
 
-async def test_crowd_is_told_a_batch_at_a_time() -> None:
-    """The loop looks at its sockets in between; further changes add nobody twice, and others are told, too."""
+async def test_watches_end_in_batches() -> None:
+    """The loop runs between batches, and repeated changes wake no watch twice."""
     watchers = RouteWatchers()
     crowd = [await waiting(watchers, "a") for _ in range(5 * BATCH + 1)]
     crowd.append(await waiting(watchers, "b"))
@@ -75,18 +75,18 @@ async def test_crowd_is_told_a_batch_at_a_time() -> None:
         watchers.wake({"a"})
     watchers.wake({"b"})
 
-    told = [0]
-    while told[-1] < len(crowd):
+    done_until = [0]
+    while done_until[-1] < len(crowd):
         await asyncio.sleep(0)
-        told.append(sum(task.done() for task in crowd))
+        done_until.append(sum(task.done() for task in crowd))
 
-    assert max(later - earlier for earlier, later in itertools.pairwise(told)) <= BATCH
-    assert repr(watchers) == NOBODY
+    assert max(later - earlier for earlier, later in itertools.pairwise(done_until)) <= BATCH
+    assert repr(watchers) == EMPTY
 
 
-async def test_fewer_of_a_crowd_are_told_at_once_when_that_takes_long() -> None:
-    """Two milliseconds are for as many as they were enough for the last time: four, at half a millisecond each."""
-    seconds, told = 0.0, []
+async def test_batch_of_ending_watches_fits_two_milliseconds() -> None:
+    """The size of a batch follows the measured cost: four watches at half a millisecond each."""
+    seconds, ended = 0.0, []
     watchers = RouteWatchers(BatchSize(8, now=lambda: seconds))
 
     async def wait() -> None:
@@ -100,13 +100,13 @@ async def test_fewer_of_a_crowd_are_told_at_once_when_that_takes_long() -> None:
     while not all(task.done() for task in crowd):
         before = sum(task.done() for task in crowd)
         await asyncio.sleep(0)
-        told.append(sum(task.done() for task in crowd) - before)
+        ended.append(sum(task.done() for task in crowd) - before)
 
-    assert [count for count in told if count] == [8, 4, 4, 4]
+    assert [count for count in ended if count] == [8, 4, 4, 4]
 
 
-async def test_crowd_that_waits_for_the_same_topics_is_looked_through_in_steps() -> None:
-    """All of them change at once, and each of the crowd waits for all: that is many times the crowd."""
+async def test_watches_of_the_same_topics_are_processed_in_chunks() -> None:
+    """Many watches, each of many topics that change at once, are processed in chunks."""
     watchers = RouteWatchers()
     topics = MANY[:100]
     crowd = [await waiting(watchers, *topics) for _ in range(5 * STEP_WATCHES // len(topics))]
@@ -119,12 +119,12 @@ async def test_crowd_that_waits_for_the_same_topics_is_looked_through_in_steps()
         assert before - sum(map(length_hint, watchers._due)) <= STEP_WATCHES
     assert steps >= 5
 
-    assert [True] * len(crowd) == await who_is_done(*crowd)
-    assert repr(watchers) == NOBODY
+    assert [True] * len(crowd) == await done(*crowd)
+    assert repr(watchers) == EMPTY
 
 
-async def test_watches_of_many_topics_are_looked_through_in_steps() -> None:
-    """However many there are, and however many topics have changed."""
+async def test_watches_of_many_topics_are_checked_in_chunks() -> None:
+    """Watches of many topics are compared with a large change in chunks."""
     watchers = RouteWatchers()
     crowd = [await waiting(watchers, *(f"{number}-{topic}" for topic in MANY)) for number in range(100)]
     changed = dict.fromkeys(f"x{number}" for number in range(STEP_TOPICS))
@@ -138,6 +138,6 @@ async def test_watches_of_many_topics_are_looked_through_in_steps() -> None:
     assert steps >= 2
 
     watchers.wake({"99-t0": None}.keys())
-    assert await who_is_done(*crowd) == [False] * 99 + [True]
+    assert await done(*crowd) == [False] * 99 + [True]
     for task in crowd:
         task.cancel()
