@@ -1,4 +1,4 @@
-"""`make simulate`: runs many seeds on all cores, or one seed with its time line."""
+"""`make simulate`: runs many seeds on all cores, or one seed with its timeline."""
 
 import argparse
 import json
@@ -15,18 +15,18 @@ from tests.simulation.simulation import Outcome, simulate
 
 _PROGRESS_SECONDS = 10.0
 _SEEDS_PER_CHUNK = 4
-# then another goes on: of a run in which a process was killed half a megabyte is never collected
+# limits the memory of a process: a run with a killed process leaves half a megabyte that is never collected
 _CHUNKS_PER_PROCESS = 50
 
 
 def main() -> int:
-    """Simulate; 1 if an invariant was broken."""
+    """Simulate, and return 1 if an invariant was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, help="run this one, and print its time line")
-    parser.add_argument("--count", type=int, default=100_000, help="run so many seeds")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="run this seed and print its timeline")
+    parser.add_argument("--count", type=int, default=100_000, help="number of seeds")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first failure")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of processes")
     options = parser.parse_args()
     fix_hashes()
     if options.seed is not None:
@@ -37,34 +37,34 @@ def main() -> int:
 
 def _replay(seed: int) -> int:
     outcome = simulate(seed, keeps_lines=True)
-    _say(*outcome.lines)
+    _print(*outcome.lines)
     if not outcome.invariant:
-        _say(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
+        _print(f"seed {seed}: all invariants hold; checksum {outcome.checksum:08x}")
     else:
-        _tell(outcome)
-    _sum_up(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
+        _report(outcome)
+    _print_summary(seeds=1, failed=int(bool(outcome.invariant)), checksum=f"{outcome.checksum:08x}")
     return int(bool(outcome.invariant))
 
 
 def _run_all(seeds: range, jobs: int, *, keep_going: bool) -> int:
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
     failures = done = checksum = 0
     virtual_seconds = 0.0
     for done, outcome in enumerate(_outcomes(seeds, jobs), start=1):
         virtual_seconds += outcome.seconds
-        # whatever the order in which they ended
+        # xor does not depend on the order of the seeds
         checksum ^= outcome.checksum
         if outcome.invariant:
             failures += 1
-            _tell(outcome)
+            _report(outcome)
             if not keep_going:
                 break
         now = time.monotonic()
-        if now - told >= _PROGRESS_SECONDS or done == len(seeds):
-            told = now
-            _say(f"{done} of {len(seeds)} seeds, {failures} failed, {done / (now - began):.1f} a second")
+        if now - reported >= _PROGRESS_SECONDS or done == len(seeds):
+            reported = now
+            _print(f"{done} of {len(seeds)} seeds, {failures} failed, {done / (now - began):.1f} a second")
     seconds = time.monotonic() - began
-    _sum_up(
+    _print_summary(
         seeds=done,
         failed=failures,
         checksum=f"{checksum:08x}",
@@ -77,9 +77,9 @@ def _run_all(seeds: range, jobs: int, *, keep_going: bool) -> int:
     return min(failures, 1)
 
 
-def _sum_up(**figures: Any) -> None:
-    """The last line, for programs."""
-    _say(json.dumps(figures))
+def _print_summary(**figures: Any) -> None:
+    """Print the last line, which is for programs."""
+    _print(json.dumps(figures))
 
 
 def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
@@ -90,10 +90,10 @@ def _outcomes(seeds: range, jobs: int) -> Iterator[Outcome]:
         yield from pool.imap_unordered(simulate, seeds, chunksize=_SEEDS_PER_CHUNK)
 
 
-def _tell(failed: Outcome) -> None:
-    """The failure, and the fewest faults that lead to it."""
+def _report(failed: Outcome) -> None:
+    """Print the failure, and the smallest set of faults that leads to it."""
     small = shrunk(failed)
-    _say(
+    _print(
         f"seed {failed.seed} failed after {len(failed.faults)} faults: {failed.message}",
         f"with the fewest faults: {small.message}",
         *(f"  {fault}" for fault in small.faults),
@@ -101,7 +101,7 @@ def _tell(failed: Outcome) -> None:
     )
 
 
-def _say(*lines: str) -> None:
+def _print(*lines: str) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What must hold of every run, whatever went wrong in it; by the names that docs/simulation.md explains."""
+"""Invariants that hold in every run under any faults, by the names in docs/simulation.md."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,49 +19,49 @@ from tests.simulation.network import End
 from tests.simulation.staleness import StalenessCheck
 from tests.simulation.world import Violation
 
-# what tells a server that a broker lives
+# requests that count as a sign of life of a broker
 _SIGNS_OF_LIFE: Final = frozenset(
     {RequestCode.REGISTER_BROKER, RequestCode.BROKER_HEARTBEAT, RequestCode.QUERY_DATA_VERSION}
 )
-# faults of servers after which they may have lost any broker
+# faults of servers that may lose any broker
 _HITS_ALL: Final = frozenset({"isolate", "busy"})
-# what a loop takes to read what has arrived; one that is slow takes longer
+# time in which an idle loop reads what has arrived
 _UNREAD_SECONDS: Final = 0.02
 _LOOK_SECONDS: Final = 0.5
-# Passes of a busy server's loop after which a sign of life that has arrived counts: one to read it, two to carry it
-# out; over a connection that is new two come before, to accept and to introduce it.
-_READING_PASSES: Final = 3
-_ACCEPTING_PASSES: Final = 2
-# the latest of a broker at a server: more than may arrive while so many passes take long
+# Iterations of a busy server's loop until an arrived sign of life counts: one reads it, two handle it. A new connection
+# takes two more, one to accept it and one to introduce it.
+_READING_ITERATIONS: Final = 3
+_ACCEPTING_ITERATIONS: Final = 2
+# number of latest signs of a broker at a server: more than can arrive during these iterations
 _SIGNS_KEPT: Final = 32
 # of latency, and of passes of a loop between what arrives and what comes of it
 _SLACK_SECONDS: Final = 0.3
-# the worst quartz, on both sides
+# the largest difference of two clocks
 _DRIFT: Final = 0.002
 _TICK_SECONDS: Final = 1.0
 _MAX_CREDIT_SECONDS: Final = 600.0
-# an agent that failed slowly pauses for up to so long, and then waits so many times longer for answers
+# pause of an agent after slow failures, and the factor by which its timeouts grow
 _SLOW_BACKOFF_SECONDS: Final = 15.0
 _MAX_PATIENCE: Final = 4.0
 
 
-# queues of a topic by broker, and addresses of these brokers; None: there is no route
+# queues of a topic by broker, and addresses of these brokers; None without a route
 _Value = tuple[frozenset[tuple[str, int, int, int]], frozenset[tuple[str, int, str]]] | None
 
 
 class _Sign(NamedTuple):
-    """A sign of life that has arrived."""
+    """An arrived sign of life."""
 
     at: float
-    # so many passes of the server's machine have to be over until it counts
+    # iteration of the server's loop after which it counts
     counts_after: int
 
 
 class _History:
-    """The routes of one run of a server."""
+    """Routes of one boot of a server."""
 
     def __init__(self) -> None:
-        # topic -> (revision, value) of each change, after what it was in the beginning
+        # topic -> (revision, value) of each change, after the initial value
         self.values: defaultdict[str, list[tuple[int, _Value]]] = defaultdict(lambda: [(0, None)])
 
     def changed(self, effect: RouteChanged, tables: RouteTables) -> None:
@@ -83,7 +83,7 @@ class _History:
         return next(value for number, value in reversed(self.values[topic]) if number <= revision)
 
 
-def _told(route: TopicRouteData | None) -> Any:
+def _value_of(route: TopicRouteData | None) -> Any:
     if route is None:
         return None
     queues = frozenset((q.broker_name, q.read_queue_nums, q.write_queue_nums, q.perm) for q in route.queue_datas)
@@ -97,27 +97,27 @@ def _addresses(groups: Iterable[BrokerData]) -> frozenset[tuple[str, int, str]]:
 
 
 class Checks:
-    """Looks on, and raises a Violation."""
+    """Observes a run and records the first violation."""
 
     def __init__(self, cluster: Cluster, faults: Sequence[Fault]) -> None:
         self._cluster = cluster
         self._faults = faults
         self._world = cluster.world
         self._times = cluster.times
-        # (broker's machine, server's machine) -> when a sign of life arrived last, whatever became of it there
-        self._heard: dict[tuple[str, str], float] = {}
-        # the same -> the latest ones
+        # (broker's machine, server's machine) -> arrival of the last sign of life, handled or not
+        self._last_arrivals: dict[tuple[str, str], float] = {}
+        # the same -> latest signs of life
         self._signs: defaultdict[tuple[str, str], deque[_Sign]] = defaultdict(lambda: deque(maxlen=_SIGNS_KEPT))
-        # after how many passes of its machine what arrives at an end can be read
+        # end -> iteration of its machine after which it is read
         self._readable: dict[End, int] = {}
         self._brokers = {node.address: node for node in cluster.brokers}
-        # the same -> over which connections it registered, and when last
+        # the same -> connections with a registration, and the time of the last one
         self._registered: defaultdict[tuple[str, str], dict[End, float]] = defaultdict(dict)
-        # boot id of a server's run -> what its routes were
+        # boot id -> routes of the boot
         self._histories: dict[str, _History] = {}
-        # (client, its life) -> topics of which it had a route
+        # (client, its life) -> topics of which it has had a route
         self._known: dict[tuple[str, int], set[str]] = {}
-        # (client, its life, run, topic) -> the place in the history up to which the client has come
+        # (client, its life, boot id, topic) -> position of the client in the history
         self._places: dict[tuple[str, int, str, str], int] = {}
         self._staleness = StalenessCheck(cluster, faults)
         cluster.world.network.on_arrival = self._arrived
@@ -132,13 +132,13 @@ class Checks:
             node.machine.on_end = lambda left, node=node: self._ended(node, left)  # type: ignore[misc]
 
     def _fail(self, invariant: str, what: str) -> None:
-        # not raised here: the process that did wrong would take it for an error of its own
+        # recorded rather than raised, because the faulty process would catch it as its own error
         self._world.violation = self._world.violation or Violation(invariant, what)
 
     def begin(self) -> None:
         self._world.at(self._world.now + _LOOK_SECONDS, self._look)
 
-    # -- while it runs ------------------------------------------------------------------------------------------------
+    # -- during the run ------------------------------------------------------------------------------------------------
 
     def _arrived(self, end: End, data: bytes) -> None:
         if end.there.kind != "broker":
@@ -149,24 +149,24 @@ class Checks:
         for frame in FrameReader(1 << 20).receive_data(data):
             code = decode_frame(frame).code
             if code in _SIGNS_OF_LIFE:
-                self._heard[link] = self._world.now
-                readable = self._readable.setdefault(end, end.machine.passes + _ACCEPTING_PASSES)
-                counts_after = max(readable, end.machine.passes) + _READING_PASSES
+                self._last_arrivals[link] = self._world.now
+                readable = self._readable.setdefault(end, end.machine.iterations + _ACCEPTING_ITERATIONS)
+                counts_after = max(readable, end.machine.iterations) + _READING_ITERATIONS
                 self._signs[link].append(_Sign(self._world.now, counts_after))
             if code == RequestCode.REGISTER_BROKER:
                 self._registered[link][end] = self._world.now
 
     def _closed(self, end: End) -> None:
-        """An agent closes no connection over which a server knows it before it has registered over another one."""
+        """An agent must not close a server's only connection to it before it has registered over another one."""
         broker = self._brokers.get(f"{end.machine.address}:10911")
         network, server = self._world.network, end.there
         if broker is None or broker.is_leaving or network.latest[broker.name, server.name] != end.number:
-            # it keeps this one while it tries another, and not for more attempts than that
+            # an agent may close a connection that is not its latest, such as a failed attempt
             return
         is_way_open = network.is_open((broker.name, server.name)) and network.is_open((server.name, broker.name))
         usable = [each for each in self._registered[broker.name, server.name] if each.is_open]
         if is_way_open and usable == [end.peer]:
-            self._fail("NoLiveBrokerEvicted", f"{broker.name} closes what {server.name} knows it by, {end!r}")
+            self._fail("NoLiveBrokerEvicted", f"{broker.name} closes its connection to {server.name}, {end!r}")
 
     def _effect(self, server: ServerNode, effect: Effect) -> None:
         if isinstance(effect, Evicted):
@@ -179,14 +179,14 @@ class Checks:
 
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:
         broker = self._brokers[effect.key.broker_addr]
-        heard = self._heard_at_last(broker, server)
-        self._staleness.evicted(server, effect, heard)
+        last_seen = self._last_sign_due(broker, server)
+        self._staleness.evicted(server, effect, last_seen)
         where = f"{broker.name} on {server.name}"
         if effect.reason == "silent":
-            silent = self._world.now - heard
+            silent = self._world.now - last_seen
             if silent < effect.live.expiry_seconds * (1 - _DRIFT) - 0.01:
-                self._fail("NoLiveBrokerEvicted", f"{where} was evicted, heard {silent:.3f} s ago")
-        elif effect.reason == "disconnected" and not server.machine.pass_seconds:
+                self._fail("NoLiveBrokerEvicted", f"{where} was evicted, last seen {silent:.3f} s ago")
+        elif effect.reason == "disconnected" and not server.machine.iteration_seconds:
             assert server.controller is not None
             connection = server.controller.namesrv.connections.get(effect.live.connection_id)
             if connection is not None and connection.is_open:
@@ -196,12 +196,12 @@ class Checks:
                     silent = self._world.now - at
                     self._fail("NoLiveBrokerEvicted", f"{where} was evicted, registered anew {silent:.3f} s ago")
         elif effect.reason == "unregistered" and effect.live.agent_id == broker.agent_id and not broker.is_leaving:
-            self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by a life before this one")
+            self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by an earlier life")
 
-    def _heard_at_last(self, broker: BrokerNode, server: ServerNode) -> float:
+    def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
         """When the last sign of life arrived that the server has to know of.
 
-        One that is busy looks for the last time, computes, and evicts: of what arrives meanwhile it cannot know.
+        A busy server reads its sockets, computes and then evicts, so it cannot know of signs that arrive in between.
         """
         for sign in reversed(self._signs[broker.name, server.name]):
             is_slow = any(
@@ -210,13 +210,13 @@ class Checks:
                 and sign.at <= fault.until + fault.value
                 for fault in self._faults
             )
-            # the pass that is on comes too late
-            if not is_slow or server.machine.passes > sign.counts_after:
+            # the current iteration is too late for it
+            if not is_slow or server.machine.iterations > sign.counts_after:
                 return sign.at
         return -1e9
 
     def _client_changed(self, client: ClientNode, change: RouteChange) -> None:
-        """What a client knows is not lost, and of one run of a server it never goes back."""
+        """A client never loses a route, nor goes back to an older one of the same boot."""
         self._known.setdefault((client.name, client.machine.lives), set()).add(change.topic)
         for name in change.brokers_removed:
             if not self._is_excused(name):
@@ -224,16 +224,16 @@ class Checks:
         if change.new is None or (history := self._histories.get(change.new.boot_id)) is None:
             return
         place = (client.name, client.machine.lives, change.new.boot_id, change.topic)
-        told = _told(change.new.data)
+        actual = _value_of(change.new.data)
         values = history.values[change.topic]
         for number in range(self._places.get(place, 0), len(values)):
-            if values[number][1] == told:
+            if values[number][1] == actual:
                 self._places[place] = number
                 return
-        self._fail("RevisionNeverBack", f"{client.name} knows {change.topic} on {sorted(told[0])}, after newer")
+        self._fail("RevisionNeverBack", f"{client.name} knows {change.topic} on {sorted(actual[0])}, after newer")
 
     def _is_excused(self, broker_name: str) -> bool:
-        """Whether something happened lately to a broker, or on its ways, so that servers may have lost it."""
+        """Return true if a recent fault of a broker, or on its ways, may have made servers lose it."""
         group = [broker for broker in self._cluster.brokers if broker.broker_name == broker_name]
         if any(not broker.is_wanted or broker.is_leaving for broker in group):
             return True
@@ -245,25 +245,25 @@ class Checks:
             if fault.at <= self._world.now and fault.until >= since
         )
 
-    def _watched(self, server: ServerNode, asked: PullRoutesRequest, answer: PulledRoutes) -> None:
-        """A watch is answered with all changes since it was asked, and nothing else."""
-        history = self._histories.setdefault(answer.boot_id, _History())
-        where = f"{server.name} at {answer.revision}, asked since {asked.since}"
-        if answer.boot_id == asked.boot_id:
-            if answer.revision < asked.since:
+    def _watched(self, server: ServerNode, asked: PullRoutesRequest, response: PulledRoutes) -> None:
+        """The response to a watch has all changes since its revision, and nothing else."""
+        history = self._histories.setdefault(response.boot_id, _History())
+        where = f"{server.name} at {response.revision}, since {asked.since}"
+        if response.boot_id == asked.boot_id:
+            if response.revision < asked.since:
                 self._fail("WatchReordersNothing", where)
-            changed = history.changed_topics(asked.since, answer.revision) & set(asked.topics)
-            if missing := changed - answer.routes.keys():
+            changed = history.changed_topics(asked.since, response.revision) & set(asked.topics)
+            if missing := changed - response.routes.keys():
                 self._fail("WatchLosesNothing", f"{where}: without {sorted(missing)}")
-            if twice := answer.routes.keys() - changed:
-                self._fail("WatchDoublesNothing", f"{where}: {sorted(twice)} once more")
-        for topic, route in answer.routes.items():
-            told, value = _told(route), history.value(topic, answer.revision)
-            if told != value:
-                self._fail("WatchLosesNothing", f"{where}: {topic} is on {told}, not {value}")
+            if twice := response.routes.keys() - changed:
+                self._fail("WatchDoublesNothing", f"{where}: {sorted(twice)} repeated")
+        for topic, route in response.routes.items():
+            actual, value = _value_of(route), history.value(topic, response.revision)
+            if actual != value:
+                self._fail("WatchLosesNothing", f"{where}: {topic} is on {actual}, not {value}")
 
     def _check_kv(self, server: ServerNode) -> None:
-        """What a server has acknowledged it has."""
+        """A server keeps every key that it has acknowledged."""
         assert server.controller is not None
         found = server.controller.namesrv.kv.namespace("simulation") or {}
         for operator in self._cluster.operators:
@@ -285,10 +285,15 @@ class Checks:
         self._world.at(self._world.now + _LOOK_SECONDS, self._look)
 
     def _look_at(self, server: ServerNode) -> None:
-        """Nobody is kept that should be gone."""
+        """No server keeps a dead broker or a slow reader."""
         controller, now, machine = server.controller, self._world.now, server.machine
-        # asked while it is stopped it could not say anything; a moment later it has to have caught up
-        if not server.is_running or controller is None or not controller.listening.is_set() or machine.pass_seconds:
+        # a server that is stopped is checked when it has had time to catch up
+        if (
+            not server.is_running
+            or controller is None
+            or not controller.listening.is_set()
+            or machine.iteration_seconds
+        ):
             return
         stopped = max((end for _, end in (*machine.freezes[-1:], *machine.hogs[-1:])), default=0.0)
         if now < stopped + self._times.scan + _TICK_SECONDS + _SLACK_SECONDS:
@@ -297,22 +302,22 @@ class Checks:
         for end in self._world.network.ends_of(machine):
             unread = 0.0 if end.paused_since is None else now - end.paused_since
             if unread > self._times.unread + _TICK_SECONDS + _SLACK_SECONDS:
-                self._fail("NoSlowReaderKept", f"{end!r} leaves its answers unread for {unread:.3f} s")
+                self._fail("NoSlowReaderKept", f"{end!r} leaves responses unread for {unread:.3f} s")
         for key, live in controller.namesrv.manager.tables.broker_live_table.items():
             broker = self._brokers[key.broker_addr]
-            heard = max(self._heard.get((broker.name, server.name), 0.0), server.started_at)
-            # what had arrived by then may have been read only after it, and counts from then on
+            last_seen = max(self._last_arrivals.get((broker.name, server.name), 0.0), server.started_at)
+            # signs that arrived during a stop may be read after it, and count from then on
             stops = (*machine.freezes, *machine.hogs)
-            late = sum(end - max(begin, heard) for begin, end in stops if end > heard)
+            late = sum(end - max(begin, last_seen) for begin, end in stops if end > last_seen)
             allowed = live.expiry_seconds + self._times.scan + _TICK_SECONDS + min(late, _MAX_CREDIT_SECONDS)
-            if now - heard > allowed * (1 + _DRIFT) + _SLACK_SECONDS:
-                silent = f"silent for {now - heard:.3f} s, {late:.3f} s of which {server.name} stood still"
+            if now - last_seen > allowed * (1 + _DRIFT) + _SLACK_SECONDS:
+                silent = f"silent for {now - last_seen:.3f} s, {late:.3f} s of which {server.name} was stopped"
                 self._fail("NoDeadBrokerKept", f"{broker.name} on {server.name}: {silent}")
 
     def _ended(self, node: Node, left: list[str]) -> None:
         disk = node.machine.disk
         if disk is not None and disk.error and not left:
-            # it says so and ends, and what supervises it starts it again
+            # the process ended because of its disk, and its supervisor starts it again
             node.machine.problems.clear()
             if node.is_wanted:
                 self._world.at(self._world.now + 1.0, node.start)
@@ -324,26 +329,26 @@ class Checks:
         if node.is_wanted:
             self._fail("NothingCrashes", f"{node.name} ended by itself")
 
-    # -- when it has calmed down --------------------------------------------------------------------------------------
+    # -- after the faults ----------------------------------------------------------------------------------------------
 
     def settle_seconds(self) -> float:
-        """How long it may take from now, when faults are over, until every server knows what is true.
+        """The longest time from now, when all faults are over, until every server knows the truth.
 
-        A heartbeat that finds that its connection is dead, or the pause of an agent for which everything took too long.
+        It is one heartbeat that finds its connection dead, or the pause of an agent after slow failures.
         """
         times = self._times
-        longest = times.heartbeat + times.answer
+        longest = times.heartbeat + times.response
         if any(broker.is_slow for broker in self._cluster.brokers):
-            longest = max(longest, _MAX_PATIENCE * times.answer + _SLOW_BACKOFF_SECONDS)
+            longest = max(longest, _MAX_PATIENCE * times.response + _SLOW_BACKOFF_SECONDS)
         return longest + _SLACK_SECONDS
 
     def check_settled(self) -> None:
-        """Everybody knows what is true."""
+        """All servers and clients know the truth."""
         self.check_tables()
         self._check_clients()
 
     def check_tables(self) -> None:
-        """Every server knows who is there, with which topics."""
+        """Every server has exactly the live brokers and their topics."""
         for server in self._cluster.servers:
             for difference in self._differences(server):
                 self._fail("TablesEqualTruth", f"{server.name}: {difference}")
@@ -363,14 +368,14 @@ class Checks:
         rows = {
             topic: {queues.broker_name: (queues.read_queue_nums, queues.write_queue_nums) for queues in row.queues}
             for topic, row in tables.topic_queue_table.items()
-            # a broker's own topic, which agents name in RocketMQ's protocol where there would be one topic alone
+            # an agent with one topic adds a topic of its own name in RocketMQ's protocol
             if topic not in tables.broker_addr_table
         }
         if rows != (expected := self.expected_rows()):
             yield f"topics are {rows}, not {expected}"
 
     def expected_rows(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """Topic -> broker -> queues to read and to write."""
+        """Topic -> broker -> read queues and write queues."""
         rows: dict[str, dict[str, tuple[int, int]]] = {}
         for broker in self._alive():
             if broker.broker_id == 0:
@@ -399,13 +404,13 @@ class Checks:
                     self._fail("EveryChangeSeen", f"{client.name}: {topic} is on {found}, not {row}")
 
     def check_gone(self) -> None:
-        """Everybody has left."""
+        """All processes have ended."""
         for node in self._cluster.nodes:
             if node.is_running:
                 tasks = [] if node.machine.loop is None else node.machine.loop.tasks
                 self._fail("NothingLeftBehind", f"{node.name} has not ended: {tasks}")
 
     def check_report(self) -> None:
-        """The report on the heartbeat logs says what was."""
+        """The report on the heartbeat logs agrees with the run."""
         for difference in self._staleness.differences():
             self._fail("StalenessReported", difference)

@@ -1,4 +1,4 @@
-"""Three NameServers, five brokers' agents and five clients, each with its machine; and what is true of them."""
+"""Three NameServers, five broker agents and five clients on machines of their own, and the truth about them."""
 
 import asyncio
 import itertools
@@ -30,10 +30,10 @@ from tests.simulation.world import Kind, Machine, World
 PORT: Final = 9876
 CLUSTER: Final = "cluster"
 TOPICS: Final = ("orders", "bills", "parcels", "returns")
-# Of an answer about so many topics that nobody has, so many are more than a server keeps for somebody who does not
-# read, and what kernels take of them.
+# The response for so many unknown topics is large: this number of them exceeds what a server buffers for a peer that
+# does not read, and the kernels' windows.
 _UNKNOWN_TOPICS: Final = tuple(f"unknown-{number}-".ljust(120, "x") for number in range(80))
-_QUESTIONS: Final = 12
+_PULLS: Final = 12
 # (broker name, id, topics)
 BROKERS: Final = (
     ("broker-a", 0, ("orders", "bills")),
@@ -46,32 +46,32 @@ BROKERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """How long everything takes."""
+    """Intervals and timeouts of a run."""
 
     heartbeat: float
     expiry: float
     scan: float
     poll: float
     warm_up: float
-    answer: float
-    # an agent's and a client's
+    response: float
+    # connect timeouts of an agent and a client
     connect: float
     client_connect: float
     drain: float
-    # until an answer has to be read
+    # time in which a response has to be read
     unread: float
-    # that much slower than the short ones are faults, puts and looks
+    # factor for the times of faults, puts and looks
     pace: float
 
 
-# a tenth of the defaults, so that as much happens in a tenth of the time
+# a tenth of the defaults, so that a run takes a tenth of the time
 SHORT: Final = Times(
     heartbeat=3.0,
     expiry=12.0,
     scan=1.0,
     poll=3.0,
     warm_up=4.5,
-    answer=1.0,
+    response=1.0,
     connect=0.5,
     client_connect=0.5,
     drain=0.5,
@@ -84,14 +84,14 @@ def _default(settings: type[BaseModel], name: str) -> float:
     return float(settings.model_fields[name].default)
 
 
-# what everybody has who sets nothing
+# the default settings
 DEFAULTS: Final = Times(
     heartbeat=_default(AgentSettings, "heartbeat_seconds"),
     expiry=_default(Settings, "broker_expiry_seconds"),
     scan=_default(Settings, "scan_interval_seconds"),
     poll=_default(ClientSettings, "poll_seconds"),
     warm_up=_default(Settings, "wait_for_service_seconds"),
-    answer=_default(AgentSettings, "answer_timeout_seconds"),
+    response=_default(AgentSettings, "answer_timeout_seconds"),
     connect=_default(AgentSettings, "connect_timeout_seconds"),
     client_connect=_default(ClientSettings, "connect_timeout_seconds"),
     drain=_default(Settings, "drain_seconds"),
@@ -101,14 +101,14 @@ DEFAULTS: Final = Times(
 
 
 class Node:
-    """One machine and what runs on it."""
+    """A machine and the process on it."""
 
     def __init__(self, world: World, machine: Machine) -> None:
         self.world = world
         self.machine = machine
-        # a process that is to be there; False: it was asked to leave, or is down
+        # the process is to run; false while it is down or was asked to stop
         self.is_wanted = False
-        # since when, in this life; in the world's time
+        # start of this life, in the world's time
         self.started_at = 0.0
 
     @property
@@ -127,13 +127,13 @@ class Node:
             self.machine.start(self.main)
 
     def begin(self) -> None:
-        """A new life: forget the one before."""
+        """Reset the state of the life before."""
 
     async def main(self) -> None:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Ask the process to leave in good order."""
+        """Ask the process to end gracefully."""
         raise NotImplementedError
 
     def kill(self) -> None:
@@ -179,7 +179,7 @@ class ServerNode(Node):
 
     def _limits(self) -> Limits:
         limits = Limits.of(self.settings)
-        # so little that answers which are not read are soon as many
+        # a small buffer, which few unread responses fill
         limits.server.write_buffer_bytes = 64 * 1024
         return limits
 
@@ -191,7 +191,7 @@ class ServerNode(Node):
             await asyncio.wait((serving, listening), return_when=asyncio.FIRST_COMPLETED)
             listening.cancel()
             if controller.listening.is_set():
-                # the list was made for this run, and whoever is in it sees every effect
+                # the list of observers belongs to this boot; an observer in it receives every effect
                 controller.namesrv.manager._sink.observers.append(self._observe)  # type: ignore[attr-defined]
 
     def stop(self) -> None:
@@ -211,7 +211,7 @@ class ServerNode(Node):
 
 
 class BrokerNode(Node):
-    """A broker, as far as its agent goes."""
+    """A broker, reduced to its agent."""
 
     def __init__(
         self, world: World, machine: Machine, times: Times, servers: list[ServerNode], place: tuple[str, int, Any]
@@ -221,7 +221,7 @@ class BrokerNode(Node):
         self.broker_name = name
         self.broker_id = number
         self.address = f"{machine.address}:10911"
-        # what it has now
+        # current topics
         self.topics = {topic: TopicConfig(topic, 4, 4) for topic in topics}
         self.settings = AgentSettings(
             cluster_name=CLUSTER,
@@ -230,9 +230,9 @@ class BrokerNode(Node):
             broker_addr=self.address,
             name_servers=";".join(server.where for server in servers),
             heartbeat_seconds=times.heartbeat,
-            answer_timeout_seconds=times.answer,
+            answer_timeout_seconds=times.response,
             connect_timeout_seconds=times.connect,
-            # the others register anew with every heartbeat, as Java's do
+            # agents with protocol rocketmq register with every heartbeat, as Java's brokers do
             protocol=world.random(f"protocol of {machine.name}").choice(["auto", "auto", "rocketmq"]),
         )
         self.agent: BrokerAgent | None = None
@@ -263,20 +263,20 @@ class BrokerNode(Node):
 
     @property
     def agent_id(self) -> str | None:
-        """What tells the agent of this life from those before it."""
+        """The id of this life's agent."""
         return None if self.agent is None else self.agent._identity.agent_id
 
     @property
     def is_slow(self) -> bool:
-        """Whether its agent pauses for longer, since some server did not answer in time, time and again."""
+        """Return true if the agent pauses for longer because of slow failures."""
         return self.agent is not None and any(link._slow_failures for link in self.agent._links.values())
 
     def change_topic(self, topic: str, queues: int | None) -> None:
-        """Have the broker create, change or (None) delete a topic."""
+        """Make the broker create, change or (None) delete a topic."""
         if self.machine.loop is None or self.agent is None or self.is_leaving:
             return
         if queues is None and self.settings.protocol == "rocketmq":
-            # in RocketMQ's protocol a registration takes no topic away, unless servers are set to
+            # a registration in RocketMQ's protocol removes no topic, unless servers are set to
             return
         agent = self.agent
 
@@ -294,7 +294,7 @@ class BrokerNode(Node):
 
 
 class ClientNode(Node):
-    """A producer or consumer, as far as its routes go."""
+    """A producer or consumer, reduced to its routes."""
 
     def __init__(
         self, world: World, machine: Machine, times: Times, servers: list[ServerNode], *, watches: bool, protocol: Any
@@ -333,7 +333,7 @@ class ClientNode(Node):
             await asyncio.wait([asking])
 
     async def _ask(self, client: RouteClient) -> None:
-        """What an application does: ask for each topic until there is a route."""
+        """Request each topic until it has a route, as an application does."""
         left = list(TOPICS)
         while left:
             for topic in list(left):
@@ -355,18 +355,18 @@ class ClientNode(Node):
 
 
 class OperatorNode(Node):
-    """Somebody who puts keys into the servers' key-value configurations, and watches routes with raw questions."""
+    """An operator that puts keys into the servers' key-value configurations and watches routes by raw requests."""
 
     def __init__(self, world: World, machine: Machine, times: Times, servers: list[ServerNode]) -> None:
         super().__init__(world, machine)
         self._pace = times.pace
         self._servers = servers
         self._leaves = asyncio.Event()
-        # what asks a lot, in this life
+        # tasks of this life that send many requests
         self._asking: list[asyncio.Task[None]] = []
-        # server -> keys whose value it has acknowledged
+        # server -> acknowledged keys and their values
         self.acknowledged: dict[str, dict[str, str]] = {server.name: {} for server in servers}
-        # told of each answer to a watch: (server, what was asked, what was answered)
+        # receives each response to a watch: server, request, response
         self.on_watch: Callable[[ServerNode, PullRoutesRequest, PulledRoutes], None] = lambda *_: None
 
     def begin(self) -> None:
@@ -380,7 +380,7 @@ class OperatorNode(Node):
     async def main(self) -> None:
         chosen = self.world.random(f"{self.name} {self.machine.lives}")
         clients = {server: self._new_client(server, chosen) for server in self._servers}
-        # requests of one connection are answered in turn, those of several are not
+        # requests of one connection are handled one by one, so a second connection puts keys concurrently
         others = {server: self._new_client(server, chosen) for server in self._servers}
         works = [
             self._put(clients, chosen, "a"),
@@ -408,11 +408,11 @@ class OperatorNode(Node):
             random_unit=chosen.random,
         )
 
-    async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random, who: str) -> None:
+    async def _put(self, clients: dict[ServerNode, RemotingClient], chosen: random.Random, prefix: str) -> None:
         for number in itertools.count():
             await self.machine.sleep(chosen.uniform(0.2, 2.0) * self._pace)
             server = chosen.choice(self._servers)
-            key, value = f"{who}-{self.machine.lives}-{number}", str(number)
+            key, value = f"{prefix}-{self.machine.lives}-{number}", str(number)
             fields = {"namespace": "simulation", "key": key, "value": value}
             try:
                 await clients[server].invoke(RequestCode.PUT_KV_CONFIG, ext_fields=fields, timeout_seconds=1.5)
@@ -422,25 +422,25 @@ class OperatorNode(Node):
                 self.world.note(self.name, "put", server.name, key)
                 self.acknowledged[server.name][key] = value
 
-    def ask_a_lot(self, server: ServerNode, seconds: float) -> None:
-        """Have it ask at once for more than a server writes to somebody who does not read."""
+    def pull_a_lot(self, server: ServerNode, seconds: float) -> None:
+        """Send requests whose responses exceed what a server writes to a peer that does not read."""
         if self.machine.loop is not None and not self._leaves.is_set():
-            self._asking.append(self.machine.loop.create_task(self._ask_a_lot(server, seconds)))
+            self._asking.append(self.machine.loop.create_task(self._pull_a_lot(server, seconds)))
 
-    async def _ask_a_lot(self, server: ServerNode, seconds: float) -> None:
+    async def _pull_a_lot(self, server: ServerNode, seconds: float) -> None:
         client = self._new_client(server, self.world.random(f"questions of {self.name} {self.machine.lives}"))
         asked = PullRoutesRequest([*TOPICS, *_UNKNOWN_TOPICS], None, 0, 0)
         body = NATIVE.encode(asked)
 
         async def ask() -> None:
             with suppress(RemotingError):
-                answer = await client.invoke(
+                response = await client.invoke(
                     RequestCode.PULL_ROUTES, body=body, timeout_seconds=seconds, serialize_type=SerializeType.MSGPACK
                 )
-                self.on_watch(server, asked, read_routes(answer.body))
+                self.on_watch(server, asked, read_routes(response.body))
 
         try:
-            await asyncio.gather(*(ask() for _ in range(_QUESTIONS)))
+            await asyncio.gather(*(ask() for _ in range(_PULLS)))
         finally:
             await client.close()
 
@@ -449,7 +449,7 @@ class OperatorNode(Node):
         while True:
             asked = PullRoutesRequest([*TOPICS, "news"], boot_id, since, round(wait_seconds * 1000))
             try:
-                answer = await client.invoke(
+                response = await client.invoke(
                     RequestCode.PULL_ROUTES,
                     body=NATIVE.encode(asked),
                     timeout_seconds=wait_seconds + 1.0,
@@ -458,14 +458,14 @@ class OperatorNode(Node):
             except RemotingError:
                 await self.machine.sleep(chosen.uniform(0.1, 1.0))
                 continue
-            routes = read_routes(answer.body)
+            routes = read_routes(response.body)
             self.on_watch(server, asked, routes)
             boot_id, since = routes.boot_id, routes.revision
 
 
 @dataclass
 class Cluster:
-    """All nodes."""
+    """All nodes of a run."""
 
     world: World
     times: Times

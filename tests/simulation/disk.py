@@ -1,6 +1,6 @@
-"""A machine's disk: real files below one directory, of which a power cut leaves what was synced and only that.
+"""A machine's disk: real files in a directory, of which a power cut leaves only what was synced.
 
-The calls of `os` are watched while a run lasts: who opened what, what is on disk for good, and which call is to fail.
+During a run, calls of `os` are intercepted: they record open descriptors and synced contents, and fail on demand.
 """
 
 import errno
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
 
 
 class ProcessDied(BaseException):
-    """The process was killed within this call; nothing of it runs any more."""
+    """The process was killed within this call and does not continue."""
 
 
 class Disk:
-    """The files of one machine."""
+    """The files of a machine."""
 
     def __init__(self, directory: Path, chosen: random.Random) -> None:
         self.directory = directory
         self._chosen = chosen
-        # descriptors that the process has open
+        # open descriptors of the process
         self.open: set[int] = set()
-        # inode -> what is on disk of it; directory -> name -> inode, as it is on disk
+        # inode -> synced contents; directory -> synced entries, name -> inode
         self._contents: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int]] = {}
-        # an errno that writes fail with, for now
+        # errno of writes during a fault, or 0
         self.error = 0
-        # after so many calls that change something, the power goes
+        # number of changing calls until a power cut, or None
         self.calls_left: int | None = None
         self.on_torn: Callable[[], None] = lambda: None
-        # what work in threads takes longer, for now
+        # additional seconds of writes in threads during a fault
         self.slow_seconds = 0.0
         directory.mkdir(parents=True)
 
     @property
     def is_impaired(self) -> bool:
-        """Whether it fails or is slow."""
+        """Return true if the disk fails or is slow."""
         return bool(self.error or self.slow_seconds)
 
     def changes(self) -> None:
-        """Something is about to be changed on the disk."""
+        """Count a call that changes the disk, and cut the power if its time has come."""
         if self.calls_left is not None:
             self.calls_left -= 1
             if self.calls_left < 0:
@@ -59,7 +59,7 @@ class Disk:
             raise OSError(self.error, os.strerror(self.error))
 
     def synced(self, descriptor: int) -> None:
-        """What a descriptor stands for is on disk."""
+        """Record the contents of a descriptor as synced."""
         status, path = os.fstat(descriptor), Path(f"/proc/self/fd/{descriptor}")
         if stat.S_ISDIR(status.st_mode):
             folder = str(path.readlink())
@@ -68,14 +68,14 @@ class Disk:
             self._contents[status.st_ino] = path.read_bytes()
 
     def close_all(self) -> None:
-        """The process is gone."""
+        """Close the descriptors of an ended process."""
         for descriptor in self.open:
             with suppress(OSError):
                 os.close(descriptor)
         self.open.clear()
 
     def lose_power(self) -> None:
-        """Keep what is on disk; of what is not, a disk may have got any part."""
+        """Keep what was synced, and any part of the rest."""
         if self._chosen.random() < 0.2:
             return
         for folder, _, files in sorted(os.walk(self.directory)):
@@ -97,7 +97,7 @@ class Disk:
 
 
 class _Calls:
-    """The calls of `os` that our code makes, by way of the disk of whoever makes them."""
+    """The intercepted calls of `os`, which go to the disk of the running machine."""
 
     _open, _close, _write = staticmethod(os.open), staticmethod(os.close), staticmethod(os.write)
 
@@ -124,7 +124,7 @@ class _Calls:
 
     def close(self, descriptor: int) -> None:
         if self._world.is_over:
-            # who is buried closes nothing: the number may be somebody else's by now
+            # an ended process closes nothing, because the number may belong to another process by now
             return
         disk = self._disk()
         if disk is not None:
@@ -140,7 +140,7 @@ class _Calls:
                 self._world.thread.wait(disk.slow_seconds)
             disk.changes()
             if disk.error:
-                # a full disk takes a part, and then nothing
+                # a full disk takes a part of the data, and then no more
                 data = data[: len(data) // 2] if disk.error == errno.ENOSPC else b""
                 if not data:
                     disk.check()
@@ -154,7 +154,7 @@ class _Calls:
             disk.synced(descriptor)
 
     def change(self, name: str, *errors: int) -> Callable[..., Any]:
-        """One of those that change names or lengths, which has these errors."""
+        """A call that changes names or lengths and can fail with these errors."""
         real = getattr(os, name)
 
         def call(*args: Any, **options: Any) -> Any:
@@ -170,7 +170,7 @@ class _Calls:
 
 @contextmanager
 def simulated_disks(world: "World") -> Iterator[None]:
-    """Let file operations of processes go by way of their machines' disks."""
+    """Redirect file operations of processes to their machines' disks."""
     calls = _Calls(world)
     replaced: dict[str, Callable[..., Any]] = {
         "open": calls.open,
@@ -188,7 +188,7 @@ def simulated_disks(world: "World") -> Iterator[None]:
 
 @contextmanager
 def replaced_attributes(replaced: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Let (object, name of an attribute, value) be so; mock.patch takes longer than a hundredth of a run for it."""
+    """Replace attributes, given as (object, name, value), within the block; mock.patch would take 1 % of a run."""
     before = []
     try:
         for owner, name, value in replaced:

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: a list of faults, planned before it begins, so that it can be shrunk."""
+"""Faults of a run: a list that is planned before the run, so that it can be shrunk."""
 
 import errno
 import random
@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.simulation.cluster import BROKERS, TOPICS, BrokerNode, Cluster, Node, OperatorNode
 from tests.simulation.disk import Disk
 
-# names of all machines, as a plan knows them
+# names of all machines
 SERVERS: Final = ("ns-1", "ns-2", "ns-3")
 AGENTS: Final = tuple(f"{name}-{number}" for name, number, _ in BROKERS)
 CLIENTS: Final = tuple(f"client-{number}" for number in range(1, 6))
@@ -17,7 +17,7 @@ CLIENTS: Final = tuple(f"client-{number}" for number in range(1, 6))
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, when, and for how long."""
+    """One fault: its time, kind, place and duration."""
 
     at: float
     kind: str
@@ -31,7 +31,7 @@ class Fault:
 
     @property
     def way(self) -> tuple[str, str]:
-        """From where to where."""
+        """The direction of a fault between two machines."""
         begin, end = self.where
         return begin, end
 
@@ -40,7 +40,7 @@ class Fault:
         return f"{self.at:8.3f} {self.kind} {' -> '.join(self.where)}{value} for {self.seconds:.3f} s"
 
 
-# kind -> how often it is drawn, what is drawn of it
+# kind -> weight of the kind
 _KINDS: Final[dict[str, int]] = {
     "kill": 5,
     "power": 3,
@@ -63,23 +63,23 @@ _KINDS: Final[dict[str, int]] = {
     "disk slow": 2,
     "torn": 4,
 }
-# One run of so many has a peer that asks a lot and reads slowly; drawn besides, so that it moves no other fault.
+# One run of so many has a peer that reads slowly; it is drawn separately, so that it changes no other fault.
 _RUNS_PER_SLOW_READER: Final = 12
 _READ_RATES: Final = (1_000, 10_000, 40_000)
-# those that happen on the way from one machine to another
+# kinds of faults between two machines
 _WAYS: Final = frozenset({"cut", "cut both", "reset", "half-open", "crumbs", "slow way", "slow flow"})
 _ON_SERVERS: Final = frozenset({"busy", "hog", "disk full", "disk fails", "disk slow", "torn"})
-# when, with the short times: everybody is there by then
+# with short times all processes run at the beginning
 _BEGIN: Final = 4.0
 _END: Final = 24.0
-# nothing that could be over
+# kinds without an end
 _INSTANT: Final = frozenset({"clock", "topic"})
-# what makes some worse, while they last
+# kind -> kinds that make it worse in the middle
 _SECONDS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(("disk full", "disk fails", "disk slow"), ("kill", "power")),
     "slow flow": ("leave", "kill"),
 }
-# how bad it is
+# kind -> severity
 _VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
     "crumbs": lambda chosen: chosen.choice([1, 2, 7, 100]),
     "slow way": lambda chosen: round(chosen.uniform(0.02, 0.6), 3),
@@ -95,16 +95,16 @@ _VALUES: Final[dict[str, Callable[[random.Random], Any]]] = {
 
 
 def plan(chosen: random.Random, *, pace: float, most: int) -> list[Fault]:
-    """Draw a run's faults, in the order of time."""
+    """Draw the faults of a run, ordered by time."""
     kinds, weights = list(_KINDS), list(_KINDS.values())
     faults = [_fault(chosen, kind, pace) for kind in chosen.choices(kinds, weights, k=chosen.randint(1, most))]
-    # what is hard comes in pairs: one thing goes wrong while another one does
+    # some faults come in pairs: the second one happens during the first
     faults += [_second(chosen, fault) for fault in faults if fault.kind in _SECONDS and chosen.random() < 0.5]
     return sorted(faults, key=lambda fault: fault.at)
 
 
 def slow_readers(chosen: random.Random, *, pace: float) -> list[Fault]:
-    """Draw at most one, whose bytes a second are as many in the shorter time."""
+    """Draw at most one slow reader; its rate grows as the time shrinks."""
     if chosen.randrange(_RUNS_PER_SLOW_READER):
         return []
     at, seconds = chosen.uniform(_BEGIN, _END) * pace, chosen.uniform(2.0, 8.0) * pace
@@ -112,12 +112,12 @@ def slow_readers(chosen: random.Random, *, pace: float) -> list[Fault]:
 
 
 def slow_reader(at: float, server: str, seconds: float, rate: float) -> Fault:
-    """The operator asks a server for more than it reads."""
+    """The operator requests more from a server than it reads."""
     return Fault(at, "slow reader", ("operator", server), seconds, rate)
 
 
 def _second(chosen: random.Random, first: Fault) -> Fault:
-    """What goes wrong in the middle of a fault, at one of its places."""
+    """A second fault during the first one, at one of its places."""
     kind = chosen.choice(_SECONDS[first.kind])
     at = first.at + min(chosen.uniform(0.0, 1.0) * first.seconds, chosen.choice([0.5, 5.0]))
     where = next((name for name in first.where if name in AGENTS), first.where[0])
@@ -127,14 +127,14 @@ def _second(chosen: random.Random, first: Fault) -> Fault:
 def _fault(chosen: random.Random, kind: str, pace: float) -> Fault:
     end = _END * pace
     at = chosen.uniform(_BEGIN * pace, end)
-    # most are short; some last until all must have noticed
+    # most faults are short; some last until every timeout has expired
     lengths = [chosen.uniform(0.01, 1.0), chosen.uniform(0.5, 6.0 * pace), chosen.uniform(6.0, 25.0) * pace]
     seconds = min(chosen.choice(lengths), max(end - at, 0.5))
-    anybody = chosen.choice(SERVERS * 2 + AGENTS + CLIENTS)
+    machine = chosen.choice(SERVERS * 2 + AGENTS + CLIENTS)
     way = (chosen.choice(AGENTS * 2 + CLIENTS), chosen.choice(SERVERS))
     if chosen.random() < 0.5:
         way = way[::-1]
-    where: tuple[str, ...] = (anybody,)
+    where: tuple[str, ...] = (machine,)
     if kind in _WAYS:
         where = way
     elif kind in _ON_SERVERS:
@@ -146,7 +146,7 @@ def _fault(chosen: random.Random, kind: str, pace: float) -> Fault:
 
 
 class Injector:
-    """Has planned faults happen."""
+    """Carries out planned faults."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -199,10 +199,10 @@ class Injector:
 
     def _up(self, node: Node) -> None:
         if node.is_wanted:
-            # another fault that was over has brought it up
+            # the end of another fault has started the process
             return
         if node.is_running:
-            # it is still leaving, or frozen meanwhile: what supervises it waits for its end
+            # its supervisor waits until the process has ended
             self._world.at(self._world.now + 0.5, lambda: self._up(node))
         else:
             node.start()
@@ -233,7 +233,7 @@ class Injector:
         return over
 
     def _reset(self, fault: Fault) -> None:
-        """Something on the way forgets the connections; with half-open ones, one side is not told."""
+        """A middlebox drops the connections; half-open ones are reset on one side only."""
         one, other = (self._cluster.node(name).machine for name in fault.where)
         for end in self._network.ends_of(one, other):
             peer = end.peer
@@ -251,21 +251,21 @@ class Injector:
         reader = self._cluster.node(fault.where[0])
         assert isinstance(reader, OperatorNode)
         server = next(server for server in self._cluster.servers if server.name == fault.where[1])
-        reader.ask_a_lot(server, fault.seconds)
+        reader.pull_a_lot(server, fault.seconds)
         return _set(self._network.read_rates, fault)
 
     def _slow_flow(self, fault: Fault) -> None:
-        """The connections that there are take a bad way, and new ones another: what is said over these comes first."""
+        """Slow down the open connections of a way, so that data of newer connections overtakes theirs."""
         one, other = (self._cluster.node(name).machine for name in fault.where)
         for end in self._network.ends_of(one, other):
-            end.lags(fault.value, self._world.now + fault.seconds)
+            end.slow_down(fault.value, self._world.now + fault.seconds)
 
     def _busy(self, fault: Fault) -> Callable[[], None]:
         machine = self._cluster.node(fault.where[0]).machine
-        machine.pass_seconds = fault.value
+        machine.iteration_seconds = fault.value
 
         def over() -> None:
-            machine.pass_seconds = 0.0
+            machine.iteration_seconds = 0.0
 
         return over
 
@@ -293,7 +293,7 @@ class Injector:
         return over
 
     def _torn(self, fault: Fault) -> Callable[[], None]:
-        """The power goes in the middle of what is being written."""
+        """Cut the power in the middle of a write."""
         node, disk = self._cluster.node(fault.where[0]), self._disk(fault)
         disk.calls_left, disk.on_torn = fault.value, node.lose_power
 
@@ -310,7 +310,7 @@ class Injector:
     def _topic(self, fault: Fault) -> None:
         node = self._cluster.node(fault.where[0])
         assert isinstance(node, BrokerNode)
-        # a group has the topics of its master
+        # all brokers of a group have the same topics
         topic, queues = fault.value
         for each in self._cluster.brokers:
             if each.broker_name == node.broker_name:

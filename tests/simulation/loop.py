@@ -1,4 +1,4 @@
-"""An event loop that waits for nothing: the world steps it, its time is the machine's, its sockets are simulated."""
+"""An event loop that never waits: the world steps it, and machine time and simulated sockets drive it."""
 
 import asyncio
 import contextvars
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# a timer that is so close is due
+# timers within this time are due
 _RESOLUTION: Final = 1e-6
 
 
 class _Future(asyncio.Future[T]):
-    """A future whose place in a set does not depend on where it lies in memory."""
+    """A future whose hash, and so its place in a set, does not depend on its address in memory."""
 
     def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
@@ -34,7 +34,7 @@ class _Future(asyncio.Future[T]):
 
 
 class _Task(asyncio.Task[T]):
-    """The same for tasks."""
+    """A task with such a hash."""
 
     def __init__(self, number: int, coro: Generator[Any, None, T] | Coroutine[Any, Any, T], **options: Any) -> None:
         self._number = number
@@ -45,7 +45,7 @@ class _Task(asyncio.Task[T]):
 
 
 class _Handle:
-    """asyncio.Handle and TimerHandle, quicker made."""
+    """A replacement of asyncio.Handle and TimerHandle that is faster to create."""
 
     __slots__ = ("args", "callback", "context", "due", "is_cancelled")
 
@@ -60,7 +60,7 @@ class _Handle:
         return f"<Handle [{self.callback!r} at {self.due:.6f}]>"
 
     def cancel(self) -> None:
-        # its place in the heap stays until its time has come
+        # its entry stays in the heap until it is due
         self.is_cancelled = True
         self.callback = self.args = None
 
@@ -72,9 +72,9 @@ class _Handle:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The loop of one life of one machine's process."""
+    """The event loop of one life of a machine's process."""
 
-    # asyncio's own, which its stubs leave out
+    # attributes of asyncio's base class that its stubs leave out
     _ready: deque[_Handle]
     _closed: bool
     _check_closed: Callable[[], None]
@@ -86,13 +86,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._numbers, self._timer_numbers = itertools.count(), itertools.count()
         # (when, number, handle)
         self._timers: list[tuple[float, int, _Handle]] = []
-        # uvloop's way; asyncio's own loop looks at sockets first
-        self._looks_at_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
+        # uvloop runs timers before sockets, asyncio's own loop after them
+        self._runs_timers_first = machine.world.random(f"loop of {machine.name} {machine.lives}").random() < 0.5
         self._delays = machine.world.random(f"threads of {machine.name} {machine.lives}")
-        # all that there ever were: asyncio's own list is of all loops
+        # all tasks of this loop; asyncio's own list is of all loops
         self._tasks: list[weakref.ref[_Task[Any]]] = []
         self.main: asyncio.Task[None] | None = None
-        self.set_exception_handler(self._complain)
+        self.set_exception_handler(self._record_problem)
         self.set_task_factory(self._new_task)
 
     def _new_task(self, _: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -142,12 +142,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def is_running(self) -> bool:
         return False
 
-    def _complain(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _record_problem(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if self.machine.loop is self:
             self.machine.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def next_due(self) -> float | None:
-        """The loop's time at which a timer is due; None for never."""
+        """The loop's time of the next timer, or None."""
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
@@ -155,16 +155,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to do now."""
+        """Return true if a callback is ready."""
         return bool(self._ready)
 
     def forget_ready(self) -> None:
-        """Nothing that was to run in this pass does."""
+        """Cancel the callbacks of the current iteration."""
         for handle in self._ready:
             handle.cancel()
 
     def _due(self, now: float) -> list[_Handle]:
-        """Timers whose time has come, which are so no more."""
+        """Remove and return the timers that are due."""
         timers = self._timers
         due: list[_Handle] = []
         while timers and timers[0][0] < now:
@@ -174,22 +174,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return due
 
     def step(self) -> None:
-        """Make one pass."""
+        """Run one iteration."""
         ready, timers = self._ready, self._timers
         if timers and timers[0][0] < (now := self.machine.monotonic() + _RESOLUTION) and (due := self._due(now)):
-            if self._looks_at_timers_first:
+            if self._runs_timers_first:
                 ready.extendleft(reversed(due))
             else:
                 ready.extend(due)
         asyncio._set_running_loop(self)
         try:
-            # what these add is for the next pass
+            # callbacks that these add run in the next iteration
             for _ in range(len(ready)):
                 handle = ready.popleft()
                 if not handle.is_cancelled:
                     try:
                         handle.context.run(handle.callback, *handle.args)
-                    except Exception as error:  # noqa: BLE001 - nobody else is told
+                    except Exception as error:  # noqa: BLE001 - no caller receives it
                         self.call_exception_handler({"message": "in a callback", "exception": error})
                     except ProcessDied:
                         pass
@@ -198,7 +198,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @property
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Tasks that have not ended."""
+        """Tasks that are not done."""
         found = (reference() for reference in self._tasks)
         return [task for task in found if task is not None and not task.done()]
 
@@ -208,7 +208,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return [handle for _, _, handle in self._timers if not handle.is_cancelled]
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]  # what our code passes
-        """Do the work at one later moment, and tell of it at another one, as a thread would."""
+        """Run the function at a later moment, and deliver its result at another one, as a thread would."""
         done: asyncio.Future[T] = self.create_future()
         world, machine = self.machine.world, self.machine
         slow = 0.0 if machine.disk is None else machine.disk.slow_seconds
@@ -220,22 +220,22 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if machine.frozen_until > world.now:
                 world.at(machine.frozen_until, work)
                 return
-            tell: Callable[[], None]
+            settle: Callable[[], None]
             with machine.entered():
                 try:
-                    tell = functools.partial(done.set_result, func(*args))
+                    settle = functools.partial(done.set_result, func(*args))
                 except ProcessDied:
                     return
                 except Exception as error:  # noqa: BLE001 - its caller gets it
-                    tell = functools.partial(done.set_exception, error)
-            world.at(world.now + self._delays.uniform(1e-4, 3e-3), lambda: self._told(done, tell))
+                    settle = functools.partial(done.set_exception, error)
+            world.at(world.now + self._delays.uniform(1e-4, 3e-3), lambda: self._deliver(done, settle))
 
         world.at(begins, work)
         return done
 
-    def _told(self, done: asyncio.Future[T], tell: Callable[[], None]) -> None:
+    def _deliver(self, done: asyncio.Future[T], settle: Callable[[], None]) -> None:
         if self.machine.loop is self and not done.done():
-            self.call_soon(lambda: None if done.done() else tell(), context=contextvars.Context())
+            self.call_soon(lambda: None if done.done() else settle(), context=contextvars.Context())
 
     async def create_server(  # type: ignore[override]  # what our code passes
         self, factory: Any, host: Any = None, port: Any = None, **options: Any

@@ -1,7 +1,7 @@
-"""Bugs planted into our code, one at a time, each of which the simulation has to find.
+"""Bugs that are planted into our code one at a time, and which the simulation has to find.
 
-A mutation is one place of one module, spelt differently, in a process of its own: the module is changed while it is
-imported, and no file is. `python -m tests.simulation.mutations --write docs/simulation.md` tries all of them.
+A mutation replaces one text of one module while it is imported in a process of its own; no file changes.
+`python -m tests.simulation.mutations --write docs/simulation.md` tries all mutations.
 """
 
 import argparse
@@ -18,19 +18,19 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final
 
-# Imported here once, and not by each process anew; nothing of ours is.
+# Imported once here rather than in each process; our own modules are not.
 import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 
 from tests.simulation.hashes import fix_hashes
 
-MOST_SEEDS: Final = 1_000
+MAX_SEEDS: Final = 1_000
 _BEGIN, _END = "<!-- planted bugs -->", "<!-- end of planted bugs -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A bug: what it is, the module, and what stands there now and with the bug."""
+    """A bug: its description, its module, and the source text that it replaces."""
 
     name: str
     module: str
@@ -58,13 +58,13 @@ MUTATIONS: Final = (
         "LivenessClock(clock.wall,",
     ),
     Mutation(
-        "new connections are not read before a closed one is believed",
+        "new connections are not read before a disconnect counts",
         "namesrv.server.housekeeping",
         "            await self._drain_sockets()\n            await self._namesrv.scheduler",
         "            await self._namesrv.scheduler",
     ),
     Mutation(
-        "a leave is not fenced",
+        "an unregistration is not fenced",
         "namesrv.routeinfo.manager",
         "            if is_stale:\n                effects.append(Fenced",
         "            if False:\n                effects.append(Fenced",
@@ -76,7 +76,7 @@ MUTATIONS: Final = (
         "size = 0",
     ),
     Mutation(
-        "two changes of keys are written at the same time",
+        "two changes of keys are written concurrently",
         "namesrv.kv",
         "        async with self._writing:\n            table = self._tables.get(namespace, {})\n",
         "        if True:\n            table = self._tables.get(namespace, {})\n",
@@ -94,13 +94,13 @@ MUTATIONS: Final = (
         "return 0.3",
     ),
     Mutation(
-        "the scan stops after its tenth time",
+        "scans stop after the tenth",
         "namesrv.server.housekeeping",
         "        if now + self._tick_seconds / 2 >= self._next_scan:",
         "        if now + self._tick_seconds / 2 >= self._next_scan and namesrv.manager.scans < 10:",
     ),
     Mutation(
-        "a boot id is used again",
+        "a boot id is reused",
         "namesrv.server.controller",
         "boot_id = secrets.token_hex(8)",
         "boot_id = settings.nameserver_name.encode().hex()",
@@ -126,43 +126,43 @@ MUTATIONS: Final = (
         "    with _synced_directory(path.parent) as directory:\n        temporary",
     ),
     Mutation(
-        "a watch misses the change right after the one that it knows",
+        "a watch misses the change right after its revision",
         "namesrv.routeinfo.revisions",
         "return [topic for topic in topics if last(topic) > since]",
         "return [topic for topic in topics if last(topic) > since + 1]",
     ),
     Mutation(
-        "a watch tells the last change once more",
+        "a watch repeats the last change",
         "namesrv.routeinfo.revisions",
         "return [topic for topic in topics if last(topic) > since]",
         "return [topic for topic in topics if last(topic) >= since]",
     ),
     Mutation(
-        "answers are kept when routes change",
+        "cached responses are kept when routes change",
         "namesrv.routeinfo.rows",
         "return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))",
         "return StepsOfRows(lambda row, _: row)",
     ),
     Mutation(
-        "routes are answered by a server whose brokers are not back, and the client believes it",
+        "a client accepts the routes of a server that is not ready",
         "namesrv_client.routes.cache",
         "    if response.is_complete or old.boot_id == response.boot_id:\n        return True",
         "    return True",
     ),
     Mutation(
-        "a client skips changes of topics that an answer was not about",
+        "a client skips changes of topics that a response did not cover",
         "namesrv_client.routes.cache",
         "self.revision = response.revision if covers_all else min(self.revision, response.revision)",
         "self.revision = response.revision",
     ),
     Mutation(
-        "a client asks another run for changes since its own revision",
+        "a client sends its revision to another boot",
         "namesrv_client.routes.cache",
         "(known if boot_id == self.boot_id and topic in self.topics else others).append(topic)",
         "(known if topic in self.topics else others).append(topic)",
     ),
     Mutation(
-        "a client forgets a route when a server does not know the topic",
+        "a client drops a route when a server does not know the topic",
         "namesrv_client.routes.cache",
         "            self.unconfirmed.discard(topic)\n            if data is not None:",
         "            self.unconfirmed.discard(topic)\n            if data is None:\n"
@@ -175,7 +175,7 @@ MUTATIONS: Final = (
         "        pass",
     ),
     Mutation(
-        "who does not read its answers is kept",
+        "a slow reader is kept",
         "namesrv.net.protocol",
         "        if deadlines.write_ends < now:\n",
         "        if deadlines.write_ends < 0:\n",
@@ -187,7 +187,7 @@ MUTATIONS: Final = (
         "            self._former = None",
     ),
     Mutation(
-        "an agent that gave up does not try again",
+        "an agent stops trying after failures",
         "namesrv_broker_agent.link",
         "                self._fails(str(error) or type(error).__name__)\n",
         "                self._fails(str(error) or type(error).__name__)\n"
@@ -198,7 +198,7 @@ MUTATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Which seed found a planted bug, and which invariant it broke; none, and none."""
+    """A planted bug with the seed that found it and the invariant that it broke, if any."""
 
     mutation: Mutation
     seed: int | None
@@ -206,7 +206,7 @@ class Found:
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module with one place of its source spelt differently."""
+    """Loads a module with one text of its source replaced."""
 
     def __init__(self, mutation: Mutation, path: str) -> None:
         super().__init__(mutation.module, path)
@@ -236,7 +236,7 @@ class _Finder:
 
 
 def _hunt(task: tuple[int, int, int]) -> Found:
-    """Plant a bug into this process, which has not imported our code yet, and look for it with some seeds."""
+    """Plant a bug into this process, which has not imported our code yet, and try some seeds."""
     number, first, end = task
     mutation = MUTATIONS[number]
     sys.meta_path.insert(0, _Finder(mutation))
@@ -250,13 +250,13 @@ def _hunt(task: tuple[int, int, int]) -> Found:
 
 
 def hunted(tasks: Sequence[tuple[int, int, int]]) -> Iterator[Found]:
-    """What becomes of hunts (number of a mutation, first seed, end of seeds), each in a process of its own."""
+    """Results of hunts (number of a mutation, first seed, end of seeds), each in a process of its own."""
     with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as pool:
         yield from pool.imap(_hunt, tasks, chunksize=1)
 
 
 def table(found: Iterable[Found]) -> str:
-    """Markdown."""
+    """The results as a Markdown table."""
     return "\n".join(["| planted bug | found by seed | invariant |", "|---|---|---|", *map(_row, found)])
 
 
@@ -265,12 +265,12 @@ def _row(found: Found) -> str:
 
 
 def main() -> int:
-    """Look for all planted bugs; 1 if one was not found."""
+    """Look for all planted bugs, and return 1 if one was not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutations", description=__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="those with this in their names")
-    parser.add_argument("--count", type=int, default=MOST_SEEDS, help="look for each in so many seeds")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this page")
-    parser.add_argument("--replay", type=Path, metavar="FILE", help="only the seeds that this page names")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only bugs whose names contain this")
+    parser.add_argument("--count", type=int, default=MAX_SEEDS, help="number of seeds for each bug")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="update the table of this page")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="run only the seeds in this page")
     options = parser.parse_args()
     fix_hashes()
     chosen = [number for number, mutation in enumerate(MUTATIONS) if options.only in mutation.name]

@@ -1,8 +1,7 @@
-"""Machines' TCP: latency, windows, retransmission, resets, partitions (one-way, too), and peers that are half gone.
+"""The TCP of machines: latency, windows, retransmission, resets, one-way partitions and half-open connections.
 
-What is acknowledged, kept and resent is up to the kernels, which go on while a process is frozen and are silent when a
-machine has no power. A direction of a connection is a queue of segments; segments come in order, and one that meets a
-cut is tried again later.
+Kernels acknowledge, keep and resend data. They go on while a process is frozen, and are silent while a machine has no
+power. A direction of a connection is a queue of segments, which arrive in order; a segment that meets a cut is resent.
 """
 
 import asyncio
@@ -17,23 +16,23 @@ if TYPE_CHECKING:
     from tests.simulation.loop import SimulatedLoop
     from tests.simulation.world import Machine, World
 
-# what a kernel takes of a connection before the process has to wait: of both sides, and what is on its way
+# bytes that the kernels of both sides hold for a connection before the sender has to wait
 WINDOW_BYTES: Final = 16 * 1024
 _SEGMENT_BYTES: Final = 1460
 _READ_BYTES: Final = 64 * 1024
-# what nobody has read for so long is all there, however it came
+# data that was unread for so long is read in one piece, also from a way with crumbs
 _GATHERED_SECONDS: Final = 0.05
-# who reads slowly reads something so often
+# interval of the reads of a slow reader
 _SLOW_READ_SECONDS: Final = 0.1
 _FIRST_RETRY_SECONDS: Final = 0.2
-_MOST_RETRY_SECONDS: Final = 3.0
+_MAX_RETRY_SECONDS: Final = 3.0
 _FIRST_DESCRIPTOR: Final = 1_000_000
 _FIRST_PORT: Final = 40_000
 _DEFAULT_HIGH: Final = 64 * 1024
 
 
 class SimulatedSocket:
-    """What our code asks a socket: family, options, number, name."""
+    """The parts of a socket that our code uses: family, options, number and name."""
 
     family = socket.AF_INET
 
@@ -53,7 +52,7 @@ class SimulatedSocket:
 
 
 class Listener:
-    """A listening port, and the server object that asyncio would make of it."""
+    """A listening port, which stands for asyncio's server object."""
 
     def __init__(
         self, loop: "SimulatedLoop", factory: Callable[[], Any], name: tuple[str, int], network: "Network"
@@ -69,28 +68,28 @@ class Listener:
 
 
 class Network:
-    """All links, connections and listening ports."""
+    """All ways, connections and listening ports."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.listeners: dict[tuple[str, int], Listener] = {}
         # both ends of each connection that is not closed on both sides
         self.ends: dict[int, End] = {}
-        # (who connects, to whom) -> the number of the end of the latest attempt
+        # (connecting machine, its target) -> number of the end of the latest attempt
         self.latest: dict[tuple[str, str], int] = {}
-        # ways (from, to) that lead nowhere, and how many faults say so
+        # ways (from, to) that are cut -> number of faults that cut them
         self._cuts: dict[tuple[str, str], int] = {}
-        # what comes over these ways comes slowly, or in crumbs
+        # ways with additional latency, and ways whose data arrives in crumbs
         self.extra_latency: dict[tuple[str, str], float] = {}
         self.crumbs: dict[tuple[str, str], int] = {}
-        # (who reads, from whom) -> so many bytes a second
+        # (reading machine, writing machine) -> bytes a second
         self.read_rates: dict[tuple[str, str], float] = {}
         self.chosen = world.random("network")
         self._numbers = itertools.count(_FIRST_DESCRIPTOR)
         self._ports: dict[str, Iterator[int]] = {}
-        # told of each write that has arrived as a whole, and at which end
+        # receives each write that has arrived as a whole, with its end
         self.on_arrival: Callable[[End, bytes], None] = lambda *_: None
-        # told of each end that its process closes
+        # receives each end that its process closes
         self.on_close: Callable[[End], None] = lambda _: None
 
     # -- the wires ----------------------------------------------------------------------------------------------------
@@ -126,7 +125,7 @@ class Network:
         return listener
 
     async def connect(self, loop: "SimulatedLoop", address: str, port: int) -> "End":
-        """Shake hands. Raises OSError; waits for ever where nothing answers, but for what limits its caller."""
+        """Connect. Raises OSError; waits without a limit where no machine responds."""
         machine = loop.machine
         there = self.machine_at(address)
         if machine.name not in self._ports:
@@ -143,7 +142,7 @@ class Network:
                 return
             if not (self.is_open(way) and self.is_open(back)):
                 self.world.at(self.world.now + tries[0], arrives)
-                tries[0] = min(2 * tries[0], _MOST_RETRY_SECONDS)
+                tries[0] = min(2 * tries[0], _MAX_RETRY_SECONDS)
                 return
             listener = self.listeners.get((address, port))
             answered = self.world.now + self.latency(back)
@@ -183,18 +182,18 @@ class Network:
         loop.call_soon(settle)
 
     def ends_of(self, machine: "Machine", other: "Machine | None" = None) -> list["End"]:
-        """The ends on a machine of connections (to another one)."""
+        """The ends on a machine of its connections, or of those to another machine."""
         return [end for end in self.ends.values() if end.machine is machine and other in (None, end.there)]
 
     def process_died(self, machine: "Machine") -> None:
-        """The kernel closes what the process had open."""
+        """Close all connections of an ended process, as its kernel does."""
         for name in [name for name, each in self.listeners.items() if each.loop.machine is machine]:
             del self.listeners[name]
         for end in self.ends_of(machine):
             end.process_died()
 
     def power_lost(self, machine: "Machine") -> None:
-        """Nobody says a word; whoever sends something after it is back is told that there is no such connection."""
+        """Drop all connections silently; later data for them is answered with a reset once the power is back."""
         for name in [name for name, each in self.listeners.items() if each.loop.machine is machine]:
             del self.listeners[name]
         for end in self.ends_of(machine):
@@ -221,26 +220,26 @@ class End(asyncio.Transport):
         self.peer: End | None = None
         self._network = network
         self._world = network.world
-        # what it sends takes so much longer, until then
+        # additional latency of what it sends, and the end of that
         self._lag = (0.0, 0.0)
         self._way = (machine.name, there.name)
         self._back = (there.name, machine.name)
-        # the process's side
+        # state of the process's side
         self._protocol: Any = None
         self._buffer = bytearray()
         self._high, self._low = _DEFAULT_HIGH, _DEFAULT_HIGH // 4
-        # since when its protocol is to write nothing, for the other side does not read; None: it may write
+        # since when its protocol may not write, because the other side does not read; None if it may
         self.paused_since: float | None = None
         self._is_reading = True
         self._is_closing = False
         self._is_lost = False
-        # the kernel's side: what is received and not read, what is on its way or not read there
+        # state of the kernel's side: received bytes that are not read, and bytes on their way or unread at the peer
         self._received = bytearray()
-        # when it began to wait for this read
+        # since when the received bytes wait for a read
         self._unread_since = 0.0
         self._has_eof = False
         self._read_planned = False
-        # a slow reader does not read before then
+        # time before which a slow reader does not read
         self._reads_at = 0.0
         self._segments: deque[tuple[bytes | None, list[bytes]]] = deque()
         self._is_pumping = False
@@ -248,9 +247,9 @@ class End(asyncio.Transport):
         self._blocked_since: float | None = None
         self._outstanding = 0
         self._last_arrival = 0.0
-        # writes that have not gone to the kernel as a whole: (bytes left, data)
+        # writes that the kernel does not have as a whole: (bytes left, data)
         self._writes: deque[list[Any]] = deque()
-        # closed for the kernel, too: nothing is received any more, and answered with a reset
+        # closed for the kernel, too, which answers further data with a reset
         self.is_gone = False
 
     def __repr__(self) -> str:
@@ -258,7 +257,7 @@ class End(asyncio.Transport):
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody on either side has done anything to end it."""
+        """Return true if neither side has ended the connection."""
         peer = self.peer
         ends_well = peer is not None and not peer.is_gone and not peer.is_closing()
         return ends_well and not (self.is_gone or self._is_closing or self._has_eof)
@@ -266,7 +265,7 @@ class End(asyncio.Transport):
     # -- the process's side -------------------------------------------------------------------------------------------
 
     def begin(self, protocol: Any, made: "asyncio.Future[None] | None") -> None:
-        """Introduce the protocol, as asyncio does."""
+        """Start the protocol, as asyncio does."""
         self._protocol = protocol
 
         def introduce() -> None:
@@ -354,7 +353,7 @@ class End(asyncio.Transport):
         self._close_socket()
 
     def _close_socket(self) -> None:
-        """The kernel says goodbye: rudely when something was not read."""
+        """Close the kernel's side: with a reset if received data is unread."""
         if self.is_gone:
             return
         if self._received:
@@ -376,12 +375,12 @@ class End(asyncio.Transport):
         self._protocol = None
         self.vanish()
 
-    def lags(self, seconds: float, until: float) -> None:
-        """What it sends takes that much longer, for a while."""
+    def slow_down(self, seconds: float, until: float) -> None:
+        """Add latency to what it sends until a time."""
         self._lag = (seconds, until)
 
     def vanish(self) -> None:
-        """The kernel knows nothing of it any more."""
+        """Remove the connection from the kernel."""
         self.is_gone = True
         self._network.ends.pop(self.number, None)
 
@@ -389,7 +388,7 @@ class End(asyncio.Transport):
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is something to read, as poll would say."""
+        """Return true if poll(2) would report something to read."""
         return bool(self._received) or self._has_eof
 
     def _plan_read(self) -> None:
@@ -443,7 +442,7 @@ class End(asyncio.Transport):
     # -- the kernel's side --------------------------------------------------------------------------------------------
 
     def _push(self) -> None:
-        """Hand the kernel what it takes."""
+        """Hand data to the kernel, as far as its window is open."""
         while self._buffer and self._outstanding < WINDOW_BYTES:
             segment = bytes(self._buffer[:_SEGMENT_BYTES])
             del self._buffer[: len(segment)]
@@ -452,7 +451,7 @@ class End(asyncio.Transport):
         self._pump()
 
     def _whole_writes(self, size: int) -> list[bytes]:
-        """The writes whose last byte is in the next so many bytes."""
+        """The writes that end within the next `size` bytes."""
         whole = []
         while size and self._writes:
             taken = min(size, self._writes[0][0])
@@ -471,7 +470,7 @@ class End(asyncio.Transport):
             self._world.at(self._last_arrival, self._arrive)
 
     def _arrive(self) -> None:
-        """The first segment arrives, or meets a cut and is tried again; so it does when its receipt is lost."""
+        """Deliver the first segment, or resend it later if it, or its acknowledgement, meets a cut."""
         network, now = self._network, self._world.now
         self._is_pumping = False
         if not self._segments or not self.machine.is_on:
@@ -484,7 +483,7 @@ class End(asyncio.Transport):
         if network.is_open(self._back):
             self._retry, self._blocked_since = _FIRST_RETRY_SECONDS, None
         elif not self.is_gone:
-            # what has arrived is not known to have
+            # the segment has arrived, but its acknowledgement has not
             self._segments.appendleft((b"", []))
             self._try_later()
             return
@@ -502,12 +501,12 @@ class End(asyncio.Transport):
             self.break_off(TimeoutError(errno.ETIMEDOUT, "connection timed out"))
             return
         if self.is_gone and now - self._blocked_since > 60.0:
-            # a kernel does not try for ever to say goodbye
+            # a kernel resends the end of a closed connection for a limited time
             self._segments.clear()
             return
         self._is_pumping = True
         wait = min(self._retry, max(0.01, self._blocked_since + patience - now)) if patience else self._retry
-        self._retry = min(2 * self._retry, _MOST_RETRY_SECONDS)
+        self._retry = min(2 * self._retry, _MAX_RETRY_SECONDS)
         self._world.at(now + wait, self._arrive)
 
     def _deliver(self, data: bytes | None, writes: list[bytes]) -> None:
@@ -528,7 +527,7 @@ class End(asyncio.Transport):
         peer._plan_read()
 
     def _send_reset(self) -> None:
-        """Tell the other side that there is no such connection; said once, heard or not."""
+        """Send a reset to the other side, once, without a guarantee that it arrives."""
         peer, network = self.peer, self._network
         if peer is None:
             return
@@ -540,7 +539,7 @@ class End(asyncio.Transport):
         self._world.at(self._world.now + network.latency(self._way), arrive)
 
     def break_off(self, error: OSError) -> None:
-        """The connection is over, for this side."""
+        """End the connection on this side."""
         self.vanish()
         self._received.clear()
         self._segments.clear()

@@ -1,4 +1,4 @@
-"""What a process takes from its surroundings: times and random numbers. In a run they come from the world."""
+"""Replacements of clocks, random numbers and threads by those of the simulated world."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from tests.simulation.world import World
 
 
 class _Poll:
-    """poll(2) for simulated sockets."""
+    """A replacement of poll(2) for simulated sockets."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class _Poll:
 
 
 class _Select:
-    """The module, as far as our code uses it."""
+    """A replacement of the module select, as far as our code uses it."""
 
     POLLIN = select.POLLIN
 
@@ -46,7 +46,7 @@ class _Select:
 
 @contextmanager
 def simulated_surroundings(world: World) -> Iterator[None]:
-    """Let what runs in the block have the world's times and the seed's random numbers."""
+    """Within the block, the world provides time, and the seed provides random numbers."""
     chosen = world.random("process")
 
     def monotonic() -> float:
@@ -71,7 +71,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (time, "sleep", threads.sleep),
         (line_log, "threading", threads),
         (line_log, "Queue", threads.Queue),
-        # five times fewer than really
+        # a fifth as often as in reality
         (line_log, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),
         (secrets, "token_bytes", token),
@@ -87,7 +87,7 @@ def simulated_surroundings(world: World) -> Iterator[None]:
 
 @contextmanager
 def tasks_unlisted() -> Iterator[None]:
-    """Let asyncio keep no list of all tasks of all loops: each simulated loop has its own."""
+    """Keep asyncio from listing all tasks of all loops: each simulated loop has its own list."""
     tasks: Any = asyncio.tasks._all_tasks  # type: ignore[attr-defined]  # not in the stubs
     tasks.add = lambda _: None
     try:

@@ -10,7 +10,7 @@ Run = Callable[[int, Sequence[Fault]], Outcome]
 
 
 def shrunk(failed: Outcome, run: Run = simulate) -> Outcome:
-    """The smallest failing run that leaving faults out leads to."""
+    """The smallest failing run that is found by leaving out faults."""
     best, parts = failed, 2
     while len(best.faults) > 1:
         smaller = _smaller(best, parts, run)
@@ -24,7 +24,7 @@ def shrunk(failed: Outcome, run: Run = simulate) -> Outcome:
 
 
 def _smaller(failed: Outcome, parts: int, run: Run) -> Outcome | None:
-    """The same failure without one of so many parts of the plan, if there is one."""
+    """The same failure without one of the parts of the plan, if there is one."""
     faults = failed.faults
     bounds = [len(faults) * number // parts for number in range(parts + 1)]
     for begin, end in pairwise(bounds):

@@ -1,4 +1,4 @@
-"""One run: a seed makes a cluster and a plan of faults, and the checks look on."""
+"""One run: a seed determines a cluster and its faults, and the checks observe it."""
 
 import gc
 import logging
@@ -16,23 +16,23 @@ from tests.simulation.faults import Fault, Injector, plan, slow_readers
 from tests.simulation.patches import simulated_surroundings
 from tests.simulation.world import Violation, World
 
-_MOST_FAULTS: Final = 8
-# one run of so many has the times that everybody has who sets nothing
+_MAX_FAULTS: Final = 8
+# one run of so many has the default times
 _RUNS_PER_DEFAULTS: Final = 10
-# after a poll: an answer that does not come, and another server's
+# after a poll: a response that times out, and another server's response
 _CALL_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.5
-_TWICE: Final = 2
+_PASSES_IN_A_ROW: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     seed: int
     faults: tuple[Fault, ...]
-    # of the time line
+    # checksum of the timeline
     checksum: int
     seconds: float
     invariant: str = ""
@@ -41,21 +41,21 @@ class Outcome:
 
 
 def times_of(seed: int) -> Times:
-    """The times of a seed's run."""
+    """The times of the run of a seed."""
     return SHORT if seed % _RUNS_PER_DEFAULTS else DEFAULTS
 
 
 def planned(seed: int) -> list[Fault]:
-    """The faults of a seed."""
+    """The planned faults of a seed."""
     world, pace = World(seed), times_of(seed).pace
-    faults = plan(world.random("plan"), pace=pace, most=_MOST_FAULTS)
+    faults = plan(world.random("plan"), pace=pace, most=_MAX_FAULTS)
     return sorted([*faults, *slow_readers(world.random("slow readers"), pace=pace)], key=lambda fault: fault.at)
 
 
 def simulate(seed: int, faults: Sequence[Fault] | None = None, *, keeps_lines: bool = False) -> Outcome:
-    """Run a seed, with its own faults or with these."""
+    """Run a seed with its planned faults, or with these."""
     faults = planned(seed) if faults is None else faults
-    with _quiet(), tempfile.TemporaryDirectory(dir=_quick_directory()) as directory:
+    with _quiet(), tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
         world = World(seed, directory, keeps_lines=keeps_lines)
         with simulated_surroundings(world):
             return _outcome(world, Path(directory), faults)
@@ -65,13 +65,13 @@ def _outcome(world: World, directory: Path, faults: Sequence[Fault]) -> Outcome:
     try:
         invariant, message = _found(world, directory, faults)
     finally:
-        _bury(world)
+        _clean_up(world)
     lines = tuple(world.lines or ())
     return Outcome(world.seed, tuple(faults), world.checksum, world.now, invariant, message, lines)
 
 
 def _found(world: World, directory: Path, faults: Sequence[Fault]) -> tuple[str, str]:
-    """The invariant that a run broke, and how; nothing, and nothing."""
+    """The broken invariant of a run and a message, or two empty strings."""
     try:
         _run(world, directory, faults)
     except Violation as violation:
@@ -103,9 +103,9 @@ def _run(world: World, directory: Path, faults: Sequence[Fault]) -> None:
 
 
 def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
-    """Let time pass until a check passes twice in a row. Raises Violation at the latest moment at which it has to."""
+    """Run until a check passes twice in a row. Raises Violation if it still fails at the latest time."""
     passed = 0
-    while passed < _TWICE:
+    while passed < _PASSES_IN_A_ROW:
         world.run(world.now + _LOOK_SECONDS)
         check()
         found, world.violation = world.violation, None
@@ -114,22 +114,22 @@ def _run_until(world: World, latest: float, check: Callable[[], None]) -> None:
             raise found
 
 
-def _quick_directory() -> str | None:
+def _memory_directory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No log, and no garbage collector: it would run finalizers at moments that no seed knows."""
+    """Turn off logging and the garbage collector, which would run finalizers at moments that depend on no seed."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc.disable()
-    # what was there before is not looked at when the run's own is collected
+    # objects from before the run are left out of its collections
     gc.freeze()
     try:
         yield
     finally:
-        # the world itself, which held all that was collected before
+        # collects the world, which references everything of the run
         gc.collect()
         gc.unfreeze()
         gc.enable()
@@ -143,24 +143,24 @@ def _close(coroutine: Any) -> None:
             coroutine.close()
         except RuntimeError:
             continue
-        except BaseException:  # noqa: BLE001 - whatever a dead process says
+        except BaseException:  # noqa: BLE001 - errors of an ended process
             return
         return
 
 
-def _bury(world: World) -> None:
-    """End what the killed processes were at, without a word of it."""
+def _clean_up(world: World) -> None:
+    """End the tasks of killed processes without side effects."""
     world.is_over = True
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
         for machine in world.machines.values():
-            loops = [*machine.graves, *([machine.loop] if machine.loop is not None else [])]
+            loops = [*machine.dead_loops, *([machine.loop] if machine.loop is not None else [])]
             for loop in loops:
                 for task in loop.tasks:
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     _close(task.get_coro())
                 loop.close()
-            machine.graves.clear()
+            machine.dead_loops.clear()
         for machine in world.machines.values():
             world.is_over = False
             if machine.disk is not None:

@@ -1,4 +1,4 @@
-"""Does the simulation notice? Bugs are planted into our code, and it finds them."""
+"""Planted bugs: the simulation finds bugs that are planted into our code."""
 
 import importlib.util
 import subprocess
@@ -18,8 +18,8 @@ def test_every_planted_bug_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_every_planted_bug_has_its_place(mutation: Mutation) -> None:
-    """In the code as it is: what stands there is there once."""
+def test_source_of_every_planted_bug_occurs_once(mutation: Mutation) -> None:
+    """The source text that a planted bug replaces occurs once in its module."""
     spec = importlib.util.find_spec(mutation.module)
     assert spec is not None
     assert Path(str(spec.origin)).read_text(encoding="utf-8").count(mutation.old) == 1
@@ -27,7 +27,7 @@ def test_every_planted_bug_has_its_place(mutation: Mutation) -> None:
 
 @pytest.mark.slow
 def test_planted_bugs_are_found() -> None:
-    """Each by the seed that the page names; `--write docs/simulation.md` writes the table anew."""
+    """Each bug is found by its seed in docs/simulation.md; `--write docs/simulation.md` updates the table."""
     command = [sys.executable, "-m", "tests.simulation.mutations", "--replay", str(PAGE)]
     done = subprocess.run(command, cwd=PAGE.parents[1], check=False, capture_output=True, text=True)
 

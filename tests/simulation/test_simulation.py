@@ -1,4 +1,4 @@
-"""The whole system in simulation: what must hold under any faults holds, and a seed is one run for ever."""
+"""The whole system in simulation: invariants hold under any faults, and a seed determines its run."""
 
 import json
 import os
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
-    """What `make simulate` sums up."""
+    """The summary of `make simulate`."""
     command = [sys.executable, "-m", "tests.simulation", "--jobs", "1", *arguments]
     environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, cwd=ROOT, env=environ, check=False, capture_output=True, text=True)
@@ -31,25 +31,25 @@ def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
 
 
 def test_invariants_hold() -> None:
-    """Servers, agents and clients under faults keep every promise."""
+    """Servers, agents and clients keep all invariants under the faults of five seeds."""
     assert simulated("--count", "5")["seeds"] == 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_invariants_hold_for_a_thousand_seeds(first: int) -> None:
-    """The same a thousand times."""
+    """All invariants hold for a thousand seeds."""
     assert simulated("--first", str(first), "--count", "100")["seeds"] == 100
 
 
 @pytest.mark.slow
-def test_a_scan_that_is_logged_late_is_no_missing_line() -> None:
-    """The log of this run has one between lines with lower numbers and later times."""
+def test_late_line_of_a_scan_does_not_count_as_missing() -> None:
+    """In the log of this seed the line of a scan is between lines with lower numbers and later times."""
     assert simulated("--first", "1323", "--count", "1")["seeds"] == 1
 
 
-def test_a_slow_reader_is_waited_for_and_given_up() -> None:
-    """Servers stop writing to a peer that reads slowly; one reads enough in time, the other does not."""
+def test_slow_reader_has_a_deadline() -> None:
+    """A server pauses writing to slow readers: one reads enough in time, and the other is disconnected."""
     readers = [slow_reader(5.0, "ns-1", 6.0, 1_000.0), slow_reader(6.0, "ns-2", 6.0, 40_000.0)]
     outcome = simulate(3, readers, keeps_lines=True)
 
@@ -61,13 +61,13 @@ def test_a_slow_reader_is_waited_for_and_given_up() -> None:
 
 
 @pytest.mark.slow
-def test_a_seed_is_one_run() -> None:
-    """Seeds replay byte by byte, in another process with other hashes, too."""
+def test_seed_determines_its_run() -> None:
+    """A seed gives the same timeline in another process with other hashes."""
     one, other = (simulated("--first", "10", "--count", "12", hash_seed=seed) for seed in ("1", "2"))
     assert one["checksum"] == other["checksum"]
 
 
-def test_threads_of_others_sleep_for_real() -> None:
-    """Spark's, that an earlier test has left, go on while the machine's time stands still."""
+def test_foreign_threads_sleep_in_real_time() -> None:
+    """Threads that an earlier test has left, such as Spark's, sleep in real time during a simulation."""
     with simulated_surroundings(World(1)), ThreadPoolExecutor() as pool:
         pool.submit(time.sleep, 0).result()

@@ -1,7 +1,7 @@
-"""Threads of simulated processes: one runs at a time, as long as the world lets it, until it waits for something.
+"""Threads of simulated processes: one runs at a time, until it waits for something.
 
-Each has a stack of its own, so that our code is what it is, and no thread of the machine's: a hundred switches a run
-would wait for its scheduler. Their `threading`, `Queue` and `time.sleep` are these.
+Each thread is a greenlet with a stack of its own, because switches of real threads would wait for the scheduler. Our
+code uses these replacements of `threading`, `Queue` and `time.sleep`.
 """
 
 import time
@@ -18,8 +18,8 @@ from tests.simulation.disk import ProcessDied
 if TYPE_CHECKING:
     from tests.simulation.world import Machine, World
 
-# until a thread that may go on does
-_TURN_SECONDS: Final = (2e-5, 5e-4)
+# delay until a runnable thread continues
+_WAKE_SECONDS: Final = (2e-5, 5e-4)
 
 
 class SimulatedThread:
@@ -30,7 +30,7 @@ class SimulatedThread:
         self._world = world
         self._machine: Machine = world.running
         self._is_dead = self.has_ended = False
-        # of its waits: whoever wakes it from an earlier one comes too late
+        # number of its waits so far: a wake-up for an earlier wait is ignored
         self._waits = 0
         self._stack = greenlet.greenlet(lambda: self._run(target, args))
 
@@ -45,18 +45,18 @@ class SimulatedThread:
         self.has_ended = True
 
     def wait(self, seconds: float | None) -> None:
-        """Let others run until somebody wakes this thread, or the time is over."""
+        """Let others run until this thread is woken, or the time is over."""
         if seconds is not None:
             self._wake_at(self._world.now + seconds)
-        whoever_let_it_run = self._stack.parent
-        assert whoever_let_it_run is not None
-        whoever_let_it_run.switch()
+        resumer = self._stack.parent
+        assert resumer is not None
+        resumer.switch()
         if self._is_dead:
             raise ProcessDied
 
     def wake_soon(self) -> None:
-        """Let it run again, from the wait that it is in."""
-        self._wake_at(self._world.now + self._machine.turns.uniform(*_TURN_SECONDS))
+        """Continue the thread, which is waiting."""
+        self._wake_at(self._world.now + self._machine.wake_delays.uniform(*_WAKE_SECONDS))
 
     def _wake_at(self, when: float) -> None:
         wait = self._waits
@@ -68,27 +68,27 @@ class SimulatedThread:
         if self._machine.frozen_until > self._world.now:
             self._world.at(self._machine.frozen_until, lambda: self._wake(wait))
             return
-        self._go_on()
+        self._continue()
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._waits += 1
         world = self._world
         before, world.thread = world.thread, self
         with self._machine.entered():
-            # back to here when it waits or ends
+            # control returns here when the thread waits or ends
             self._stack.parent = greenlet.getcurrent()
             self._stack.switch()
         world.thread = before
 
     def die(self) -> None:
-        """End it where it is; one that ends its own process does that itself."""
+        """End the thread where it is; a thread that ends its own process ends by itself."""
         self._is_dead = True
         if not self.has_ended and self._world.thread is not self:
-            self._go_on()
+            self._continue()
 
 
 class _Event:
-    """threading.Event."""
+    """A replacement of threading.Event."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -106,7 +106,7 @@ class _Event:
 
     def wait(self, timeout: float | None = None) -> bool:
         thread = self._world.thread
-        assert thread is not None, "a process would stand still"
+        assert thread is not None, "the process would block"
         if not self._is_set:
             self._waiting.append(thread)
             thread.wait(timeout)
@@ -116,7 +116,7 @@ class _Event:
 
 
 class _Queue:
-    """queue.Queue without a bound."""
+    """A replacement of an unbounded queue.Queue."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -131,14 +131,14 @@ class _Queue:
 
     def get(self) -> Any:
         while not self._items:
-            assert self._world.thread is not None, "a process would stand still"
+            assert self._world.thread is not None, "the process would block"
             self._waiting.append(self._world.thread)
             self._world.thread.wait(None)
         return self._items.popleft()
 
 
 class Threading:
-    """The module, as far as our code uses it."""
+    """A replacement of the module threading, as far as our code uses it."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -151,14 +151,14 @@ class Threading:
         return _Event(self._world)
 
     def Queue(self, size: int = 0) -> _Queue:  # noqa: N802
-        assert not size, "nothing that waits for a full queue is simulated"
+        assert not size, "bounded queues are not simulated"
         return _Queue(self._world)
 
     def sleep(self, seconds: float) -> None:
-        """time.sleep."""
+        """A replacement of time.sleep."""
         if get_ident() != self._real_thread:
-            # of a library that another test has left running
+            # a thread of a library that another test has left running
             self._real_sleep(seconds)
             return
-        assert self._world.thread is not None, "a process would stand still"
+        assert self._world.thread is not None, "the process would block"
         self._world.thread.wait(seconds)
