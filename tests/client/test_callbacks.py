@@ -1,4 +1,4 @@
-"""What an application is told of its NameServers: in order, whatever its functions do, and nothing after the end."""
+"""Callbacks of a client: their order, failing callbacks, and silence after the end."""
 
 import logging
 from pathlib import Path
@@ -11,8 +11,8 @@ from tests.support.recording_callbacks import RecordingCallbacks
 from tests.support.route_clients import BROKER_A, route_scene
 
 
-async def test_what_becomes_of_servers_is_told_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """List, connection, ready; loss and the next server; ready again after none was. Failing changes nothing."""
+async def test_callbacks_run_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Events of servers come in order, and failing callbacks change nothing."""
     callbacks = RecordingCallbacks()
     listed = tmp_path / "servers"
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], poll_seconds=80_000.0) as scene:
@@ -49,7 +49,7 @@ async def test_what_becomes_of_servers_is_told_in_order(tmp_path: Path, caplog: 
 
 
 def test_a_coroutine_function_is_refused() -> None:
-    """Nobody would await what it returns."""
+    """A coroutine would never be awaited."""
 
     async def ready() -> None: ...
 

@@ -1,4 +1,4 @@
-"""The client serves what it knows, asks for what it does not, and says why there is no route."""
+"""The route client: cached routes, requests for missing ones, and errors without a route."""
 
 import gc
 from collections import Counter
@@ -29,21 +29,21 @@ from tests.support.route_clients import (
 
 
 async def only_slaves(server: InProcess, *slaves: Broker) -> None:
-    """A group whose master has gone: slaves alone bring no topics."""
+    """Register a group and remove its master, because slaves alone bring no topics."""
     master = slaves[0]._replace(id=0, addr="10.0.99.99:10911")
     await unregister(await registered(server, master, *slaves), master)
 
 
 def objects() -> Counter[str]:
-    """How many objects of the client, of its connections and of routes there are, by class, and tasks besides."""
+    """Number of objects by class, of the client, its connections and routes, and asyncio's."""
     gc.collect()
     ours = ("namesrv_client", "namesrv_remoting.aio.client", "namesrv_remoting.bodies", "_asyncio")
     kinds = (type(found) for found in gc.get_objects())
     return Counter(kind.__name__ for kind in kinds if str(kind.__module__).startswith(ours))
 
 
-async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path) -> None:
-    """testQueryTopicRouteData, testGetAnExistTopicRouteData: the second use of a topic asks nobody."""
+async def test_route_is_requested_once_and_then_cached(tmp_path: Path) -> None:
+    """testQueryTopicRouteData, testGetAnExistTopicRouteData: the second use of a topic sends no request."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B]) as scene:
         assert f"<RouteClient [{scene.proxy.address} | <RouteCache [0 topics" in repr(scene.client)
         first = await scene.client.route("orders")
@@ -55,15 +55,15 @@ async def test_a_route_is_asked_once_and_then_served_from_memory(tmp_path: Path)
         assert (1, 1, scene.proxy.address) == (scene.asked(INFO), scene.asked(), scene.client.chosen_server)
 
 
-async def test_no_server_is_waited_for_at_the_start() -> None:
-    """A producer starts while the NameServers do; what it cannot have is said when it asks."""
+async def test_client_starts_without_a_server() -> None:
+    """A client starts while no server listens; a request for a route raises the error."""
     async with route_client(FakeClock(), "127.0.0.1:1") as client:
         with pytest.raises(RouteUnavailableError, match=r"no NameServer could answer: 127\.0\.0\.1:1: no connection"):
             await client.route("orders")
 
 
 async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A server that restarts and routes that change 400 times: there are no more objects than after 100 times."""
+    """400 server restarts and route changes leave no more objects than 100 do."""
     async with route_scene(tmp_path, warm_up_seconds=0.0) as scene:
         await scene.client.route("orders")
         counts = []
@@ -74,7 +74,7 @@ async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
             config = topic_config("orders", write=number)
             await register(scene.peers[0], BROKER_A, topics=(config,), counter=number + 1)
             assert await scene.client.refresh()
-            # time-outs of questions that were answered
+            # expire the timeouts of answered requests
             await scene.clock.advance(5.0)
             if number in (100, 400):
                 counts.append(objects())
@@ -82,12 +82,12 @@ async def test_churn_leaves_nothing_behind(tmp_path: Path) -> None:
         known = scene.client.cached("orders")
         assert known is not None
         assert known.data.queue_datas[0].write_queue_nums == 400
-        # 300 more changes; some that no route has any more may be remembered until there are 256
+        # 300 more changes; up to 256 unused objects may stay interned
         assert max((counts[1] - counts[0]).values(), default=0) < 100
 
 
-async def test_a_caller_says_how_old_a_route_may_be(tmp_path: Path) -> None:
-    """A younger one is asked for; with no limit it is served for ever, and one that nobody confirms is an error."""
+async def test_max_stale_limits_the_age_of_a_route(tmp_path: Path) -> None:
+    """`max_stale` forces a request for an older route; without it a cached route is served for ever."""
     async with route_scene(tmp_path, poll_seconds=80_000.0) as scene:
         client = scene.client
         await client.route("orders")
@@ -106,8 +106,8 @@ async def test_a_caller_says_how_old_a_route_may_be(tmp_path: Path) -> None:
             await client.route("orders", max_stale=5.0)
 
 
-async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
-    """A server that has had time to hear of all brokers says so; the topic is not kept an eye on."""
+async def test_unknown_topic_is_a_positive_answer(tmp_path: Path) -> None:
+    """Only a server past its warm-up denies a topic; a denied topic is not refreshed."""
     async with route_scene(tmp_path) as scene:
         for asking in (scene.client.route("none"), scene.client.select_queue("none")):
             with pytest.raises(TopicNotFoundError, match="does not exist, according to"):
@@ -120,8 +120,8 @@ async def test_no_such_topic_is_positive(tmp_path: Path) -> None:
         assert (await scene.client.route("orders")).topic == "orders"
 
 
-async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> None:
-    """Four upstream pull requests wanted to know; the caller decides."""
+async def test_removed_topic_is_marked_and_still_served(tmp_path: Path) -> None:
+    """`confirmed_absent_since` lets the caller decide about a removed topic."""
     async with route_scene(tmp_path) as scene:
         client = scene.client
         await client.route("orders")
@@ -142,7 +142,7 @@ async def test_a_topic_that_went_is_marked_and_still_served(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("watch", [False, True])
-async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: Path, *, watch: bool) -> None:
+async def test_unknown_topic_uses_the_default_topics_brokers(tmp_path: Path, *, watch: bool) -> None:
     """TestUpdateTopicRouteInfoFromNameServer: TBW102 has 8 queues, a new topic gets 4 until a broker has created it."""
     async with route_scene(tmp_path, [], poll_seconds=1000.0, watch=watch) as scene:
         peer = await registered(scene.server, BROKER_A, topics=(topic_config("TBW102", perm=7), "bills"))
@@ -172,19 +172,19 @@ async def test_an_unknown_topic_is_sent_to_the_default_topics_brokers(tmp_path: 
         ((0, 1, 2), 0, 0, 0),
         ((0, 1, 2), 1, 1, 1),
         ((0, 1, 2), 4, None, 0),
-        # ids shift by one after an election: 1 is gone, and 2 is what is meant
+        # ids shift by one after an election: 1 is gone, and 2 replaces it
         ((0, 2, 3), 1, 2, 2),
-        # …WithOneBroker: only the master is there
+        # …WithOneBroker: only the master exists
         ((0,), 1, None, 0),
-        # a master that is missing is replaced by a slave for readers, and by nobody for those who need it
+        # a slave replaces a missing master for readers only
         ((1, 2), 0, None, 1),
         ((2,), 0, None, 2),
     ],
 )
-async def test_finding_an_instance_of_a_broker(
+async def test_find_broker_by_id(
     ids: tuple[int, ...], wanted: int, this_one: int | None, any_one: int, tmp_path: Path
 ) -> None:
-    """Section 3.1: that id, or the next one, or any unless only this one will do; messages are written to masters."""
+    """Section 3.1: the id, else the next one, else any, unless only this one is wanted."""
     instances = {broker_id: Broker("broker-a", broker_id, f"10.0.{broker_id}.1:10911") for broker_id in ids}
     async with route_scene(tmp_path, []) as scene:
         await (registered if 0 in ids else only_slaves)(scene.server, *instances.values())
@@ -199,7 +199,7 @@ async def test_finding_an_instance_of_a_broker(
 
 
 async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
-    """ClientMetadataTest: an unknown topic ⇒ its own broker; a mapped queue ⇒ the broker that has it now."""
+    """ClientMetadataTest: a queue belongs to its broker; a mapped static queue belongs to its current broker."""
     async with ApacheServer() as apache:
         apache.routes["plain"] = apache_route("broker-a")
         apache.routes["static"] = apache_route("broker-a")[:-1] + (
@@ -216,8 +216,8 @@ async def test_a_queue_is_its_own_brokers_unless_its_topic_is_static() -> None:
             assert list(map(client.broker_of, queues)) == ["broker-a", "broker-a", "__syslo__none__", "broker-z"]
 
 
-async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
-    """No connection and no task."""
+async def test_client_closes_connections_and_tasks_at_its_end(tmp_path: Path) -> None:
+    """After the end of the client no connection and no task is left."""
     async with route_scene(tmp_path, watch=True, fault_tolerance=True, probe="connect") as scene:
         await scene.client.route("orders")
         await scene.watched()
@@ -231,8 +231,8 @@ async def test_the_end_leaves_nothing_behind(tmp_path: Path) -> None:
         assert scene.client._session.socket_descriptors() == []
 
 
-async def test_a_bug_is_said_loudly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that silently stopped polling would be the worst of all."""
+async def test_crash_of_a_task_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A client must never stop polling silently."""
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
         scene.client._keeper.changed = None  # type: ignore[assignment]  # the bug

@@ -1,4 +1,4 @@
-"""The client's log of what it learns."""
+"""The client's heartbeat log."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from tests.support.route_clients import registered, route_client, unregister
 A, B = Broker("broker-a"), Broker("broker-b", addr="10.0.0.2:10911")
 
 
-async def test_routes_that_change_are_told(tmp_path: Path) -> None:
-    """The first one, one with a broker more, and none at all, each with the server and the run that told it."""
+async def test_route_changes_are_logged(tmp_path: Path) -> None:
+    """Each line of a changed route names the server and its boot."""
     async with namesrv_in_process(tmp_path / "server") as server:
         first = await registered(server, A)
         async with route_client(
@@ -36,8 +36,8 @@ async def test_routes_that_change_are_told(tmp_path: Path) -> None:
         assert len({line["boot_id"] for line in lines}) == 1
 
 
-async def test_failed_sends_and_isolations_are_told(tmp_path: Path) -> None:
-    """A slow one is no failure, and leaves the broker alone for as long as RocketMQ's table says."""
+async def test_failed_sends_and_isolations_are_logged(tmp_path: Path) -> None:
+    """A slow send is not a failure, and isolates the broker for as long as RocketMQ's table says."""
     async with (
         namesrv_in_process(tmp_path / "server") as server,
         route_client(server.clock, server, heartbeat_log_dir=tmp_path / "log", fault_tolerance=True) as client,

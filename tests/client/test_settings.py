@@ -1,4 +1,4 @@
-"""The client's settings, and errors that say what is wrong with them."""
+"""Validation of the client's settings."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ from namesrv_client import ClientSettings
         ({"probe": "ping"}, "probe"),
         ({"default_topic_queue_nums": 0}, "default_topic_queue_nums"),
         ({"poll_second": 30}, "poll_second"),
-        # it is part of the names of files
+        # part of file names
         *(({"client_name": name}, "client_name") for name in ("", "a/b", ".hidden", "x" * 65)),
     ],
 )
-def test_a_wrong_value_is_an_error_that_names_it(values: dict[str, Any], message: str) -> None:
-    """When the settings are made, not when they are used."""
+def test_invalid_setting_is_named(values: dict[str, Any], message: str) -> None:
+    """Settings are validated when they are made."""
     with pytest.raises(ValueError, match=message):
         ClientSettings(**values)

@@ -1,4 +1,4 @@
-"""What a client says of itself, as a value and through the metrics libraries that applications have."""
+"""The client's status as a value and as metrics."""
 
 import json
 import re
@@ -21,7 +21,7 @@ START = 1_700_000_060.0
 
 
 async def failed_over(scene: RouteScene) -> None:
-    """A client that had one route from a server that is gone, and was confirmed by the other one, 10 s later."""
+    """A client with one route, failed over to the second server 10 s later."""
     await scene.client.route("orders")
     scene.clock.stall(10.0)
     scene.proxy.cut()
@@ -29,8 +29,8 @@ async def failed_over(scene: RouteScene) -> None:
     assert await scene.client.refresh()
 
 
-async def test_status_tells_of_servers_and_routes(tmp_path: Path) -> None:
-    """Each server's state and since when, why it failed, how questions ended; each route's age, source and revision."""
+async def test_status_contains_servers_and_routes(tmp_path: Path) -> None:
+    """Each server has its state, error and request counts; each route has its age, source and revision."""
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], poll_seconds=80_000.0) as scene:
         first, second = scene.proxy.address, scene.servers[1].where
         unused = [
@@ -77,8 +77,8 @@ async def test_status_tells_of_servers_and_routes(tmp_path: Path) -> None:
     assert not scene.client.status().is_started
 
 
-async def test_status_tells_of_watches_and_of_being_alone(tmp_path: Path) -> None:
-    """Who holds a question since when; without any server the client is not ready, and serves what it has."""
+async def test_status_contains_watches_and_readiness(tmp_path: Path) -> None:
+    """Without a reachable server the client is not ready, and keeps its routes."""
     async with route_scene(tmp_path, poll_seconds=80_000.0, watch=True) as scene:
         await scene.client.route("orders")
         await scene.watched()
@@ -99,7 +99,7 @@ async def test_status_tells_of_watches_and_of_being_alone(tmp_path: Path) -> Non
 
 
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
-    """One table for both, read when they look; ended, there is nothing to see, and the name is free again."""
+    """Both libraries read current values; after the end of an export its metrics are gone and its name is free."""
     registry, telemetry = CollectorRegistry(), OpenTelemetry()
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], poll_seconds=80_000.0) as scene:
         first, second = scene.proxy.address, scene.servers[1].where
@@ -131,7 +131,7 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
         assert {line.partition("{")[0] for line in expected} == set(
             re.findall(r"`(namesrv_client_\w+)", MANUAL.read_text())
         )
-        # each reading is a new one
+        # each scrape reads current values
         scene.clock.stall(1.0)
         age = 'namesrv_client_oldest_route_age_seconds{client="default"} 3.5'
         assert age in scraped(registry)
@@ -153,7 +153,7 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
 
 
 def test_a_client_that_is_not_started_has_a_status() -> None:
-    """Metrics may be exported before it is started: a scrape must not fail for it."""
+    """Metrics may be exported before the client starts, without a failing scrape."""
     client = SyncRouteClient(ClientSettings(name_servers="127.0.0.1:1", client_name="c1"))
     registry = CollectorRegistry()
     export_prometheus(client, registry, name="c1")
@@ -163,8 +163,8 @@ def test_a_client_that_is_not_started_has_a_status() -> None:
 
 
 @pytest.mark.slow
-def test_no_metrics_library_is_imported_unasked() -> None:
-    """Neither by the packages, nor by the modules that export to them."""
+def test_metrics_libraries_are_imported_on_demand() -> None:
+    """Neither the packages nor their metrics modules import a metrics library."""
     code = (
         "import sys, namesrv_client.metrics, namesrv_broker_agent.metrics, namesrv_client, namesrv_broker_agent\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')])"

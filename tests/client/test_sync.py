@@ -1,4 +1,4 @@
-"""Threads use the client as they like, and start and stop it in any order."""
+"""The client for threads: all methods, start and stop, callbacks."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from tests.support.peer import Broker, Peer
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, with two brokers, for all tests here."""
+    """A NameServer process with two brokers, for all tests of this file."""
     with Daemon(tmp_path_factory.mktemp("data")) as daemon, Peer(daemon.listening().address) as peer:
         Broker(name="broker-a", addr="10.0.0.1:10911").register(peer)
         Broker(name="broker-a", broker_id=1, addr="10.0.0.11:10911").register(peer)
@@ -30,23 +30,23 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def settings_of(namesrv: Daemon, **values: Any) -> ClientSettings:
-    """A server that has just started may deny topics here."""
+    """Settings of a client that trusts a server that has just started."""
     return ClientSettings(**{"name_servers": namesrv.where, "warm_up_seconds": 0.0, **values})
 
 
 @pytest.fixture
 def client(namesrv: Daemon) -> Iterator[SyncRouteClient]:
-    """One that is started."""
+    """A started client."""
     with SyncRouteClient(settings_of(namesrv)) as started:
         yield started
 
 
 def client_threads() -> list[threading.Thread]:
-    """Those that are alive."""
+    """Live threads of clients."""
     return [thread for thread in threading.enumerate() if thread.name == "namesrv-client"]
 
 
-# each verb, and what it says
+# each method with its result
 VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
     (lambda client: list(client.route("orders").brokers), ["broker-a", "broker-b"]),
     (lambda client: client.cached("bills"), None),
@@ -70,8 +70,8 @@ VERBS: list[tuple[Callable[[SyncRouteClient], object], object]] = [
 ]
 
 
-def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
-    """Each answers as the client in the loop; it has a thread while started; to start or stop twice is harmless."""
+def test_methods_of_a_started_client(namesrv: Daemon) -> None:
+    """Every method returns the asyncio client's result; starting or stopping twice is harmless."""
     client = SyncRouteClient(settings_of(namesrv))
 
     def check_not_started() -> None:
@@ -91,8 +91,8 @@ def test_all_verbs_while_it_is_started(namesrv: Daemon) -> None:
     check_not_started()
 
 
-def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
-    """Every change since the iterator was made, each waited for; a forgotten topic is new when it is wanted again."""
+def test_iterator_of_changes_ends_with_the_client(namesrv: Daemon) -> None:
+    """The iterator returns all changes since its creation; a forgotten topic is new when it is used again."""
     client = SyncRouteClient(settings_of(namesrv))
     client.start()
     with ThreadPoolExecutor(1) as pool:
@@ -106,8 +106,8 @@ def test_iterating_over_changes_ends_with_the_client(namesrv: Daemon) -> None:
         assert topics.result(GUARD_SECONDS) == ["orders", "orders"]
 
 
-def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClient) -> None:
-    """It may be busy."""
+def test_cached_routes_need_no_thread(client: SyncRouteClient) -> None:
+    """Cached routes are returned while the client's thread is busy, unless they are too old."""
     client.route("orders")
     client.select_queue("orders")
     released = threading.Event()
@@ -124,28 +124,28 @@ def test_what_is_in_memory_is_answered_without_the_thread(client: SyncRouteClien
     assert old.confirmed_at < client.route("orders", max_stale=0.0).confirmed_at
 
 
-def test_changes_are_told_in_the_clients_thread(namesrv: Daemon) -> None:
-    """A callback that uses the client gets what is in memory; what would wait for its own thread is an error."""
-    told: list[tuple[str, str, str]] = []
+def test_change_callbacks_run_in_the_clients_thread(namesrv: Daemon) -> None:
+    """A callback may use cached routes; a call that would wait for the client's thread is an error."""
+    errors: list[tuple[str, str, str]] = []
     happened = threading.Event()
     with SyncRouteClient(settings_of(namesrv)) as client:
 
-        def tell(change: RouteChange) -> None:
+        def callback(change: RouteChange) -> None:
             client.route("orders")
             for use in (client.refresh, client.stop):
                 try:
                     use()
                 except RuntimeError as error:
-                    told.append((change.topic, threading.current_thread().name, str(error)))
+                    errors.append((change.topic, threading.current_thread().name, str(error)))
             happened.set()
 
-        end = client.on_change(tell)
+        end = client.on_change(callback)
         client.route("orders")
         assert happened.wait(GUARD_SECONDS)
         end()
         client.route("bills")
 
     assert (
-        told
+        errors
         == [("orders", "namesrv-client", "cannot be called from the client's own callbacks: it would deadlock")] * 2
     )

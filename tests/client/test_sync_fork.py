@@ -1,4 +1,4 @@
-"""A fork is safe: no client and no connection in the child, and nothing lost in the parent."""
+"""Forking with a client: no client or connection in the child, no loss in the parent."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ signal.pause()
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own with a broker, for all tests here."""
+    """A NameServer process with a broker, for all tests of this file."""
     with Daemon(tmp_path_factory.mktemp("data")) as daemon, Peer(daemon.listening().address) as peer:
         Broker().register(peer)
         yield daemon
@@ -54,7 +54,7 @@ def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @contextmanager
 def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Popen[str]"]:
-    """A script that talks to the server."""
+    """A script that uses the server."""
     with run_script(script, loop, namesrv.where) as process:
         try:
             yield process
@@ -63,14 +63,14 @@ def running(script: str, namesrv: Daemon, loop: str) -> Iterator["subprocess.Pop
 
 
 def clients(namesrv: Daemon) -> int:
-    """How many clients the server knows."""
+    """Number of clients connected to the server."""
     with Peer(namesrv.address, native=True) as peer:
         return len(peer.call(20004, role="client")["connections"])
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_the_death_of_the_parent_is_seen_although_its_child_lives(namesrv: Daemon, loop: str) -> None:
-    """The child holds none of its connections, has a client that is not started, and may start its own."""
+def test_killed_parent_is_noticed_while_its_child_lives(namesrv: Daemon, loop: str) -> None:
+    """The child holds no connection of its parent, and may start a client of its own."""
     with running(FORKS, namesrv, loop) as process:
         lines = [read_report(process) for _ in range(4)]
         [parent] = [line for line in lines if "child" in line]

@@ -1,4 +1,4 @@
-"""`access`: files are checked and explained without a server, and keys made for them."""
+"""The `access` commands: check and explain access files without a server, and generate keys."""
 
 import re
 import shlex
@@ -45,14 +45,14 @@ NATIVE_ONLY = "only if signed natively: a RocketMQ signature is not enough"
 
 @pytest.fixture(name="file")
 def written(tmp_path: Path) -> str:
-    """A file with an account of each kind."""
+    """An access file with an account of each kind."""
     path = tmp_path / "access.toml"
     path.write_text(FILE)
     return str(path)
 
 
-def test_check_lists_the_accounts_and_no_secret(file: str) -> None:
-    """How many secrets, but not which."""
+def test_check_lists_accounts_without_their_secrets(file: str) -> None:
+    """The list shows the number of an account's secrets and never a secret."""
     done = run("access", "check", file)
 
     assert (done.code, done.err) == (0, "")
@@ -77,8 +77,8 @@ def test_check_lists_the_accounts_and_no_secret(file: str) -> None:
         (None, 2, "No such file or directory"),
     ],
 )
-def test_file_that_a_server_would_refuse_says_why(tmp_path: Path, text: bytes | None, code: int, problem: str) -> None:
-    """1 when it is wrong, 2 when there is none to judge; never with a secret."""
+def test_invalid_file_is_refused_with_the_reason(tmp_path: Path, text: bytes | None, code: int, problem: str) -> None:
+    """The exit code is 1 for an invalid file and 2 for an unreadable one; no message contains a secret."""
     path = tmp_path / "access.toml"
     if text is not None:
         path.write_bytes(text)
@@ -112,10 +112,10 @@ def test_file_that_a_server_would_refuse_says_why(tmp_path: Path, text: bytes | 
         ("trusted PUT_KV_CONFIG", "PUT_KV_CONFIG", "admin-write", {"rule 'admin-write'"}),
     ],
 )
-def test_what_is_allowed_is_explained_by_its_rule(
+def test_allowed_request_is_explained_by_its_rule(
     file: str, words: str, code: str, access_class: str, why: set[str]
 ) -> None:
-    """And by what else it takes."""
+    """The explanation names the granting rule and its conditions."""
     done = run("access", "explain", *words.split(), "--file", file)
 
     rule = "broker-control; clusters c1; topics a*"
@@ -140,8 +140,8 @@ def test_what_is_allowed_is_explained_by_its_rule(
         ("operator 319", {"rule 'admin-read; clusters c1' grants no request that names no clusters"}),
     ],
 )
-def test_what_is_denied_is_explained_by_everything_against_it(file: str, words: str, why: set[str]) -> None:
-    """The exit code says no; the file may be named by the variable that the daemon reads, too."""
+def test_denied_request_is_explained_by_every_reason(file: str, words: str, why: set[str]) -> None:
+    """A denial exits with 1; NAMESRV_ACCESS may name the access file."""
     done = run("access", "explain", *words.split(), "-o", "json", env={"NAMESRV_ACCESS": file})
 
     assert (1, False, why) == (done.code, done.json["allowed"], set(done.json["why"]))
@@ -155,26 +155,26 @@ patterns = st.none() | st.lists(st.sampled_from(["a", "b*", "*"]), min_size=1, m
     st.lists(st.builds(Rule, st.sampled_from(GRANTABLE), patterns, patterns, patterns), max_size=3),
     st.builds(Permission, st.sampled_from([*REQUESTS, 9999]), names, names, names),
 )
-def test_verdict_is_that_of_a_server(rules: list[Rule], needed: Permission) -> None:
-    """Of a request that names everything that a rule may be narrowed by."""
+def test_verdict_equals_the_servers(rules: list[Rule], needed: Permission) -> None:
+    """`explain` judges a request with every attribute as the server does."""
     account = Account("a", rules=tuple(rules))
 
     assert judge(account, needed, None, now=0.0).allowed == account.may(needed)
 
 
 @pytest.mark.parametrize(
-    "words", ["nobody 105", "reader NONSENSE", "reader 105 --from nowhere", "reader 105 --watch 2s", "reader"]
+    "words", ["stranger 105", "reader NONSENSE", "reader 105 --from nowhere", "reader 105 --watch 2s", "reader"]
 )
-def test_wrong_usage_is_two(file: str, words: str) -> None:
-    """What is not in the file or no code is not denied: it is a mistake."""
+def test_wrong_usage_exits_with_2(file: str, words: str) -> None:
+    """An unknown account or request code is wrong usage, not a denial."""
     done = run("access", "explain", *words.split(), "--file", file)
 
     assert (done.code, done.out) == (2, "")
 
 
 @pytest.mark.parametrize("account", [None, "a.b", "O'Neill's \"x\" = y"])
-def test_generated_key_is_what_a_server_takes(account: str | None) -> None:
-    """The printed lines are a file; no two secrets are the same."""
+def test_generated_key_parses_as_an_access_file(account: str | None) -> None:
+    """The printed lines parse as an access file, and every key has a new secret."""
     words = ["access", "keygen", *([account] if account else [])]
     done, again = run(*words), run(*words, "-o", "json").json
 

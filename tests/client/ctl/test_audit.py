@@ -1,4 +1,4 @@
-"""`audit`: the trail of a server that runs or has run, read from its files."""
+"""The command `audit`: the audit trail of a running or stopped server, read from its files."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ def line(ts_ms: int, event: str, **fields: Any) -> dict[str, Any]:
 
 
 def changed(ts_ms: int, request: str, *changes: dict[str, Any], **who: Any) -> dict[str, Any]:
-    """A line of what a request changed."""
+    """A line about the changes of a request."""
     return line(ts_ms, "change", request=request, **{**WHO, **who}, changes=list(changes))
 
 
@@ -62,7 +62,7 @@ WIPED = changed(
 
 
 def write(root: Path, hour: str, name: str, *lines: dict[str, Any], rest: bytes = b"") -> Path:
-    """A file of the trail; compressed if it is closed."""
+    """Write a file of the trail; a closed one is compressed."""
     path = root / "dt=2026-03-01" / f"hour={hour}" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     text = b"".join(json.dumps(each).encode() + b"\n" for each in lines) + rest
@@ -72,25 +72,25 @@ def write(root: Path, hour: str, name: str, *lines: dict[str, Any], rest: bytes 
 
 @pytest.fixture(name="data_dir")
 def written(tmp_path: Path) -> Path:
-    """The data directory of a server that was restarted at eight and killed in the middle of a line after nine."""
+    """The data directory of a server that restarted after 8:00 and was killed within a line after 9:00."""
     root = tmp_path / "audit"
     write(root, "08", "ns-0a-2.jsonl.gz", KV)
     write(root, "08", "ns-0a-1.jsonl.gz", line(EIGHT, "start"), REGISTERED)
     write(root, "08", "ns-0b-1.jsonl.gz", line(EIGHT + 2, "start"))
     write(root, "09", "ns-0b-2.jsonl.open", REFUSED, WIPED, rest=b'{"v":1,')
-    # what compression leaves when it is killed
+    # left behind by a killed compression
     write(root, "09", ".ns-0b-2.jsonl.gz.tmp", rest=b"half")
     return tmp_path
 
 
-def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
-    """Of all runs and files by time; the last ones; nothing in a name acts on the terminal."""
+def test_lines_are_shown_in_order_of_time(data_dir: Path) -> None:
+    """Lines of all boots and files are sorted by time, and control characters in names are escaped."""
     done = run("audit", str(data_dir))
 
     assert (done.code, done.err) == (0, "")
     assert done.cells[0] == ["TIME", "EVENT", "ACCOUNT", "PEER", "REQUEST", "WHAT"]
-    told = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
-    assert told == [cells[1:2] for cells in done.cells[1:]]
+    events = [["start"], ["change"], ["start"], ["change"], ["refusal"], ["change"]]
+    assert events == [cells[1:2] for cells in done.cells[1:]]
     assert [cells[-1] for cells in done.cells[1:] if cells[1] != "start"] == [
         "routes of orders and 21 more; registered c/broker-a/0 at m:1",
         'kv NS/k: none -> "\\u001b[2J"',
@@ -101,8 +101,8 @@ def test_lines_are_sentences_in_their_order(data_dir: Path) -> None:
     assert run("audit", str(data_dir / "audit"), "--limit=1", "-o", "json").json["lines"] == [WIPED]
 
 
-def test_summaries_say_how_many_and_how_long(tmp_path: Path) -> None:
-    """Of changes of one broker, and of one source; brokers' lines are in files of their own, between the others."""
+def test_summary_lines_show_count_and_duration(tmp_path: Path) -> None:
+    """Changes of one broker and of one source are summarised; registration lines have files of their own."""
     repeated = {**REGISTERED, "repeated": 5, "first_ms": EIGHT - 2500, "last_ms": EIGHT}
     changes = line(EIGHT + 2, "changes", count=7, by_source={"orders": 7})
     write(tmp_path / "audit", "08", "ns-0a-1.jsonl.open", line(EIGHT, "start"), line(EIGHT + 9, "stop"))
@@ -137,12 +137,12 @@ def test_summaries_say_how_many_and_how_long(tmp_path: Path) -> None:
     ],
 )
 def test_filters(data_dir: Path, options: list[str], expected: list[dict[str, Any]]) -> None:
-    """All that are given have to fit."""
+    """A line must match every given filter."""
     assert expected == run("audit", str(data_dir), *options, "-o", "json").json["lines"]
 
 
-def test_counted_refusals_name_addresses(tmp_path: Path) -> None:
-    """They are found by each of these, and read as one sentence."""
+def test_summarised_refusals_are_found_by_address(tmp_path: Path) -> None:
+    """A summary of refusals matches the filter for any of its addresses."""
     addresses = {"10.0.0.7": 3, "2001:db8::/64": 2}
     others = line(EIGHT, "refusals", count=6, by_reason={"anonymous": 6}, by_address=addresses)
     write(tmp_path, "08", "ns-0a-1.jsonl.gz", others)
@@ -153,8 +153,8 @@ def test_counted_refusals_name_addresses(tmp_path: Path) -> None:
     assert run("audit", str(tmp_path), "--peer=10.0.0.8", "-o", "json").json["lines"] == []
 
 
-def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
-    """A file that cannot be read, or holds something else, makes a 1; the others are shown."""
+def test_damaged_files_are_named_and_the_others_shown(data_dir: Path) -> None:
+    """A damaged or foreign file makes the exit code 1; all other lines are shown."""
     write(data_dir / "audit", "07", "ns-09-1.jsonl.open", rest=b"no line\n").chmod(0o600)
     broken = write(data_dir / "audit", "08", "ns-0a-3.jsonl.gz", KV)
     broken.write_bytes(broken.read_bytes()[:-12])
@@ -174,16 +174,16 @@ def test_damage_is_named_and_hides_nothing(data_dir: Path) -> None:
     ("arguments", "message"),
     [(["/nowhere"], "no such directory: /nowhere"), ([".", "--since=yesterday"], "not a time: 'yesterday'")],
 )
-def test_wrong_use(arguments: list[str], message: str) -> None:
-    """Is a 2, with the value."""
+def test_wrong_usage_exits_with_2(arguments: list[str], message: str) -> None:
+    """The message contains the wrong value."""
     done = run("audit", *arguments)
 
     assert (done.code, done.out) == (2, "")
     assert message in done.err
 
 
-def test_a_trail_may_begin_after_it_is_looked_for(tmp_path: Path) -> None:
-    """A server that has just started makes the directory with its first line."""
+def test_missing_trail_directory_may_appear_later(tmp_path: Path) -> None:
+    """A new server creates the directory with its first line."""
     trail = Trail(tmp_path)
     assert [*trail.news()] == []
     write(tmp_path / "audit", "08", "ns-0a-1.jsonl.open", KV)
@@ -191,8 +191,8 @@ def test_a_trail_may_begin_after_it_is_looked_for(tmp_path: Path) -> None:
     assert [*trail.news()] == [KV]
 
 
-def test_a_running_server_is_followed(tmp_path: Path) -> None:
-    """What it does comes as it is written, also after the file was closed and compressed and a server began anew."""
+def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
+    """`--follow` shows lines as they are written, across closed files and a new boot of the server."""
     data_dir = tmp_path / "data"
     with Daemon(data_dir) as daemon, Peer(daemon.listening().address) as peer:
         Broker().register(peer)
@@ -217,8 +217,8 @@ def test_a_running_server_is_followed(tmp_path: Path) -> None:
             following.kill()
 
 
-def test_default_directory(tmp_path: Path) -> None:
-    """That of a server whose data directory the environment names."""
+def test_default_directory_is_the_servers(tmp_path: Path) -> None:
+    """NAMESRV_DATA_DIR names the data directory for `audit` as for the daemon."""
     write(tmp_path / "audit", "08", "ns-0a-1.jsonl.gz", KV)
     environment = {"NAMESRV_DATA_DIR": str(tmp_path), "PATH": "/usr/bin"}
 
@@ -227,8 +227,8 @@ def test_default_directory(tmp_path: Path) -> None:
     assert {"directory": str(tmp_path / "audit"), "lines": [KV]} == json.loads(done.stdout)
 
 
-def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Path) -> None:
-    """The message names the directory that was tried, and where the server's own is found."""
+def test_missing_default_directory_is_reported_with_a_hint(tmp_path: Path) -> None:
+    """The message names the directory and where the server logs its own."""
     absent, hint = tmp_path / "absent", "name the server's data directory, which the server logs as data_dir"
     done = []
     for place in (absent, tmp_path):
@@ -241,7 +241,7 @@ def test_default_directory_without_a_trail_says_how_to_name_another(tmp_path: Pa
 
 
 def test_running_server_is_found_by_its_open_files(tmp_path: Path) -> None:
-    """Its directory counts, wherever it is, before the usual one; with no server running both are in the message."""
+    """The directory of a running server is preferred to the default one; without one the message names both."""
     usual = tmp_path / "state" / "namesrv"
     write(usual / "audit", "08", "ns-0a-1.jsonl.gz", KV)
     with Daemon(tmp_path / "elsewhere") as daemon, Peer(daemon.listening().address) as peer:

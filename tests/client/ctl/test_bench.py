@@ -14,8 +14,8 @@ from tests.support.namesrv_peer import Broker, registration
 QUICK = ("--seconds", "0.1", "--connections", "2")
 
 
-async def test_bench_says_what_it_does_and_measures_it(tmp_path: Path) -> None:
-    """Questions for the first topic, over the connections that were asked for, which are gone afterwards."""
+async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
+    """`bench` requests the first topic over the given connections, and closes them at the end."""
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(Broker())
         measured = await ctl(*at(where), "bench", *QUICK, "-o", "json")
@@ -25,20 +25,27 @@ async def test_bench_says_what_it_does_and_measures_it(tmp_path: Path) -> None:
             measured.problems,
         )
         (found,) = measured.json["servers"]
-        said = {"server": where, "protocol": "native", "topic": "T", "topic_known": True, "connections": 2, "errors": 0}
-        assert said == {name: found[name] for name in said}
+        known = {
+            "server": where,
+            "protocol": "native",
+            "topic": "T",
+            "topic_known": True,
+            "connections": 2,
+            "errors": 0,
+        }
+        assert known == {name: found[name] for name in known}
         figures = {"seconds", "requests", "requests_per_second", "p50_ms", "p99_ms", "max_ms"}
-        assert {*said, *figures} == set(found)
+        assert {*known, *figures} == set(found)
         assert found["seconds"] >= 0.1
         assert found["requests"] / found["seconds"] == pytest.approx(found["requests_per_second"], rel=0.01)
         assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["max_ms"]
-        # and two to see that connections are there, the first of which the dispatcher answered
+        # plus one request per connection to open it; the dispatcher answered the first
         assert found["requests"] + 1 == server.namesrv.fast_path.pulls
         await until(lambda: len(server.namesrv.connections) == 1)
 
 
-async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:
-    """For the topic that it was told; that there is none is an answer, too."""
+async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:
+    """`bench` uses JSON for Apache's server and the given topic; an unknown topic can be measured, too."""
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         empty = await ctl(*at(apache), "bench", *QUICK, "-o", "json")
         await (await server.connect()).register(Broker(), registration("T", "U"))
@@ -63,8 +70,8 @@ async def test_bench_of_apaches_server_asks_in_json(tmp_path: Path) -> None:
         assert {(0, 105)} == set(apache.asked[-10:])
 
 
-async def test_errors_are_counted_and_are_a_no(tmp_path: Path) -> None:
-    """A server that lets in no more connections, here; nothing was measured then. One that is down hides no other."""
+async def test_errors_are_counted_and_exit_with_1(tmp_path: Path) -> None:
+    """Refused connections are counted as errors; an unreachable server does not hide the others."""
     async with asked(tmp_path / "1", max_connections=2, share_per_ip_percent=100) as (_, where):
         measured = await ctl(*at(where), "bench", "--seconds", "0.1", "--connections", "8", "-o", "json")
         (found,) = measured.json["servers"]
@@ -80,12 +87,12 @@ async def test_errors_are_counted_and_are_a_no(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", [("--seconds", "61"), ("--seconds", "0"), ("--connections", "257")])
 async def test_bench_is_bounded(option: tuple[str, str]) -> None:
-    """It is a load."""
+    """A longer or larger load is wrong usage."""
     assert (await ctl("bench", *option)).code == 2
 
 
-def test_percentiles_are_of_the_nearest_rank() -> None:
-    """In milliseconds; the median of four is the second, the 99th of a hundred the 99th."""
+def test_percentiles_use_the_nearest_rank() -> None:
+    """Percentiles in milliseconds: the median of four values is the second, the 99th of a hundred the 99th."""
     hundred = [number / 1000 for number in range(1, 101)]
 
     assert (percentile(hundred, 0.5), percentile(hundred, 0.99), percentile(hundred, 1.0)) == (50.0, 99.0, 100.0)

@@ -1,4 +1,4 @@
-"""The commands that change a server, `kv get`, `kv list` and `config show`, and how mqadmin spells them."""
+"""The commands that change a server, `kv get`, `kv list` and `config show`, and their mqadmin names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +21,8 @@ def perms(server: InProcess, topic: str) -> dict[str, int]:
 
 
 @BOTH
-async def test_write_permission_is_wiped_and_added(tmp_path: Path, spoken: str) -> None:
-    """The answer says how many topics the broker has; adding makes what was read-only writable, too."""
+async def test_write_permission_is_removed_and_added(tmp_path: Path, spoken: str) -> None:
+    """The response contains the broker's number of topics; `add` also makes read-only topics writable."""
     async with asked(tmp_path, spoken) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", topic_config("U", perm=4)))
@@ -43,7 +43,7 @@ async def test_write_permission_is_wiped_and_added(tmp_path: Path, spoken: str) 
 
 @BOTH
 async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
-    """Everywhere, or on one cluster's brokers."""
+    """The topic is deleted everywhere, or on the brokers of one cluster."""
     async with asked(tmp_path, spoken) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
@@ -61,8 +61,8 @@ async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
         assert (again.code, again.err) == (1, "namesrvctl: no topic T\n")
 
 
-async def test_topic_that_one_server_had_was_deleted(tmp_path: Path) -> None:
-    """That is what was wanted: none of them has it now."""
+async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> None:
+    """A topic known to one of two servers is gone afterwards, and the exit code is 0."""
     async with two_asked(tmp_path) as (_, second, one, two):
         await second.register(MASTER)
 
@@ -71,8 +71,8 @@ async def test_topic_that_one_server_had_was_deleted(tmp_path: Path) -> None:
         assert (0, "", [[one, "done", "no"], [two, "done", "yes"]]) == (done.code, done.err, done.cells[1:])
 
 
-async def test_topic_is_deleted_where_it_cannot_be_asked_for(tmp_path: Path) -> None:
-    """Not ready, a server refuses questions for routes only; without a list it is not known whether it was there."""
+async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path: Path) -> None:
+    """A server that is not ready deletes topics; whether the topic existed is unknown without a topic list."""
     async with asked(tmp_path) as (server, _):
         await (await server.connect()).register(MASTER)
     for listed in (True, False):
@@ -86,8 +86,8 @@ async def test_topic_is_deleted_where_it_cannot_be_asked_for(tmp_path: Path) -> 
 
 
 @BOTH
-async def test_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> None:
-    """The same with both protocols."""
+async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> None:
+    """Both protocols behave the same."""
     async with asked(tmp_path, spoken) as (server, name):
         where = at(name)
         put = await ctl(*where, "kv", "put", "ns", "k", "v=1; ü")
@@ -112,8 +112,8 @@ async def test_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> No
         assert (1, "", f"namesrvctl: {name}: no namespace other\n") == await ctl(*where, "kv", "list", "other")
 
 
-async def test_value_reaches_every_server_or_it_is_a_no(tmp_path: Path) -> None:
-    """One that is down keeps what it had."""
+async def test_put_exits_with_1_unless_every_server_accepts_it(tmp_path: Path) -> None:
+    """An unreachable server keeps its value, and the exit code is 1."""
     async with asked(tmp_path) as (server, where):
         with refusing_address() as absent:
             put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
@@ -125,13 +125,13 @@ async def test_value_reaches_every_server_or_it_is_a_no(tmp_path: Path) -> None:
 
 @BOTH
 async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> None:
-    """By Apache's names; all, or those asked for; several at once, where the server allows it."""
+    """Settings have Apache's names; `show` filters by name, and `set` changes several if the server allows it."""
     async with asked(tmp_path / "1", spoken) as (_, where):
         shown = await ctl(*at(where), "config", "show", "orderMessageEnable", "bindAddress")
         rows = [["KEY", "VALUE"], ["bindAddress", "127.0.0.1"], ["orderMessageEnable", "false"]]
         assert (0, rows) == (shown.code, shown.cells)
         everything = (await ctl(*at(where), "config", "show", "-o", "json")).json["servers"][0]["config"]
-        # paths are nobody's business unless administration is enabled
+        # paths are hidden unless administration is enabled
         assert (everything["bindAddress"], "dataDir" not in everything) == ("127.0.0.1", True)
         absent = await ctl(*at(where), "config", "show", "noSuch")
         assert (1, "", f"namesrvctl: {where}: no setting noSuch\n") == absent
@@ -147,7 +147,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
 
 
 async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> None:
-    """Each server is asked for its settings first: an unknown key is an error before anything is confirmed."""
+    """An unknown or fixed setting is an error before any server is changed."""
     async with asked(tmp_path / "1", admin_enabled=True) as (server, where):
         misspelt = await ctl(*at(where), "config", "set", "orderMessageEnabel=true", "enableTopicList=false")
         fixed = await ctl(*at(where), "config", "set", "listenPort=1", "maxConnections=1", "--yes")
@@ -164,8 +164,8 @@ async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> No
     assert [f"{where}: setting maxConnections {fixed_by} send it SIGHUP"] == fixed.problems[1:]
 
 
-def test_settings_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
-    """Only those that differ or do not have their default, unless --all is given; programs always get all of them."""
+def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:
+    """The table shows settings that differ or have no default value, or all with --all; JSON always contains all."""
     with (
         Daemon(tmp_path / "1", "--nameserver-name", "ns", "--max-connections", "5000") as first,
         Daemon(tmp_path / "2", "--nameserver-name", "ns") as second,
@@ -188,7 +188,7 @@ def test_settings_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
-    """With -c each topic stands behind each of its clusters."""
+    """With -c each topic is listed with each of its clusters."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "V"))
@@ -206,18 +206,18 @@ async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
     ("command", "message"),
     [
         *[(("config", "set", text, "--yes"), "not of the form KEY=VALUE") for text in ("key", "=true", " =true")],
-        # --watch is for commands that only ask
+        # --watch is for commands that only read
         (("wipe-write-perm", "b", "--watch", "1s", "--yes"), "cannot be repeated"),
         (("kv", "put", "n", "k", "v", "--watch", "1s"), "cannot be repeated"),
         (("watch", "T", "--watch", "1s"), "cannot be repeated"),
         (("bench", "--watch", "1s"), "cannot be repeated"),
         (("updateOrderConf", "-m", "put", "-t", "T"), "required with --method put"),
-        # -s is the namespace in some of mqadmin's commands, so that only --server is left
+        # -s is the namespace in some mqadmin commands, which leaves --server
         (("--server", "127.0.0.1:1", "topicList", "--timeout", "1s"), "no connection to 127.0.0.1:1"),
     ],
 )
 def test_wrong_usage(command: Sequence[str], message: str) -> None:
-    """Nobody hears of it."""
+    """Wrong usage exits with 2 before any request is sent."""
     refused = run(*command, env={"COLUMNS": "200"})
 
     assert (refused.code, refused.out) == (2, "")
@@ -236,8 +236,8 @@ def test_wrong_usage(command: Sequence[str], message: str) -> None:
         (("wipeWritePerm", "-b", "broker-a"), "wipe the write permission of broker broker-a"),
     ],
 )
-async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequence[str], question: str) -> None:
-    """Without a terminal a change is refused with the question that it would ask, and no server is changed."""
+async def test_change_needs_confirmation(tmp_path: Path, command: Sequence[str], question: str) -> None:
+    """Without a terminal a change is refused with its confirmation question, and no server is changed."""
     async with asked(tmp_path) as (server, where):
         refused = await ctl(*command, env={"NAMESRV_ADDR": f"{where};127.0.0.1:1"})
 
@@ -265,8 +265,8 @@ async def test_change_without_a_yes_is_not_made(tmp_path: Path, command: Sequenc
         ("updateOrderConf -m delete -t T -y", "kv delete ORDER_TOPIC_CONFIG T -y"),
     ],
 )
-async def test_mqadmins_spelling_does_the_same(tmp_path: Path, theirs: str, ours: str) -> None:
-    """With mqadmin's own options, on all servers that -n names."""
+async def test_mqadmin_names_behave_like_ours(tmp_path: Path, theirs: str, ours: str) -> None:
+    """Mqadmin's commands accept its own options, and -n names all servers."""
     async with asked(tmp_path / "1", admin_enabled=True) as (first, one), asked(tmp_path / "2") as (second, two):
         for server in (first, second):
             peer = await server.connect()
@@ -278,8 +278,8 @@ async def test_mqadmins_spelling_does_the_same(tmp_path: Path, theirs: str, ours
         assert expected == await ctl(*theirs.split(), "-n", servers, "-o", "json")
 
 
-async def test_mqadmins_own(tmp_path: Path) -> None:
-    """TopicClusterList has no other spelling here; deleteTopic deletes from one cluster's brokers."""
+async def test_commands_that_exist_only_in_mqadmin(tmp_path: Path) -> None:
+    """TopicClusterList exists under this name only; deleteTopic deletes a topic from one cluster's brokers."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)

@@ -1,4 +1,4 @@
-"""The command starts, explains and completes itself, and ends with the right code."""
+"""namesrvctl as a process: help, exit codes, completion."""
 
 import inspect
 import os
@@ -15,14 +15,14 @@ from tests.support.ctl import COMMAND, refusing_address, run
 
 
 def process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run it as a process of its own."""
+    """Run namesrvctl as a process of its own."""
     kept = {name: value for name, value in os.environ.items() if name not in ("NAMESRV_ADDR", "COLUMNS")}
     return subprocess.run([*COMMAND, *args], capture_output=True, text=True, check=False, env={**kept, **env})
 
 
 @pytest.mark.parametrize(("target", "summary"), app.COMMANDS.values())
-def test_list_says_what_each_command_says_itself(target: str, summary: str) -> None:
-    """It is written down twice, so that a list of all commands imports none of them."""
+def test_command_list_repeats_each_commands_summary(target: str, summary: str) -> None:
+    """The list repeats the summaries so that it imports no command."""
     text = inspect.getdoc(app.function_of(target)) or ""
 
     assert summary == " ".join(text.partition("\n\n")[0].split())
@@ -35,8 +35,8 @@ def test_list_says_what_each_command_says_itself(target: str, summary: str) -> N
         (["status", "--help"], {"namesrv_client.client", "namesrv_client.ctl.commands.bench"}),
     ],
 )
-def test_only_what_is_needed_is_imported(args: list[str], spared: set[str]) -> None:
-    """Help and completion import no command, a command none of the others and not the client library."""
+def test_help_imports_only_what_it_needs(args: list[str], spared: set[str]) -> None:
+    """Help imports no command, and a command neither the other ones nor the client library."""
     script = f"import sys; from namesrv_client.ctl.cli import main; main({args!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
@@ -44,21 +44,21 @@ def test_only_what_is_needed_is_imported(args: list[str], spared: set[str]) -> N
 
 
 @pytest.mark.parametrize("args", [(), ("kv",), ("nope",), ("brokers", "--nope"), ("route",), ("topics", "-o", "xml")])
-def test_wrong_usage_is_two(args: tuple[str, ...]) -> None:
-    """And nothing is asked of anybody."""
+def test_wrong_usage_exits_with_2(args: tuple[str, ...]) -> None:
+    """Wrong usage exits with 2."""
     assert run(*args).code == 2
 
 
-def test_bytes_that_are_no_text_are_wrong_usage() -> None:
-    """No server could be sent them."""
+def test_invalid_utf8_is_wrong_usage() -> None:
+    """An argument that is not UTF-8 exits with 2 and names its bytes."""
     refused = run("route", "a\udcff")
 
     assert (refused.code, refused.out) == (2, "")
     assert r"'a\udcff' is not valid UTF-8" in refused.err
 
 
-def test_process_ends_with_the_same_codes() -> None:
-    """Nobody there is 2, without a traceback; a terminal that cannot show a character is no reason to fail."""
+def test_unreachable_server_exits_with_2() -> None:
+    """An unreachable server exits with 2 without a traceback, also on a terminal that cannot show a character."""
     with refusing_address() as absent:
         unreachable = process("kv", "get", "ü", "k", NAMESRV_ADDR=absent, PYTHONIOENCODING="ascii")
 
@@ -69,8 +69,8 @@ def test_process_ends_with_the_same_codes() -> None:
 
 
 @pytest.mark.parametrize(("missing", "args"), [("typer", []), ("yaml", ["-s", "127.0.0.1:1", "status", "-o", "yaml"])])
-def test_without_its_packages_it_says_what_to_install(missing: str, args: list[str]) -> None:
-    """In one line, and nothing else."""
+def test_missing_package_is_reported_with_its_remedy(missing: str, args: list[str]) -> None:
+    """The output is one line on standard error."""
     script = f"import sys; sys.modules[{missing!r}] = None; from namesrv_client.ctl.cli import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", script, *args], capture_output=True, text=True, check=False)
 
@@ -79,8 +79,8 @@ def test_without_its_packages_it_says_what_to_install(missing: str, args: list[s
     assert f"namesrvctl: {missing} is not installed; {remedy}\n" == done.stderr
 
 
-def test_bug_is_seventy_with_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 would say that the answer is no. Arguments may be given, as a script does that has them already."""
+def test_bug_exits_with_70_and_a_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug never exits with 1, which means a negative result."""
     assert (cli.main(["--help"]), cli.main(["nope"])) == (0, 2)
 
     def bug(**_: object) -> None:
@@ -100,8 +100,8 @@ def test_bug_is_seventy_with_a_traceback(capsys: pytest.CaptureFixture[str], mon
         ("powershell", "Import-Module PSReadLine"),
     ],
 )
-def test_completion_script_is_printed(shell: str, begin: str) -> None:
-    """For the shell that is named, or the one that SHELL names; not for an unknown one."""
+def test_completion_script_is_printed_for_each_shell(shell: str, begin: str) -> None:
+    """The script is for the named shell or for $SHELL; an unknown shell is wrong usage."""
     named = run("completion", shell)
 
     assert (0, "", begin) == (named.code, named.err, named.out[: len(begin)])
@@ -113,7 +113,7 @@ def test_completion_script_is_printed(shell: str, begin: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
-    """As bash asks for it; what is hidden stays hidden."""
+    """Bash completes commands and options, without hidden commands."""
     command = tmp_path / "namesrvctl"
     command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     command.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The commands `diff` and `explain`: in what NameServers differ."""
+"""The commands `diff` and `explain`: differences between NameServers."""
 
 from pathlib import Path
 from typing import Literal
@@ -22,8 +22,8 @@ RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 # -- values in, values out --------------------------------------------------------------------------------------------
 
 
-def test_differences_name_what_each_server_says() -> None:
-    """Brokers before topics, by name, in whatever order; of what only some have, only that is said of the others."""
+def test_differences_contain_each_servers_value() -> None:
+    """Brokers come before topics, sorted by name; a missing entry is one difference per server."""
     views: dict[str, View] = {
         "s1": {("topic", "T"): {"f": 1}, ("broker", "c/a/0"): {"address": "a:1"}, ("topic", "U"): {"f": 1}},
         "s2": {("broker", "c/a/0"): {"address": "a:2"}, ("topic", "T"): {"f": 1}},
@@ -45,8 +45,8 @@ def test_differences_name_what_each_server_says() -> None:
     assert [] == differences({"s1": views["s1"]}) == differences({})
 
 
-def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
-    """Permission, flags, order configuration and static queues, without the brokers' addresses."""
+def test_view_contains_instances_and_topic_queues() -> None:
+    """A topic's facts are permission, flags, order configuration and static queues, without broker addresses."""
     group = BrokerData("c", "b", {0: "a:1", 1: "a:2"}, "z", enable_acting_master=True)
     route = TopicRouteData(
         [BrokerData("c", "b", {0: "a:1"})],
@@ -70,8 +70,8 @@ def test_facts_are_those_of_each_instance_and_of_each_topics_queues() -> None:
         *((120.1, -0.1, "overdue"), (None, None, "unknown")),
     ],
 )
-def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
-    """Late from half of its time on; overdue until the next scan finds it; gone, where the server tells who lives."""
+def test_verdict_of_an_instance(age: float | None, left: float | None, verdict: str) -> None:
+    """An instance is late from half of its expiry on, overdue until a scan evicts it, and gone once evicted."""
     live = LiveBroker("c", "b", 0, "a:1", age_seconds=age, expires_in_seconds=left, expiry_seconds=120.0)
     queues = QueueData("b", 8, 8, 6)
 
@@ -79,8 +79,8 @@ def test_verdict(age: float | None, left: float | None, verdict: str) -> None:
     assert Instance("c", "b", 0, "a:1", queues, None, knows_liveness=True).verdict == "gone"
 
 
-async def test_servers_that_say_the_same(tmp_path: Path) -> None:
-    """One of ours and one of Apache's."""
+async def test_equal_servers_have_no_difference(tmp_path: Path) -> None:
+    """One of our servers and an Apache server with the same brokers are equal."""
     async with (
         asked(tmp_path / "1") as (first, one),
         namesrv_in_process(tmp_path / "2") as second,
@@ -101,8 +101,8 @@ async def test_servers_that_say_the_same(tmp_path: Path) -> None:
         assert {(0, 105), (0, 106), (0, 206), (77, 0)} == set(apache.asked)
 
 
-async def test_servers_that_differ(tmp_path: Path) -> None:
-    """In a broker, in a topic, and in queues; that is a no."""
+async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
+    """Differences in brokers, topics and queues are listed."""
     async with two_asked(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await first.register(OTHER, registration("T", "V", "W", "X", "Y", "Z"))
@@ -128,8 +128,8 @@ async def test_servers_that_differ(tmp_path: Path) -> None:
     assert [difference["name"] for difference in found.json["differences"][5:]] == ["V", "W", "X", "Y", "Z"]
 
 
-async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
-    """The others are compared; with only one left, or named, there is nothing to say."""
+async def test_unreachable_server_in_a_comparison_exits_with_1(tmp_path: Path) -> None:
+    """The reachable servers are compared; with fewer than two of them there is no comparison."""
     async with asked(tmp_path / "1") as (server, _):
         await (await server.connect()).register(MASTER)
     async with two_asked(tmp_path) as (_, second, not_ready, two), asked(tmp_path / "3") as (third, three):
@@ -151,7 +151,7 @@ async def test_server_that_cannot_be_compared_is_a_no(tmp_path: Path) -> None:
 
 
 async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
-    """How long it has been silent, when that ends, and whether it can be written to."""
+    """Each instance has its last seen time, expiry and permission."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "U", counter=9))
@@ -221,7 +221,7 @@ async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Liter
 
 
 def test_a_problem_of_several_servers_is_one_line() -> None:
-    """The line names the servers that see it."""
+    """The line names the servers that report the problem."""
     slave = LiveBroker("c", "b", 1, "a:2", age_seconds=1.0, expiry_seconds=120.0, topics=4)
     problems = broker_problems([slave])
     what = "critical: c/b: no master is registered; producers cannot write to its topics (4)"
@@ -231,8 +231,8 @@ def test_a_problem_of_several_servers_is_one_line() -> None:
     )
 
 
-async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
-    """About a broker, and about a permission; how long ago they heard of it may differ."""
+async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
+    """Servers disagree about brokers and permissions; different last seen times are no disagreement."""
     async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
         peer, other = await first.connect(), await second.connect()
         await peer.register(MASTER)
@@ -267,8 +267,8 @@ async def test_servers_that_disagree_are_a_no(tmp_path: Path) -> None:
     assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_wiped")}
 
 
-async def test_absent_topic_and_absent_server_are_a_no(tmp_path: Path) -> None:
-    """On one server, or on all; what one that is down would have said is not known."""
+async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:
+    """`agree` is false when a server lacks the topic or is unreachable, and true when all lack it."""
     async with two_asked(tmp_path) as (first, _, one, two):
         await first.register(MASTER)
 
@@ -286,8 +286,8 @@ async def test_absent_topic_and_absent_server_are_a_no(tmp_path: Path) -> None:
     assert (down.code, down.json["agree"]) == (1, False)
 
 
-async def test_apaches_server_does_not_tell_ages(tmp_path: Path) -> None:
-    """Its routes are compared all the same."""
+async def test_apache_server_without_ages_is_compared(tmp_path: Path) -> None:
+    """An Apache server reports no ages; its routes are compared all the same."""
     async with (
         asked(tmp_path / "1") as (first, one),
         namesrv_in_process(tmp_path / "2") as second,
@@ -298,7 +298,7 @@ async def test_apaches_server_does_not_tell_ages(tmp_path: Path) -> None:
 
         shown = await ctl(*at(one, apache), "explain", "T")
         alone = await ctl(*at(apache), "explain", "T")
-        # Apache's server keeps queues of brokers that it does not know any more
+        # an Apache server keeps queues of brokers that it has removed
         apache.bodies[105] = (
             b'{"brokerDatas":[],"queueDatas":[{"brokerName":"gone","perm":6,"readQueueNums":4,"writeQueueNums":4}]}'
         )

@@ -1,4 +1,4 @@
-"""What a shell is offered for names."""
+"""Shell completion of names."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ HOSTILE = ("x;reboot", "x|reboot", "x$(reboot)", "x`reboot`", "x reboot", "x\x1b
 
 
 async def offered(line: str, **env: str) -> list[str]:
-    """What stands below a line, as fish asks for it; nothing else is said."""
+    """The completions of a line in fish's format, without error output."""
     shell = {"_NAMESRVCTL_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = await ctl(env={**shell, "_TYPER_COMPLETE_ARGS": f"namesrvctl {line}", **env})
     assert (done.code, done.err) == (0, "")
@@ -33,10 +33,10 @@ async def offered(line: str, **env: str) -> list[str]:
         ("topicRoute -n {} -t or", ["orders"]),
     ],
 )
-async def test_names_come_from_the_servers_of_the_line(
+async def test_names_are_completed_from_the_given_servers(
     tmp_path: Path, spoken: str, line: str, names: list[str]
 ) -> None:
-    """Topics, broker groups and clusters, ours and Apache's; those that begin like what was typed."""
+    """Topics, broker groups and clusters with the typed prefix are completed from our and Apache's servers."""
     async with asked(tmp_path, spoken) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("orders", "bills"), spelling="native")
@@ -45,16 +45,16 @@ async def test_names_come_from_the_servers_of_the_line(
         assert names == await offered(line.format(where))
 
 
-async def test_names_that_a_shell_would_run_are_not_offered(tmp_path: Path) -> None:
-    """A shell takes what is offered into its line as it is."""
+async def test_names_with_shell_characters_are_not_completed(tmp_path: Path) -> None:
+    """A shell inserts completions into the line unquoted."""
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, native_registration(*HOSTILE, "%RETRY%x"), spelling="native")
 
         assert await offered(f"-s {where} route ") == ["%RETRY%x", "x" * 127]
 
 
-async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
-    """Nobody is there, a server hangs, the address or the context is none: others are offered, or nothing is."""
+async def test_completion_hides_errors(tmp_path: Path) -> None:
+    """Unreachable and hanging servers, invalid addresses and unknown contexts give no completions and no message."""
     async with asked(tmp_path) as (server, where), ScriptedServer() as hanging:
         await (await server.connect()).register(MASTER, native_registration("orders"), spelling="native")
         with refusing_address() as absent:
@@ -66,8 +66,8 @@ async def test_nothing_is_said_of_what_goes_wrong(tmp_path: Path) -> None:
         assert await offered("route ", NAMESRV_ADDR=where) == ["orders"]
 
 
-async def test_saved_contexts_are_offered(tmp_path: Path) -> None:
-    """For the option, and for the commands that take one."""
+async def test_saved_contexts_are_completed(tmp_path: Path) -> None:
+    """Contexts are completed for --context and for the `context` commands."""
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     for name in ("prod", "perf", "test"):
         await ctl("context", "add", name, "-s", "ns1", env=env)

@@ -1,4 +1,4 @@
-"""The commands `context ...`, and what a context in use does to the others."""
+"""The `context` commands, and the effect of a context on other commands."""
 
 import json
 import stat
@@ -15,7 +15,7 @@ SECRET = "this is the secret itself"
 
 @pytest.fixture(name="home")
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where contexts are saved; nothing else in the environment."""
+    """The directory of saved contexts, without NAMESRV_ variables in the environment."""
     for name in ("NAMESRV_ADDR", "NAMESRV_ACCESS_KEY", "NAMESRV_SECRET_KEY", "NAMESRV_TLS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -23,12 +23,12 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def saved(home: Path, *args: str, **env: str) -> Result:
-    """Run a command that has its contexts there."""
+    """Run a command with its contexts in this directory."""
     return run(*args, env={"XDG_CONFIG_HOME": str(home), **env})
 
 
 def test_context_is_added_used_shown_and_removed(home: Path) -> None:
-    """Files stand in it with their whole paths, secrets do not; nobody else can read it."""
+    """File paths are saved as absolute ones, secrets never, and only the owner can read the file."""
     (home / "secret").write_text(SECRET)
     given = ("-s", "ns1;ns2:1", "--tls", "--tls-ca-file", "ca.pem", "--access-key", "ops")
     added = saved(home, "context", "add", "prod", *given, "--secret-key-file", str(home / "secret"))
@@ -55,8 +55,8 @@ def test_context_is_added_used_shown_and_removed(home: Path) -> None:
     assert [one["name"] for one in saved(home, "context", "list", "-o", "json").json["contexts"]] == ["test"]
 
 
-def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
-    """The name of the secret's file is, with its key; a secret that stands in a variable is not."""
+def test_environment_is_saved_without_secrets(home: Path) -> None:
+    """The path of a secret's file is saved with its key; a secret in a variable is not."""
     (home / "secret").write_text(SECRET)
     key = {"NAMESRV_ACCESS_KEY": "ops"}
     saved(home, "context", "add", "a", NAMESRV_ADDR="ns1", NAMESRV_SECRET_KEY_FILE=str(home / "secret"), **key)
@@ -68,7 +68,7 @@ def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("add", "prod", "-s", "ns9"), "context prod exists; --yes replaces it"),
         (("add", "../x"), "'../x' (letters, digits"),
@@ -78,15 +78,15 @@ def test_what_the_environment_says_is_saved_but_for_secrets(home: Path) -> None:
         (("remove", "nope"), "unknown context 'nope'"),
     ],
 )
-def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], said: str) -> None:
-    """And is told with the name."""
+def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], message: str) -> None:
+    """The message contains the name, and the file of contexts stays the same."""
     saved(home, "context", "add", "prod", "-s", "ns1")
     before = (home / "namesrvctl" / "contexts.json").read_bytes()
 
     refused = saved(home, "context", *args, COLUMNS="200")
 
     assert (refused.code, refused.out) == (2, "")
-    assert said in refused.err
+    assert message in refused.err
     assert before == (home / "namesrvctl" / "contexts.json").read_bytes()
 
 
@@ -94,7 +94,7 @@ def test_wrong_usage_changes_nothing(home: Path, args: tuple[str, ...], said: st
     "text", ["", "[]", '{"contexts": {"a": {}}}', '{"contexts": {"a": {"servers": ["b:1"], "x": 1}}}']
 )
 def test_damaged_file_is_named(home: Path, text: str) -> None:
-    """Nothing is asked of servers that nobody meant."""
+    """A damaged file of contexts is wrong usage, and no server receives a request."""
     (home / "namesrvctl").mkdir()
     (home / "namesrvctl" / "contexts.json").write_text(text)
 
@@ -104,8 +104,8 @@ def test_damaged_file_is_named(home: Path, text: str) -> None:
     assert "contexts.json: not a file of contexts" in refused.err
 
 
-def test_context_counts_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that are named otherwise are not sent what belongs to others: unless --context says so."""
+def test_context_is_used_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers named otherwise never receive the credentials of a context, unless --context asks for it."""
     saved(home, "context", "add", "prod", "-s", "ns1", "--tls", "--access-key", "ops")
     saved(home, "context", "use", "prod")
 
@@ -122,8 +122,8 @@ def test_context_counts_as_a_whole_or_not_at_all(home: Path, monkeypatch: pytest
         options_of(context="nope")
 
 
-async def test_servers_of_the_context_in_use_are_asked(tmp_path: Path) -> None:
-    """Until another is used, or none."""
+async def test_context_in_use_names_the_servers(tmp_path: Path) -> None:
+    """--context overrides the context in use."""
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     with refusing_address() as absent:
         async with asked(tmp_path) as (_, where):

@@ -1,4 +1,4 @@
-"""The commands `events` and `watch`: what happened last, and what happens now."""
+"""The commands `events` and `watch`: past events and live changes."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 
 async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
-    """When, which number, what, and who."""
+    """Each row has the time, the number, the event and its subject."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T"), spelling="native")
@@ -47,8 +47,8 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
     ] == shown.cells
 
 
-async def test_events_for_programs_are_the_servers_own(tmp_path: Path) -> None:
-    """Chosen by number, kind and count."""
+async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
+    """--since, --type and --limit filter the server's events."""
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
 
@@ -71,8 +71,8 @@ async def test_events_for_programs_are_the_servers_own(tmp_path: Path) -> None:
         assert len(await numbers()) == 50
 
 
-async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
-    """Apache's server does not tell what happened; and nobody is as for any question."""
+async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
+    """Apache's server has no events, and an unreachable server exits with 2."""
     async with asked(tmp_path, "rocketmq") as (_, where):
         for options in ((), ("--follow",)):
             refused = await ctl(*at(where), "events", *options)
@@ -86,15 +86,15 @@ async def test_what_cannot_be_followed_ends_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("known", "found", "missed"), [((6,), (7, 8), 0), ((6,), (), 0), ((6,), (10,), 3), ((), (3,), 2)]
 )
-def test_events_that_were_overwritten_are_counted(known: Sequence[int], found: Sequence[int], missed: int) -> None:
-    """A server remembers 1,000; more than that between two questions is lost."""
+def test_overwritten_events_are_counted(known: Sequence[int], found: Sequence[int], missed: int) -> None:
+    """Events beyond the server's ring of 1,000 are lost between two requests and counted."""
     before, after = (Events("boot", [Event(number, "route", None, {}) for number in it]) for it in (known, found))
 
     assert missed == missed_between(before, after)
 
 
-def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
-    """New ones within a second, told apart by server; Ctrl-C is the ordinary end."""
+def test_events_are_followed_across_a_restart(tmp_path: Path) -> None:
+    """New events of several servers appear, also after a restart; Ctrl-C exits with 0."""
     with Daemon(tmp_path / "1").listening() as one, Daemon(tmp_path / "2").listening() as two:
         where, other = one.where, two.where
         with Peer(one.address) as peer:
@@ -116,39 +116,39 @@ def test_events_are_followed_over_a_restart(tmp_path: Path) -> None:
             shown.interrupt()
             assert shown.wait() == 0
 
-    told = [json.loads(line) for line in shown.shown.splitlines() if line.startswith("{")]
-    assert [where, other] == list(dict.fromkeys(event["server"] for event in told))
-    assert [event["event"] for event in told if event["server"] == where][:3] == ["evict", "route", "register"]
-    assert [event["event"] for event in told if event["server"] == other][:2] == ["route", "register"]
+    printed = [json.loads(line) for line in shown.shown.splitlines() if line.startswith("{")]
+    assert [where, other] == list(dict.fromkeys(event["server"] for event in printed))
+    assert [event["event"] for event in printed if event["server"] == where][:3] == ["evict", "route", "register"]
+    assert [event["event"] for event in printed if event["server"] == other][:2] == ["route", "register"]
 
 
-def questions(server: InProcess) -> int:
+def request_count(server: InProcess) -> int:
     """The number of requests of the watching client."""
     peers = [connection.peer for connection in server.namesrv.connections.values()]
     return max((peer.requests for peer in peers if peer.role == "client"), default=0)
 
 
-async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
-    """First how it is, then each change, with what it was before and the whole new route."""
+async def test_watch_prints_the_first_state_and_each_change(tmp_path: Path) -> None:
+    """Each change has the old and new facts and the whole new route."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         watching = asyncio.create_task(ctl(*at(where), "watch", "T", "X", "T", "--changes", "4", "-o", "json"))
-        # who it is, how it is, and what changes
-        await until(lambda: questions(server) == 3)
+        # server info, first state, and the pending watch
+        await until(lambda: request_count(server) == 3)
         await peer.register(OTHER)
-        await until(lambda: questions(server) == 4)
+        await until(lambda: request_count(server) == 4)
         await peer.call(205, {"brokerName": "broker-a"})
-        await until(lambda: questions(server) == 5)
+        await until(lambda: request_count(server) == 5)
         await peer.call(216, {"topic": "T"})
-        await until(lambda: questions(server) == 6)
+        await until(lambda: request_count(server) == 6)
         await peer.call(104, OTHER.ext)
         await peer.register(OTHER)
         done = await watching
 
-    told = [json.loads(line) for line in done.lines]
-    assert (0, "", {where}) == (done.code, done.err, {one["server"] for one in told})
-    assert [f"{one['topic']} {one['change']}" for one in told] == [
+    printed = [json.loads(line) for line in done.lines]
+    assert (0, "", {where}) == (done.code, done.err, {one["server"] for one in printed})
+    assert [f"{one['topic']} {one['change']}" for one in printed] == [
         "T first",
         "X first",
         "T changed",
@@ -156,17 +156,17 @@ async def test_changes_are_told_as_they_happen(tmp_path: Path) -> None:
         "T vanished",
         "T appeared",
     ]
-    assert (told[1]["facts"], told[1]["route"], told[4]["route"]) == ({}, None, None)
-    assert told[2]["facts"] == {
+    assert (printed[1]["facts"], printed[1]["route"], printed[4]["route"]) == ({}, None, None)
+    assert printed[2]["facts"] == {
         "address of broker-b/0": {"old": None, "new": "10.0.0.3:10911"},
         "queues on broker-b": {"old": None, "new": RW},
     }
-    assert [queues["broker_name"] for queues in told[2]["route"]["queues"]] == ["broker-a", "broker-b"]
-    assert told[3]["facts"] == {"queues on broker-a": {"old": RW, "new": RO}}
+    assert [queues["broker_name"] for queues in printed[2]["route"]["queues"]] == ["broker-a", "broker-b"]
+    assert printed[3]["facts"] == {"queues on broker-a": {"old": RW, "new": RO}}
 
 
-async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
-    """It cannot be waited for."""
+async def test_watch_polls_an_apache_server(tmp_path: Path) -> None:
+    """An Apache server has no watches, so that `watch` polls it."""
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         peer = await server.connect()
         watching = asyncio.create_task(ctl(*at(server, apache), "watch", "T", "--changes", "2"))
@@ -179,8 +179,8 @@ async def test_apaches_server_is_asked_again_and_again(tmp_path: Path) -> None:
             assert [text for name, text in shown if name == address_of(one)] == ["T  absent", "T  appeared on broker-a"]
 
 
-def test_watch_goes_on_over_a_restart(tmp_path: Path) -> None:
-    """What is different afterwards is a change; Ctrl-C is the ordinary end."""
+def test_watch_continues_across_a_restart(tmp_path: Path) -> None:
+    """A difference after the restart is a change; Ctrl-C exits with 0."""
     with Daemon(tmp_path / "data").listening() as daemon:
         where = daemon.where
         with Peer(daemon.address) as peer:

@@ -1,4 +1,4 @@
-"""The command `history`: how a topic's route came about."""
+"""The command `history`: the changes of a topic's route."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from tests.support.spark_logs import write_log
 REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a", "broker-b:0"]
 
 
-async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> None:
-    """Those of the last events, all of them or the last one at a moment; others' do not count."""
+async def test_history_from_a_servers_events(tmp_path: Path) -> None:
+    """`history` lists the changes of the topic, or the last one before --at, without those of other topics."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T", "U"), spelling="native")
@@ -44,8 +44,8 @@ async def test_servers_tell_which_changes_touched_a_topic(tmp_path: Path) -> Non
     assert (other.code, other.json["servers"][0]["changes"]) == (1, [])
 
 
-def test_logs_tell_the_routes(tmp_path: Path) -> None:
-    """Of servers that need not run any more."""
+def test_history_from_logs(tmp_path: Path) -> None:
+    """Heartbeat logs show the routes of servers that need not run."""
     logs = str(write_log(tmp_path))
 
     shown = run("history", "t", "--logs", logs)
@@ -57,8 +57,8 @@ def test_logs_tell_the_routes(tmp_path: Path) -> None:
     assert absent.problems[0].startswith("no change of absent in the logs of the week before 2026-03-01 01:00:00")
 
 
-def test_logs_tell_what_each_client_had_been_told(tmp_path: Path) -> None:
-    """At a moment: the route of each server, and who still had another one."""
+def test_history_from_logs_at_a_time(tmp_path: Path) -> None:
+    """At a time the logs show each server's route, and clients that still had an older one."""
     logs = str(write_log(tmp_path))
     options = ("history", "t", "--logs", logs, "--at", "2026-03-01T00:03:10")
 
@@ -86,8 +86,8 @@ def test_logs_tell_what_each_client_had_been_told(tmp_path: Path) -> None:
         (("--logs", "DIR", "--watch", "2s"), "this command cannot be repeated"),
     ],
 )
-def test_what_cannot_be_told_is_said(tmp_path: Path, options: tuple[str, ...], problem: str) -> None:
-    """With what is wrong, and the exit code of wrong usage."""
+def test_wrong_usage_is_reported(tmp_path: Path, options: tuple[str, ...], problem: str) -> None:
+    """The message names the wrong value, and the exit code is 2."""
     logs = str(write_log(tmp_path))
 
     refused = run("history", "t", *(logs if word == "DIR" else word for word in options))

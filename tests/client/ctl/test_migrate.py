@@ -1,4 +1,4 @@
-"""The command `migrate check`: what brokers, clients and tools would notice of a change of NameServers."""
+"""The command `migrate check`: differences that brokers, clients and tools would notice after a migration."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ ELSEWHERE = MASTER._replace(addr="10.0.99.99:10911")
 
 
 async def checked(one: str, two: str, *args: str) -> tuple[Result, list[tuple[Any, ...]]]:
-    """What it says, and each difference: whether it matters, kind, names, fact, and the values in their order."""
+    """Run `migrate check`; return its result and (matters, kind, names, fact, values) of each difference."""
     result = await ctl("migrate", "check", "--from", one, "--to", two, "-o", "json", *args)
     found = [
         (it["matters"], it["kind"], ",".join(it["names"]), it["fact"], *it["values"].values())
@@ -30,8 +30,8 @@ async def checked(one: str, two: str, *args: str) -> tuple[Result, list[tuple[An
     return result, found
 
 
-async def test_servers_that_answer_alike(tmp_path: Path) -> None:
-    """Every topic is asked for in both forms, in RocketMQ's protocol only, of however many servers."""
+async def test_equal_servers_agree(tmp_path: Path) -> None:
+    """Every topic is requested in both forms in RocketMQ's protocol, for any number of servers."""
     async with (
         namesrv_in_process(tmp_path / "1") as first,
         asked(tmp_path / "2") as (second, two),
@@ -46,7 +46,7 @@ async def test_servers_that_answer_alike(tmp_path: Path) -> None:
         args = ("migrate", "check", "--from", address_of(apache), "--to", f"{two};{three}")
 
         same = await ctl(*args)
-        told = await ctl(*args, "-o", "json")
+        document = await ctl(*args, "-o", "json")
 
         assert same == (0, "3 servers agree: 2 brokers, 2 topics\n", "")
         counts = {"brokers": 2, "topics": 2}
@@ -54,14 +54,14 @@ async def test_servers_that_answer_alike(tmp_path: Path) -> None:
             {"side": side, "server": where, **counts}
             for side, where in (("from", address_of(apache)), ("to", two), ("to", three))
         ]
-        assert {"agree": True, "servers": servers, "differences": []} == told.json
+        assert {"agree": True, "servers": servers, "differences": []} == document.json
         once = [101, *[105] * 5, 106, 206, 219, 319, 9999]
         assert sorted(2 * once) == sorted(code for code, _ in apache.requests)
         assert apache.refused == 0
 
 
-async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
-    """Brokers, addresses, queues, permissions, flags, order configuration and settings; alike ones in one line."""
+async def test_differences_are_marked_as_mattering_or_harmless(tmp_path: Path) -> None:
+    """Brokers, addresses, queues, permissions, flags, order configuration and settings matter; topics share lines."""
     async with (
         asked(tmp_path / "1", order_message_enable=True) as (first, one),
         asked(tmp_path / "2") as (second, two),
@@ -94,7 +94,7 @@ async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
             ("topic", "W,X,Y", "present", True, False),
         ]
         assert sorted(map(str, expected)) == sorted(str(tuple(rest)) for flag, *rest in found if flag)
-        # comes with the others
+        # consequences of the differences above
         harmless = {fact for flag, _, _, fact, *_ in found if not flag}
         assert {"member brokerDatas.zoneName", "member orderTopicConf"} == harmless
         assert [True] * len(expected) == [flag for flag, *_ in found][: len(expected)]
@@ -102,7 +102,7 @@ async def test_each_difference_says_whether_it_matters(tmp_path: Path) -> None:
         assert f"{len(expected)} differences matter" == shown.lines[-1]
 
 
-# a route as this server spells it in both forms, as Apache's 5.x does for old clients, and as 4.x does
+# a route as this server encodes it in both forms, as Apache's 5.x does for old clients, and as 4.x does
 OURS = (
     b'{"brokerDatas":[{"brokerAddrs":{"0":"a:1"},"brokerName":"a","cluster":"c","enableActingMaster":false},'
     b'{"brokerAddrs":{"0":"b:1"},"brokerName":"b","cluster":"c","enableActingMaster":false}],"filterServerTable":{},'
@@ -142,25 +142,25 @@ GROUPS = {name: BrokerData("c", name, {0: f"{name}:1"}) for name in "ab"}
         (TopicAnswers(None, None), [(True, "present", False, True)]),
     ],
 )
-def test_spelling_is_harmless_and_contents_are_not(old: TopicAnswers, found: list[tuple[Any, ...]]) -> None:
-    """Both forms of a route are looked at as they were on the wire."""
+def test_encoding_differences_are_harmless(old: TopicAnswers, found: list[tuple[Any, ...]]) -> None:
+    """Different encodings of a route are harmless; different contents matter."""
     ours = topic_facts(TopicAnswers(OURS, OURS), GROUPS, is_listed=True)
     verdicts = judged(topic_differences("T", {"old": topic_facts(old, GROUPS, is_listed=True), "ours": ours}))
 
-    said = [(it.matters, it.difference.fact, *it.difference.values.values()) for it in verdicts]
-    assert sorted(map(str, found)) == sorted(map(str, said))
+    verdict_facts = [(it.matters, it.difference.fact, *it.difference.values.values()) for it in verdicts]
+    assert sorted(map(str, found)) == sorted(map(str, verdict_facts))
     assert all(it.why for it in verdicts)
 
 
 @pytest.mark.parametrize(("fact", "matters"), [("code", True), ("remark", False)])
-def test_texts_of_refusals_are_harmless(fact: str, matters: bool) -> None:
-    """Clients act on the code."""
+def test_remark_of_an_error_is_harmless(fact: str, matters: bool) -> None:
+    """Clients act on the code of an error, not on its remark."""
     assert matters == judged([Difference("answer", "to an unknown topic", fact, {"a": 1, "b": 2})])[0].matters
 
 
 @pytest.mark.slow
-async def test_a_server_that_does_not_answer_cannot_be_compared(tmp_path: Path) -> None:
-    """One is a no, with the reason; all of them is 2, as nothing was asked; and so is wrong usage."""
+async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
+    """One unreachable server exits with 1, all of them and wrong usage with 2."""
     async with asked(tmp_path) as (_, one), ApacheFront(("127.0.0.1", 1)) as broken:
         broken.remarks |= dict.fromkeys((101, 105, 206, 219, 319, 9999, 106), "name server not ready")
         with refusing_address() as absent:
@@ -177,8 +177,8 @@ async def test_a_server_that_does_not_answer_cannot_be_compared(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_it_is_repeated_until_they_agree(tmp_path: Path) -> None:
-    """A line of JSON each time; the last one says that they do."""
+async def test_watch_repeats_the_check_until_servers_agree(tmp_path: Path) -> None:
+    """Every check prints a line of JSON; the last one has agree=true."""
     async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
         await (await first.connect()).register(MASTER)
         checking = asyncio.create_task(

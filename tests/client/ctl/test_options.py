@@ -1,4 +1,4 @@
-"""The common options, and exit codes of several answers."""
+"""Common options of namesrvctl, and exit codes for the responses of several servers."""
 
 import pytest
 import typer
@@ -28,7 +28,7 @@ def _no_servers_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_servers(
     servers: list[str] | None, variable: str, addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several in one option as in mqadmin's -n, each once, on the usual port; else from NAMESRV_ADDR if it has any."""
+    """--server takes lists, removes duplicates and adds the default port; NAMESRV_ADDR is the fallback."""
     monkeypatch.setenv("NAMESRV_ADDR", variable)
 
     assert addresses == options_of(server=servers).addresses
@@ -45,10 +45,10 @@ def test_servers(
         ({"timeout": "2d"}, "--timeout", "not a valid duration: '2d' (for example 500ms, 2s, 1m)"),
     ],
 )
-def test_what_is_wrong_is_named(
+def test_wrong_value_is_reported_with_its_option(
     given: dict[str, object], where: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the option, or the variable, and the value."""
+    """The error names the option or variable and its value."""
     monkeypatch.setenv("NAMESRV_ADDR", "a:0" if where == "NAMESRV_ADDR" else "a:1")
     with pytest.raises(typer.BadParameter) as raised:
         options_of(**given)  # type: ignore[arg-type]  # each is one of them
@@ -60,20 +60,20 @@ def test_what_is_wrong_is_named(
     ("text", "seconds"),
     [("2s", 2.0), ("500ms", 0.5), ("1m", 60.0), ("2", 2.0), ("0.5", 0.5), (".5s", 0.5), (" 1h ", 3600.0)],
 )
-def test_times(text: str, seconds: float) -> None:
-    """With a unit, or in seconds."""
+def test_duration(text: str, seconds: float) -> None:
+    """A duration has a unit or is in seconds."""
     assert seconds == duration(text, "--timeout")
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1", "1e3", "1 s s", "nan", "inf", "٣", "0", "25h"])
-def test_what_is_no_time(text: str) -> None:
-    """Neither are times without end."""
+def test_invalid_duration(text: str) -> None:
+    """Zero, negative, infinite and malformed durations are refused."""
     with pytest.raises(typer.BadParameter):
         duration(text, "--timeout")
 
 
 def test_options_may_stand_before_and_after_the_command() -> None:
-    """Servers add up, a flag counts at either place, and else what stands after the command wins."""
+    """Servers of both places add up, flags count at either place, and other options after the command win."""
     with refusing_address() as absent, refusing_address() as other:
         before = run("-s", absent, "--output", "json", "--timeout", "1s", "--no-color", "status")
         after = run("-o", "yaml", "status", "--server", absent, "-o", "json", "--timeout", "1s", "--no-color")
@@ -92,7 +92,7 @@ def test_options_may_stand_before_and_after_the_command() -> None:
     ],
 )
 def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: int, code_if_all: int) -> None:
-    """A refusal is an answer, and a no; one that is missing counts where all are needed; nobody at all is 2."""
+    """A refusal exits with 1, a missing response counts only where all are needed, and none at all exits with 2."""
     found = Responses(
         {
             **dict.fromkeys(given, 1),
@@ -113,6 +113,6 @@ def test_exit_code_of_answers(given: str, refused: str, unreachable: str, code: 
         (RequestTimeoutError(), "a:1: RequestTimeoutError"),
     ],
 )
-def test_problems_are_told_in_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
-    """With the code of a refusal; a line that names the server names it once."""
+def test_problem_is_one_line(error: NoPermissionError | ConnectError, line: str) -> None:
+    """The line contains the code of a refusal and names the server once."""
     assert line == problem("a:1", error)

@@ -1,4 +1,4 @@
-"""Tables, times and permissions; and a registered name does nothing to a terminal that shows it."""
+"""Tables, times and permissions, and escaped names on the terminal."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ HEADS = ("name", "id", "zone", "wiped", "address")
 
 
 def rendered(width: int, *rows: tuple[object, ...], heads: tuple[str, ...] = HEADS) -> list[str]:
-    """A table as a console of that width prints it."""
+    """The lines of a table printed on a console of this width."""
     console = Console(width=width, markup=False, color_system=None, highlight=False)
     with console.capture() as captured:
         for part in table(heads, rows):
@@ -31,30 +31,30 @@ def rendered(width: int, *rows: tuple[object, ...], heads: tuple[str, ...] = HEA
     return captured.get().splitlines()
 
 
-def test_table_is_columns_without_lines() -> None:
-    """Numbers to the right; a column that is empty in all rows is left out, and so is a table without rows."""
+def test_table_has_columns_without_lines() -> None:
+    """Numbers are aligned right, empty columns are left out, and an empty table prints nothing."""
     lines = ["NAME      ID  WIPED  ADDRESS", "broker-a   0  yes    10.0.0.1:10911", "b         10  no     [::1]:1"]
     assert lines == rendered(100, *ROWS) == rendered(35, *ROWS)
     assert rendered(100) == []
 
 
-def test_rows_that_are_too_long_become_blocks() -> None:
-    """Nothing is folded or cut, however narrow the terminal."""
+def test_long_rows_become_blocks() -> None:
+    """On a narrow terminal rows become blocks, without folded or cut values."""
     first = ["NAME     broker-a", "ID       0", "WIPED    yes", "ADDRESS  10.0.0.1:10911"]
     second = ["NAME     b", "ID       10", "WIPED    no", "ADDRESS  [::1]:1"]
     assert [*first, "", *second] == rendered(34, *ROWS) == rendered(5, *ROWS)
 
 
-def test_wide_characters_are_counted_as_they_are_shown() -> None:
-    """Two columns each."""
+def test_wide_characters_take_two_columns() -> None:
+    """A Chinese character takes two columns."""
     assert rendered(12, ("主题主题", 1), heads=("name", "id")) == ["NAME      ID", "主题主题   1"]
     assert rendered(11, ("主题主题", 1), heads=("name", "id")) == ["NAME  主题主题", "ID    1"]
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "0 brokers"), (1, "1 broker"), (1_000, "1,000 brokers")])
-def test_counted(count: int, said: str) -> None:
-    """Of one there is no plural."""
-    assert said == counted(count, "broker")
+@pytest.mark.parametrize(("count", "text"), [(0, "0 brokers"), (1, "1 broker"), (1_000, "1,000 brokers")])
+def test_counted(count: int, text: str) -> None:
+    """Only a count of one has the singular."""
+    assert text == counted(count, "broker")
 
 
 @pytest.mark.parametrize(
@@ -62,45 +62,45 @@ def test_counted(count: int, said: str) -> None:
     [(None, "-"), (True, "yes"), (False, "no"), (1.5, "1.5"), ("[red]\x1b", r"[red]\x1b"), (Text("x"), "x")],
 )
 def test_cells(value: object, text: str) -> None:
-    """Literally, whatever it is."""
+    """Every value is shown literally."""
     assert text == cell(value).plain
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [
         *((unknown, None) for unknown in (None, float("nan"), float("inf"))),
         *((0.349, "0.3 s"), (-0.5, "-0.5 s"), (59.9, "59.9 s"), (60, "1 m 0 s"), (-125.9, "-2 m 5 s")),
         *((3_600, "1 h 0 m"), (86_399, "23 h 59 m"), (90_000, "1 d 1 h"), (1e18, "11574074074074 d 1 h")),
     ],
 )
-def test_lasting(seconds: float | None, said: str | None) -> None:
-    """In the two largest units."""
-    assert said == lasting(seconds)
+def test_lasting(seconds: float | None, text: str | None) -> None:
+    """Durations show their two largest units."""
+    assert text == lasting(seconds)
 
 
 @pytest.mark.parametrize("ts_ms", [None, 10**30, -(10**30)])
-def test_moment_that_is_none_is_shown_as_it_came(ts_ms: int | None) -> None:
-    """A server may say anything, or nothing."""
+def test_invalid_timestamp_is_shown_as_a_number(ts_ms: int | None) -> None:
+    """A timestamp outside the calendar is shown as received."""
     assert (None if ts_ms is None else str(ts_ms)) == moment(ts_ms)
 
 
-@pytest.mark.parametrize(("perm", "said"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])
-def test_permissions_are_written_as_rocketmq_does(perm: int, said: str) -> None:
-    """Read, write, inherit."""
-    assert said == perm_text(perm)
+@pytest.mark.parametrize(("perm", "text"), [(0, "---"), (2, "-W-"), (4, "R--"), (6, "RW-"), (7, "RWX"), (8, "---")])
+def test_permissions_are_written_as_in_rocketmq(perm: int, text: str) -> None:
+    """Read, write and inherit permission have RocketMQ's letters."""
+    assert text == perm_text(perm)
 
 
 # -- hostile names ----------------------------------------------------------------------------------------------------
 
-# repaints the screen, looks like rich's markup, turns its neighbours around, is an emoji's name, rings
+# screen clearing, rich markup, text direction, an emoji name, line breaks, a control sequence, a tab
 EVIL = ("\x1b[2J\x1b[H", "[red]x[/red]", "\u202egnirts", ":smile:", "a\r\nb\x07", "\x9b31m", "tab\tbed")
 SHOWN = (r"\x1b[2J\x1b[H", "[red]x[/red]", r"\u202egnirts", ":smile:", r"a\r\nb\x07", r"\x9b31m", r"tab\tbed")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_nothing_unprintable_is_ever_shown(text: str) -> None:
-    """In no format; programs read what the server said."""
+def test_output_is_always_printable(text: str) -> None:
+    """No format prints control characters, and JSON and YAML keep the server's text."""
     document = {"name": text, text: [text]}
     as_json = json_text(json.dumps(document, ensure_ascii=False, indent=2))
     as_yaml = yaml_text(document)
@@ -115,7 +115,7 @@ def test_nothing_unprintable_is_ever_shown(text: str) -> None:
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 async def test_names_are_shown_literally(tmp_path: Path, spoken: str) -> None:
-    """Of topics, brokers, clusters and addresses, by every command that shows them."""
+    """Hostile names of topics, brokers, clusters and addresses are escaped by every command."""
     async with asked(tmp_path, spoken) as (server, where):
         peer = await server.connect()
         for number, name in enumerate(EVIL):
@@ -133,15 +133,15 @@ async def test_names_are_shown_literally(tmp_path: Path, spoken: str) -> None:
                 assert (found.out + found.err).replace("\n", "").isprintable(), command
                 assert found.code in (0, 1, 2), command
 
-        # by its line breaks: a cell keeps its blanks
+        # split at line breaks only, because a cell keeps its blanks
         assert sorted(["T", *SHOWN]) == sorted((await ctl(*at(where), "topics")).lines[1:])
         as_json, as_yaml = [await ctl(*at(where), "topics", "-o", it) for it in ("json", "yaml")]
         for document in (as_json.json, as_yaml.yaml):
             assert sorted(["T", *EVIL]) == sorted(document["servers"][0]["topics"])
 
 
-async def test_state_of_a_broker_and_refusals_are_shown_literally(tmp_path: Path) -> None:
-    """A broker names its members itself, and what is no number is none; a remark is a server's text, too."""
+async def test_broker_state_and_remarks_are_shown_literally(tmp_path: Path) -> None:
+    """A broker's state and a server's remark are escaped; NaN in a state becomes null."""
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         peer = await server.connect()
         await peer.register(Broker())
@@ -155,6 +155,6 @@ async def test_state_of_a_broker_and_refusals_are_shown_literally(tmp_path: Path
 
     assert broker.cells[1][-1] == r"\x1b[2J=[red]\x07 n=nan"
     assert found.json["servers"][0]["brokers"][0]["state"] == {"\x1b[2J": "[red]\x07", "n": None}
-    said = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
-    assert (1, "", f"namesrvctl: {address_of(apache)}: {said}\n") == refused
+    text = r"refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"
+    assert (1, "", f"namesrvctl: {address_of(apache)}: {text}\n") == refused
     assert error.json["servers"][0]["error"] == "refused with code 1: [red]\x1b[2J\nnamesrvctl: all is well"

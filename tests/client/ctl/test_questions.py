@@ -27,12 +27,12 @@ NOT_SUPPORTED: Final = "refused with code 3: not supported by Apache's NameServe
 
 
 def heads(text: str) -> list[str]:
-    """Those of a table."""
+    """The cells of a table's header."""
     return text.split(" | ")
 
 
 async def test_status_of_a_ready_server(tmp_path: Path) -> None:
-    """A line with what it is and how much it knows; for programs the members of SERVER_INFO."""
+    """One row shows the server's state and counts; JSON has the members of SERVER_INFO."""
     async with asked(tmp_path, nameserver_name="ns-1") as (server, where):
         await server.clock.advance(125)
         await (await server.connect()).register(MASTER, registration("T", "U", "V"))
@@ -61,8 +61,8 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
     assert (draining.code, draining.cells[1][1]) == (1, "draining")
 
 
-async def test_server_that_waits_for_its_brokers_is_not_healthy(tmp_path: Path) -> None:
-    """It says whom it waits for, and tells no route, which is not the same as that there is none."""
+async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
+    """`status` names the expected brokers, and `route` reports a refusal instead of an absent topic."""
     async with asked(tmp_path) as (server, _):
         await (await server.connect()).register(MASTER)
     async with asked(tmp_path) as (_, where):
@@ -74,8 +74,8 @@ async def test_server_that_waits_for_its_brokers_is_not_healthy(tmp_path: Path) 
     assert (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n") == route
 
 
-async def test_unreachable_server_does_not_hide_the_others(tmp_path: Path) -> None:
-    """It has a line of its own, and makes the whole a no, of status; nobody who answers is 2, with a document."""
+async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
+    """An unreachable server makes `status` exit with 1, and a list of only such servers with 2 and a document."""
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER)
         with refusing_address() as absent:
@@ -88,14 +88,14 @@ async def test_unreachable_server_does_not_hide_the_others(tmp_path: Path) -> No
     assert [problem.startswith(f"no connection to {absent}: ") for problem in shown.problems] == [True]
     assert (found.code, found.json["healthy"]) == (1, False)
     assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]
-    # the answer does not depend on it; standard error names it
+    # routes come from the reachable server; standard error names the other one
     assert (0, [where], shown.problems) == (route.code, [row[0] for row in route.cells[1:]], route.problems)
     assert (none.code, list(none.json["servers"][0])) == (2, ["server", "error", "answered"])
 
 
 @pytest.mark.parametrize("topics", [2, None], ids=["listed", "not listed"])
-async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> None:
-    """It does not say how it is; what can be asked for is counted, and its list of topics can be switched off."""
+async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) -> None:
+    """An Apache server has no status, so that brokers and topics are counted; its topic list can be switched off."""
     async with asked(tmp_path, "rocketmq", enable_all_topic_list=topics is not None) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
@@ -117,8 +117,8 @@ async def test_apaches_server_is_counted(tmp_path: Path, topics: int | None) -> 
     assert {"healthy": True, "servers": [members]} == found.json
 
 
-async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
-    """When each was last heard, when it expires, what it has and what it says of itself; for programs LIST_BROKERS."""
+async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
+    """Each row shows last seen, expiry, topics and reported state; JSON has the members of LIST_BROKERS."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "U", counter=7))
@@ -135,11 +135,11 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
         connection = server.connection_of(peer).id
 
     assert (shown.code, shown.err) == (0, "")
-    said = "disk=0.5 full=no note=- zone=a"
+    state_text = "disk=0.5 full=no note=- zone=a"
     assert [
         heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
-        ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", said],
+        ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", state_text],
     ] == shown.cells
     assert {
         "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
@@ -149,8 +149,8 @@ async def test_brokers_are_shown_with_their_life(tmp_path: Path) -> None:
     } == found.json["servers"][0]["brokers"][0]  # fmt: skip
 
 
-async def test_brokers_of_several_servers_are_side_by_side(tmp_path: Path) -> None:
-    """A row for each broker: what is left of its expiry on each server, and where they differ the values of all."""
+async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
+    """One row per broker shows its expiry on each server, and both values where servers differ."""
     async with two_asked(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await first.register(SLAVE, registration("T", "U"))
@@ -167,8 +167,8 @@ async def test_brokers_of_several_servers_are_side_by_side(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_brokers_can_be_chosen(tmp_path: Path, spoken: str) -> None:
-    """By cluster, by name, by both; nobody is a no, unless nobody in particular was asked for."""
+async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, spoken: str) -> None:
+    """A filter without a match exits with 1, an empty list without a filter with 0."""
     async with asked(tmp_path, spoken) as (server, where):
         assert await ctl(*at(where), "brokers") == (0, "", "namesrvctl: no brokers\n")
         peer = await server.connect()
@@ -186,14 +186,14 @@ async def test_brokers_can_be_chosen(tmp_path: Path, spoken: str) -> None:
         assert (1, [], [no_such]) == await chosen("-c", "cluster-1", "-b", "broker-c")
         assert (1, [], [f"{where}: no broker broker-x"]) == await chosen("-b", "broker-x")
         if spoken == "rocketmq":
-            # columns that would be empty are left out
+            # empty columns are left out
             shown = await ctl(*at(where), "brokers", "-b", "broker-c")
             columns = ["CLUSTER", "BROKER", "ID", "ADDRESS"]
             assert [columns, ["cluster-2", "broker-c", "0", "10.0.1.1:10911"]] == shown.cells
 
 
 async def test_clusters_show_their_groups(tmp_path: Path) -> None:
-    """Master and slaves of each, with the zone."""
+    """Each group has its master, slaves and zone."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, enableActingMaster="true", __ZONE_NAME="z1")
@@ -222,7 +222,7 @@ async def test_clusters_show_their_groups(tmp_path: Path) -> None:
 
 
 async def test_connections_are_shown(tmp_path: Path) -> None:
-    """Ours is one of them; the choice is by what a connection asked for. Apache's server does not tell."""
+    """--role filters connections, our own included; an Apache server does not support the request."""
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         peer = await server.connect()
         await peer.register(MASTER)
@@ -249,7 +249,7 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
 
 
 async def test_topics_are_listed(tmp_path: Path) -> None:
-    """By name; of a cluster when asked for."""
+    """Topics are listed by name, optionally of one cluster."""
     async with asked(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("U", "T"))
@@ -266,8 +266,8 @@ async def test_topics_are_listed(tmp_path: Path) -> None:
         assert (1, "", f"namesrvctl: {where}: refused with code 1: disable\n") == refused
 
 
-async def test_several_servers_say_who_knows_a_topic(tmp_path: Path) -> None:
-    """One list of all; a route that one of them lacks is a no, for a client of that one would not find it."""
+async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> None:
+    """One list contains all topics; `route` exits with 1 when one of the servers lacks the topic."""
     async with two_asked(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await second.register(MASTER, registration("T", "V"))
@@ -282,7 +282,7 @@ async def test_several_servers_say_who_knows_a_topic(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])
 async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
-    """Permission and queues, master and slaves; an absent topic is a no, and the others are shown all the same."""
+    """Each row has permission, queues, master and slaves; an absent topic exits with 1 without hiding the others."""
     async with asked(tmp_path, spoken) as (server, where):
         peer = await server.connect()
         await peer.register(OTHER, registration(topic_config("T", read=4, write=2, perm=4), "X"))
@@ -303,8 +303,8 @@ async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
 
 
 @pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_route_for_programs_is_whole(tmp_path: Path, spoken: str) -> None:
-    """Filter servers, order configuration and static queues included."""
+async def test_json_route_is_complete(tmp_path: Path, spoken: str) -> None:
+    """Filter servers, order configuration and static queues are included."""
     mapping = {"topic": "T", "bname": "broker-a", "scope": "global", "epoch": 5, "dirty": False}
     async with asked(tmp_path, spoken, order_message_enable=True) as (server, where):
         peer = await server.connect()
@@ -334,8 +334,8 @@ async def test_route_for_programs_is_whole(tmp_path: Path, spoken: str) -> None:
     } == found.json["servers"][0]["routes"]["T"]  # fmt: skip
 
 
-async def test_what_apaches_server_knows_in_part_is_shown_all_the_same(tmp_path: Path) -> None:
-    """Queues of brokers that are gone, names of such in clusters, keys without quotes, members that are left out."""
+async def test_incomplete_apache_responses_are_shown(tmp_path: Path) -> None:
+    """Queues and cluster members without a broker, unquoted keys and missing members are accepted."""
     group = b'"brokerAddrs":{1:"10.0.0.2:10911",0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"cluster-1"'
     async with namesrv_in_process(tmp_path) as server, ApacheFront(server.address) as apache:
         apache.bodies[105] = (
@@ -357,8 +357,8 @@ async def test_what_apaches_server_knows_in_part_is_shown_all_the_same(tmp_path:
     assert clusters.cells[1:] == [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]]
 
 
-async def test_thousands_of_topics_are_asked_for_in_parts(tmp_path: Path) -> None:
-    """No answer outgrows a frame."""
+async def test_thousands_of_topics_are_requested_in_batches(tmp_path: Path) -> None:
+    """2,500 topics need several requests."""
     names = [f"topic-{number:04}" for number in range(2_500)]
     async with asked(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, registration(*names))
@@ -370,8 +370,8 @@ async def test_thousands_of_topics_are_asked_for_in_parts(tmp_path: Path) -> Non
     assert None not in routes.values()
 
 
-async def test_routes_are_asked_for_in_as_many_parts_as_it_takes(tmp_path: Path) -> None:
-    """The routes of these topics fill more frames than one."""
+async def test_large_routes_are_requested_in_batches(tmp_path: Path) -> None:
+    """400 routes do not fit into one frame of 64 KiB."""
     topics = [f"topic-{number}" for number in range(400)]
     async with asked(tmp_path, max_frame_bytes=65_536) as (server, where):
         await (await server.connect()).register(MASTER, registration(*topics))

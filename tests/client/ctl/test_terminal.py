@@ -25,12 +25,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def plain(shown: str) -> list[str]:
-    """The lines, without what colours them."""
+    """The lines without colour sequences."""
     return [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", line).rstrip() for line in shown.splitlines()]
 
 
-def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
-    """From the top each time, without clearing what is painted over; the exit code is 0."""
+def test_watch_repaints_in_place_until_ctrl_c(server: str) -> None:
+    """Every page starts at the top without clearing the screen; Ctrl-C exits with 0."""
     with Terminal([*COMMAND, "-s", server, "topics", "--watch", "100ms"], columns=60) as shown:
         shown.wait_for("orders", count=3)
         shown.interrupt()
@@ -47,8 +47,8 @@ def test_page_is_repainted_in_place_until_ctrl_c(server: str) -> None:
     assert "Traceback" not in shown.shown
 
 
-def test_page_is_cut_to_the_terminal(server: str) -> None:
-    """A longer one would scroll the last one away; a server that does not answer is on it, and may come back."""
+def test_watch_page_is_cut_to_the_terminal(server: str) -> None:
+    """The page ends with a count of hidden lines, and names unreachable servers."""
     with refusing_address() as absent:
         command = [*COMMAND, "-s", server, "-s", absent, "config", "show", "--all", "--watch", "200ms"]
         with Terminal(command, lines=10, columns=300) as shown:
@@ -62,8 +62,8 @@ def test_page_is_cut_to_the_terminal(server: str) -> None:
     assert lines[9:] == [""]
 
 
-def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
-    """One line of JSON each."""
+def test_watch_without_a_terminal_prints_one_line_each(server: str) -> None:
+    """Every repetition prints one line of JSON."""
     command = [*COMMAND, "-s", server, "topics", "--watch", "100ms", "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -73,12 +73,12 @@ def test_without_a_terminal_answers_follow_each_other(server: str) -> None:
     assert [json.loads(line)["servers"][0]["topics"] for line in lines] == [["bills", "orders"]] * 3
 
 
-@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), (None, 1)])
-def test_change_is_asked_about(server: str, said: str | None, code: int) -> None:
-    """Only a yes does it; Enter is none, nor is Ctrl-C."""
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), (None, 1)])
+def test_change_is_confirmed_on_the_terminal(server: str, typed: str | None, code: int) -> None:
+    """Only `y` confirms a change; Enter and Ctrl-C do not."""
     with Terminal([*COMMAND, "-s", server, "add-write-perm", BROKER.name], columns=200) as shown:
         shown.wait_for(f"make all topics of broker {BROKER.name} readable and writable on {server}? [y/N]: ")
-        shown.interrupt_prompt() if said is None else shown.type(said)
+        shown.interrupt_prompt() if typed is None else shown.type(typed)
         assert code == shown.wait()
     assert ("done" in shown.shown) == (code == 0)
 
@@ -89,7 +89,7 @@ def test_change_is_asked_about(server: str, said: str | None, code: int) -> None
 def test_colours_can_be_switched_off(
     server: str, option: tuple[str, ...], env: dict[str, str], *, is_coloured: bool
 ) -> None:
-    """By option, or for all programs by NO_COLOR."""
+    """--no-color or NO_COLOR switches colours off."""
     with Terminal([*COMMAND, "-s", server, "status", *option], env=env, columns=200) as shown:
         assert shown.wait() == 0
 
@@ -97,16 +97,16 @@ def test_colours_can_be_switched_off(
     assert "ready" in shown.shown
 
 
-def test_into_a_pipe_lines_are_as_long_as_they_are(server: str) -> None:
-    """Whatever COLUMNS says: a row is a line there. Nothing is coloured."""
+def test_piped_rows_are_one_line_each(server: str) -> None:
+    """A pipe gets whole rows without colours, regardless of COLUMNS."""
     command, env = [*COMMAND, "-s", server, "brokers"], {**os.environ, "COLUMNS": "20"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
 
     assert (len(done.stdout.splitlines()), BROKER.name in done.stdout, "\x1b" in done.stdout) == (2, True, False)
 
 
-def test_reader_that_has_seen_enough_is_no_failure(server: str) -> None:
-    """As `head`; nothing is complained of, and the code is that of a command killed by SIGPIPE."""
+def test_closed_pipe_ends_quietly(server: str) -> None:
+    """A closed pipe ends the command with the code of SIGPIPE and no message."""
     line = " ".join(COMMAND)
     script = f"{line} -s {server} topics --watch 100ms | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)

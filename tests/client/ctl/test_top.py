@@ -1,4 +1,4 @@
-"""The command `top`: every broker's time until eviction on each server."""
+"""The command `top`: every broker's time until expiry on each server."""
 
 import signal
 from pathlib import Path
@@ -19,18 +19,18 @@ READY = ServerInfo("boot", ready=True, brokers=2, topics=5, connections=3, revis
 
 
 def broker(name: str, age: float) -> LiveBroker:
-    """As a server tells of it."""
+    """A live broker of this age."""
     return LiveBroker("c", name, 0, f"{name}:1", age_seconds=age, expires_in_seconds=120 - age, expiry_seconds=120)
 
 
 def seen(server: str, *brokers: LiveBroker, info: ServerInfo | None = READY, at: float = 100.0) -> Seen:
-    """What a server said at that moment."""
+    """A server's state received at this time."""
     keyed = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in brokers}
     return Seen(server, at, "ready" if info else "answers", info, keyed)
 
 
 def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50) -> list[str]:
-    """The page, as a terminal of that size shows it."""
+    """The page as a terminal of this size shows it."""
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
         for part in page(servers, now, width, height):
@@ -38,8 +38,8 @@ def lines(*servers: Seen, now: float = 100.0, width: int = 200, height: int = 50
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
-    """Ages go on while nobody answers; who is missing, overdue or late comes first, everybody else by name."""
+def test_brokers_are_compared_with_the_worst_first() -> None:
+    """Ages grow without a response; missing, overdue and late brokers come first, the rest by name."""
     one = seen("s1", broker("a", 1), broker("b", 70), broker("d", 121), broker("c", 14.9))
     two = seen("s2", broker("a", 2), broker("b", 1), broker("d", 5), at=99.0)
 
@@ -55,7 +55,7 @@ def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "now", "state", "said"),
+    ("found", "now", "state", "cell"),
     [
         (seen("s", broker("a", 1)), 102.4, "ready", "seen 3.4 s ago"),
         (seen("s", broker("a", 1)), 102.5, "no answer for 2.5 s", "seen 3.5 s ago"),
@@ -68,16 +68,16 @@ def test_brokers_stand_beside_each_other_and_the_worst_first() -> None:
         (seen("s", LiveBroker("c", "a", 0, "a:1"), info=None), 100.0, "answers", "present"),
     ],
 )
-def test_each_server_is_shown_as_it_is(found: Seen, now: float, state: str, said: str) -> None:
-    """A server that hangs is told from one that is gone, one that waits for its brokers, and Apache's."""
+def test_state_of_each_server_is_shown(found: Seen, now: float, state: str, cell: str) -> None:
+    """Hanging, unreachable, not ready and Apache servers have states of their own."""
     shown = lines(found, seen("other", broker("a", 1), at=now), now=now)
 
     assert shown[1].split("  ")[1].strip() == state or f"  {state}" in shown[1]
-    assert said in shown[5]
+    assert cell in shown[5]
 
 
-async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
-    """With the same ages and verdicts; 1 if one of the servers does not have a broker, or is not there."""
+async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
+    """`--once` exits with 1 when a server lacks a broker or is unreachable."""
     async with two_asked(tmp_path) as (first, _, one, two):
         await first.register(MASTER, native_registration("T"), spelling="native")
 
@@ -87,15 +87,15 @@ async def test_once_says_it_to_scripts(tmp_path: Path) -> None:
             without = await ctl(*at(one, absent), "top", "--once")
 
     found = alone.json["servers"][0]["brokers"][0]
-    told = (found["broker_name"], found["verdict"], found["expiry_seconds"])
-    assert (alone.code, told) == (0, ("broker-a", "fine", 120.0))
+    summary = (found["broker_name"], found["verdict"], found["expiry_seconds"])
+    assert (alone.code, summary) == (0, ("broker-a", "fine", 120.0))
     assert (both.code, both.err) == (1, "")
     assert "missing" in both.lines[-1]
     assert (without.code, without.cells[2][1]) == (1, "unreachable")
 
 
-async def test_apaches_server_tells_who_is_there(tmp_path: Path) -> None:
-    """And no more."""
+async def test_apache_server_shows_present_brokers(tmp_path: Path) -> None:
+    """An Apache server reports brokers without ages."""
     async with asked(tmp_path, "rocketmq") as (server, where):
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
         shown = await ctl(*at(where), "top", "--once")
@@ -104,16 +104,16 @@ async def test_apaches_server_tells_who_is_there(tmp_path: Path) -> None:
     assert shown.lines[-1].endswith("present")
 
 
-def test_without_a_terminal_it_is_once_only() -> None:
-    """Nothing is asked of anybody."""
+def test_top_without_a_terminal_needs_once() -> None:
+    """Without --once and a terminal no request is sent."""
     refused = run("top")
 
     assert (refused.code, refused.out) == (2, "")
     assert "--once" in refused.err
 
 
-def test_a_frozen_server_is_told_and_delays_nobody(tmp_path: Path) -> None:
-    """It turns grey, the other one goes on; Ctrl-C is the ordinary end, and the screen is as it was before."""
+def test_frozen_server_does_not_delay_the_others(tmp_path: Path) -> None:
+    """A frozen server is marked while the other one is updated; Ctrl-C restores the screen."""
     with (
         Daemon(tmp_path / "1").listening() as one,
         Daemon(tmp_path / "2").listening() as two,

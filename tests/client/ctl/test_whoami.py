@@ -1,4 +1,4 @@
-"""`whoami`: whom a server takes the asker for, and by what."""
+"""The command `whoami`: the account that a server assigns to a request, and why."""
 
 import time
 from pathlib import Path
@@ -29,19 +29,19 @@ FOREIGNERS = FILE.replace("127.0.0.0/8", "10.0.0.0/8")
 
 
 def signing(key: str, secret: str) -> dict[str, str]:
-    """The environment of somebody who signs."""
+    """The environment of a signing client."""
     return {"NAMESRV_ACCESS_KEY": key, "NAMESRV_SECRET_KEY": secret}
 
 
 class MachineClock(FakeClock):
-    """One with the wall clock of this machine: namesrvctl, which signs by it, has no other."""
+    """A fake clock with this machine's wall clock, which namesrvctl uses to sign."""
 
     def wall(self) -> float:
         return time.time()
 
 
 def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
-    """Those of a server with an access file."""
+    """Settings of a server with an access file."""
     path = tmp_path / "access.toml"
     path.write_text(text)
     return {"access": str(path), "clock": MachineClock(), **others}
@@ -56,10 +56,10 @@ def settings(tmp_path: Path, text: str, **others: Any) -> dict[str, Any]:
         (signing("tk", "old-secret"), "trusted", "native", ["admin-read; clusters c1, c2"]),
     ],
 )
-async def test_server_says_whom_it_takes_one_for(
+async def test_whoami_shows_the_account_and_its_source(
     tmp_path: Path, env: dict[str, str], account: str, by: str, may: list[str]
 ) -> None:
-    """A signature counts more than the network that it comes from."""
+    """A signature takes precedence over the network."""
     async with asked(tmp_path / "data", **settings(tmp_path, FILE)) as (_, where):
         done = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
@@ -81,8 +81,8 @@ async def test_server_says_whom_it_takes_one_for(
         ),
     ],
 )
-async def test_stranger_is_told_why_it_is_one(tmp_path: Path, env: dict[str, str], remark: str) -> None:
-    """And in observe mode that it is nobody."""
+async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str, str], remark: str) -> None:
+    """In observe mode the account is None instead."""
     async with asked(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
         refused = await ctl(*at(where), "whoami", env=env)
     assert (1, [f"{where}: refused with code 16: {remark}"]) == (refused.code, refused.problems)
@@ -95,8 +95,8 @@ async def test_stranger_is_told_why_it_is_one(tmp_path: Path, env: dict[str, str
     assert shown.cells[1][0] == "nobody"
 
 
-async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
-    """Whether they sign or not; Apache's server has no such question."""
+async def test_open_server_assigns_no_account(tmp_path: Path) -> None:
+    """A server without an access file ignores signatures; an Apache server does not support the request."""
     async with asked(tmp_path) as (_, where), asked(tmp_path / "apache", "rocketmq") as (_, apache):
         for env in ({}, signing("reader", "new-secret")):
             done = await ctl(*at(where), "whoami", "-o", "json", env=env)
@@ -109,8 +109,8 @@ async def test_open_server_takes_everybody_for_nobody(tmp_path: Path) -> None:
     )
 
 
-async def test_half_of_the_credentials_is_wrong_usage() -> None:
-    """Nothing is asked of anybody, least of all unsigned."""
+async def test_incomplete_credentials_are_wrong_usage() -> None:
+    """A secret without an access key exits with 2 before any request is sent."""
     with refusing_address() as where:
         done = await ctl(*at(where), "whoami", env={"NAMESRV_SECRET_KEY": "new-secret", "COLUMNS": "200"})
 
@@ -119,8 +119,8 @@ async def test_half_of_the_credentials_is_wrong_usage() -> None:
     assert "new-secret" not in done.err
 
 
-async def test_reserved_places_are_listed(tmp_path: Path) -> None:
-    """Each with its account and the time that is left, once its broker has left."""
+async def test_reserved_names_are_listed(tmp_path: Path) -> None:
+    """After a broker has left, its name and address are listed with account and remaining time."""
     text = FILE.replace('may = ["route-read", "broker-control"]', 'may = ["broker-control", "admin-read"]')
     async with asked(tmp_path / "data", **settings(tmp_path, text)) as (server, where):
         peer = await server.connect()

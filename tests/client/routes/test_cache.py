@@ -1,4 +1,4 @@
-"""What an answer does to the routes that a client knows, and what may be asked of which server next."""
+"""The client's route cache and sync point: effects of responses, and conditional requests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ SLAVE = TopicRouteData([group("broker-a", 0, 1)], [])
 
 
 class Scene:
-    """A cache, and servers that speak to it."""
+    """A cache and the responses of servers."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(monotonic=100.0)
@@ -62,19 +62,19 @@ class Scene:
         return known.confirmed_absent_since
 
     def ages(self, *topics: str) -> list[float]:
-        """How long ago each was confirmed; infinity if nothing is known of it."""
+        """Seconds since each topic was confirmed; infinity for an unknown topic."""
         found = (self.cache.get(topic) for topic in topics)
         return [float("inf") if route is None else route.age for route in found]
 
 
 @pytest.fixture
 def scene() -> Scene:
-    """At 100 seconds, with nothing known."""
+    """A scene at 100 seconds with an empty cache."""
     return Scene()
 
 
-def test_a_route_is_known_from_when_it_was_told(scene: Scene) -> None:
-    """With its age and its source; one that was handed out does not grow younger when it is confirmed."""
+def test_route_has_age_and_source(scene: Scene) -> None:
+    """A route object in the hands of a caller keeps its age when the cache confirms the route."""
     [change] = scene.respond({"t": A}, revision=7)
     held = scene.cache.get("t")
     scene.clock.stall(5.0)
@@ -91,14 +91,14 @@ def test_a_route_is_known_from_when_it_was_told(scene: Scene) -> None:
     ("old", "new", "is_accepted"),
     [(AB, A, False), (A, None, False), (SLAVE, A, False), (A, AB, True), (A, SLAVE, True), (A, A, True)],
 )
-def test_a_young_server_takes_nothing_away(
+def test_incomplete_server_removes_nothing(
     scene: Scene, old: TopicRouteData, new: TopicRouteData | None, *, is_accepted: bool
 ) -> None:
     """A server that is not complete removes no broker, and does not confirm the old route; it may add brokers."""
     for source in ("server", "disk"):
         topic = f"from {source}"
         if source == "disk":
-            # after a power cut of the whole house, clients and servers start together
+            # after a power cut clients and servers start together
             scene.on_disk(topic, old)
         else:
             scene.respond({topic: old})
@@ -115,8 +115,8 @@ def test_a_young_server_takes_nothing_away(
         assert (scene.absent_since(topic) is not None) == (new is None)
 
 
-def test_a_young_server_can_take_back_what_it_said_itself(scene: Scene) -> None:
-    """It knew the broker in this very run: now it is gone, not still on its way."""
+def test_incomplete_server_removes_what_it_added(scene: Scene) -> None:
+    """A server that knew the broker under the same boot id removes it: the broker is not merely late."""
     scene.respond({"t": AB}, complete=False)
 
     [change] = scene.respond({"t": A}, complete=False)
@@ -250,8 +250,8 @@ def seen(route: Route | None) -> Any:
 TestSyncing = Syncing.TestCase
 
 
-def test_only_what_was_asked_about_is_confirmed(scene: Scene) -> None:
-    """All of it at once; a question about some topics says nothing about the others, nor about one from disk."""
+def test_only_requested_topics_are_confirmed(scene: Scene) -> None:
+    """A conditional response confirms its topics, and neither other topics nor routes from disk."""
     scene.on_disk("d", A)
     scene.respond({"t": A, "u": AB}, revision=7)
     scene.clock.stall(30.0)
@@ -267,7 +267,7 @@ def test_only_what_was_asked_about_is_confirmed(scene: Scene) -> None:
     assert scene.cache.point.revision == 8
 
 
-def test_ages_survive_the_change_of_the_server(scene: Scene) -> None:
+def test_ages_survive_a_failover(scene: Scene) -> None:
     """The confirmations of the first server stay as they were; its later changes are ignored."""
     scene.respond({"t": A, "u": A}, revision=7)
     scene.clock.stall(30.0)
@@ -291,8 +291,8 @@ def test_only_a_poll_moves_the_sync_point_to_another_server(scene: Scene, *, is_
     assert boot_id == scene.cache.point.boot_id
 
 
-def test_confirming_ten_thousand_topics_touches_none_of_them(scene: Scene) -> None:
-    """One stamp for all: a poll that brings nothing costs nothing."""
+def test_confirming_topics_costs_no_work_per_topic(scene: Scene) -> None:
+    """A poll without changes updates one timestamp for all topics."""
     topics = [f"topic-{number}" for number in range(10_000)]
     scene.respond(dict.fromkeys(topics, A), revision=7)
     entries = dict(scene.cache._routes)
@@ -304,7 +304,7 @@ def test_confirming_ten_thousand_topics_touches_none_of_them(scene: Scene) -> No
     assert {0.0} == set(scene.ages(*topics))
 
 
-def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
+def test_broker_is_known_while_a_route_contains_it(scene: Scene) -> None:
     """A group is as in the last response, also for an absent topic. Java cleans up every 30 s; we count uses."""
     scene.respond({"t": AB, "u": AB})
     assert {"t", "u"} == scene.cache.topics_of({"broker-b", "stranger"})
@@ -326,16 +326,16 @@ def test_a_broker_is_known_as_long_as_a_route_has_it(scene: Scene) -> None:
     assert scene.cache.broker("broker-a") is None
 
 
-def test_a_group_that_is_listed_twice_is_counted_right(scene: Scene) -> None:
-    """A broken server, and no reason to fail."""
+def test_duplicate_group_is_counted_once(scene: Scene) -> None:
+    """A broken server may list a group twice in a route."""
     scene.respond({"t": TopicRouteData([group("broker-a"), group("broker-a")], [])})
     scene.respond({"t": B})
 
     assert scene.cache.broker("broker-a") is None
 
 
-def test_what_the_next_process_should_know(scene: Scene) -> None:
-    """All routes with the time of their last confirmation, but not those that are known to be none."""
+def test_existing_routes_are_saved(scene: Scene) -> None:
+    """Saved routes have the time of their last confirmation; absent topics are not saved."""
     scene.respond({"t": A, "u": B, "v": A}, revision=7)
     scene.respond({"u": None}, revision=8, unchanged=("t",), conditional=True)
     scene.clock.stall(30.0)
@@ -344,8 +344,8 @@ def test_what_the_next_process_should_know(scene: Scene) -> None:
     assert [(saved.topic, saved.confirmed_at) for saved in scene.cache.existing()] == [("t", 130.0), ("v", 130.0)]
 
 
-def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
-    """And topics with the same route share it, wherever they come from."""
+def test_route_from_disk_never_replaces_a_servers(scene: Scene) -> None:
+    """Topics with equal routes share one object, from any source."""
     scene.respond({"t": A})
 
     scene.on_disk("t", AB)
@@ -358,8 +358,8 @@ def test_disk_never_overwrites_what_a_server_said(scene: Scene) -> None:
     assert first.data is second.data
 
 
-def test_equal_routes_become_one_in_an_order_of_its_own() -> None:
-    """Ten thousand topics on the same brokers have one route between them, however servers list these."""
+def test_equal_routes_are_shared_in_sorted_order() -> None:
+    """Ten thousand topics on the same brokers share one route, regardless of the order in responses."""
     interner = RouteInterner(list)
 
     found = interner.shared(topic_route("broker-b", "broker-a"))
@@ -378,8 +378,8 @@ def test_equal_routes_become_one_in_an_order_of_its_own() -> None:
         msgspec.structs.replace(group("broker-a", 0, 1), enable_acting_master=True),
     ],
 )
-def test_everything_counts_in_the_comparison_of_brokers(other: BrokerData) -> None:
-    """Cluster, zone and addresses; the order of the addresses does not."""
+def test_brokers_are_compared_by_all_fields(other: BrokerData) -> None:
+    """Cluster, zone and addresses count; the order of addresses does not."""
     interner = RouteInterner(list)
     shared = interner.shared(TopicRouteData([group("broker-a", 0, 1)], []))
 
@@ -387,8 +387,8 @@ def test_everything_counts_in_the_comparison_of_brokers(other: BrokerData) -> No
     assert other == interner.shared(TopicRouteData([other], [])).broker_datas[0]
 
 
-def test_what_only_one_topic_has_is_kept() -> None:
-    """Order configurations, filter servers and mappings."""
+def test_topic_specific_fields_are_kept() -> None:
+    """Order configurations and filter servers are not shared between topics."""
     filters = {"10.0.0.1:10911": ["f"]}
     interner = RouteInterner(list)
     plain = interner.shared(topic_route("broker-a"))
@@ -398,8 +398,8 @@ def test_what_only_one_topic_has_is_kept() -> None:
         assert (route, plain) == (interner.shared(route), interner.shared(topic_route("broker-a")))
 
 
-def test_live_routes_go_on_sharing_while_others_come_and_go() -> None:
-    """What no live route has is forgotten from time to time; an equal route is still the very one that lives."""
+def test_interner_forgets_unused_routes_only() -> None:
+    """Unused routes are dropped now and then; a route equal to a live one is still the same object."""
     live: list[TopicRouteData] = []
     interner = RouteInterner(lambda: live)
     live.append(interner.shared(topic_route("broker-a", "broker-b")))

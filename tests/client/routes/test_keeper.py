@@ -1,4 +1,4 @@
-"""Routes in use stay fresh, whatever happens to the servers."""
+"""Routes in use stay current through polls, watches and failed sends."""
 
 import asyncio
 import gc
@@ -27,18 +27,18 @@ from tests.support.route_clients import (
 )
 from tests.support.scripted_server import ScriptedServer
 
-# with the watch alone to bring news
+# settings in which only the watch brings changes
 WATCH: dict[str, Any] = {"watch": True, "poll_seconds": 1000.0}
 
 
 async def pulled(scene: RouteScene, count: int) -> None:
-    """Return when the first server has answered so many pulls."""
+    """Return when the first server has answered `count` pulls."""
     await until(lambda: scene.asked() == count)
 
 
 @pytest.mark.parametrize(("unit", "first", "then"), [(0.1, 3.0, 27.6), (0.5, 15.0, 30.0), (0.9, 27.0, 32.4)])
-async def test_polls_come_every_30_seconds_more_or_less(tmp_path: Path, unit: float, first: float, then: float) -> None:
-    """The first after a random part of 30 s, the others 10 % earlier or later: clients that start together part."""
+async def test_polls_have_jitter(tmp_path: Path, unit: float, first: float, then: float) -> None:
+    """The first poll comes after a random part of 30 s, and the next ones vary by 10 %."""
     async with route_scene(tmp_path, options={"random_unit": lambda: unit}) as scene:
         await scene.client.route("orders")
         for count, wait in enumerate((first, then, then), start=1):
@@ -48,8 +48,8 @@ async def test_polls_come_every_30_seconds_more_or_less(tmp_path: Path, unit: fl
             await pulled(scene, count + 1)
 
 
-async def test_a_poll_is_one_question_for_all_topics_in_use(tmp_path: Path) -> None:
-    """It confirms what did not change and brings what did; a topic that was forgotten is not asked about any more."""
+async def test_poll_is_one_request_for_all_topics_in_use(tmp_path: Path) -> None:
+    """A poll confirms unchanged routes and updates changed ones; forgotten topics are not polled."""
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
         await scene.client.route("bills")
@@ -67,8 +67,8 @@ async def test_a_poll_is_one_question_for_all_topics_in_use(tmp_path: Path) -> N
         assert (scene.client.is_in_use("bills"), scene.client.is_in_use("orders")) == (False, True)
 
 
-async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
-    """Not even who it is."""
+async def test_no_request_without_topics(tmp_path: Path) -> None:
+    """Without topics in use not even SERVER_INFO is sent."""
     async with route_scene(tmp_path, watch=True) as scene:
         await scene.clock.advance(100.0)
 
@@ -77,8 +77,8 @@ async def test_without_topics_nobody_is_asked(tmp_path: Path) -> None:
         assert not scene.proxy.accepted
 
 
-async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The routes stay meanwhile, and grow older; a failed send that finds nobody to ask is no error either."""
+async def test_failed_poll_is_followed_by_the_next(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Routes stay and age during an outage; a failed send without a reachable server is not an error."""
     caplog.set_level(logging.DEBUG, "namesrv_client")
     async with route_scene(tmp_path) as scene:
         await scene.client.route("orders")
@@ -100,8 +100,8 @@ async def test_a_poll_that_fails_is_followed_by_the_next(tmp_path: Path, caplog:
         await scene.shows("broker-a")
 
 
-async def test_all_who_ask_at_the_same_time_share_a_question(tmp_path: Path) -> None:
-    """As a large producer asks when it starts; each caller gets its own answer, also if it is an error."""
+async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
+    """Calls for 200 topics become one request, and each caller gets its own result or error."""
     async with route_scene(tmp_path) as scene:
         topics = tuple(f"topic-{number}" for number in range(200))
         await registered(scene.server, BROKER_B, topics=topics)
@@ -118,8 +118,8 @@ async def test_all_who_ask_at_the_same_time_share_a_question(tmp_path: Path) -> 
         assert scene.asked() == 2
 
 
-async def test_a_topic_that_is_not_answered_does_not_hold_up_those_that_are() -> None:
-    """Apache's server says nothing about one of three; the others' callers do not wait for that."""
+async def test_unanswered_topic_does_not_delay_others() -> None:
+    """An Apache server answers two of three topics; callers of those two return at once."""
     clock = FakeClock()
     async with ApacheServer() as apache:
         apache.routes |= {"t": apache_route("broker-a"), "u": apache_route("broker-a"), "silent": None}
@@ -134,10 +134,8 @@ async def test_a_topic_that_is_not_answered_does_not_hold_up_those_that_are() ->
                 silent.result()
 
 
-async def test_whoever_gives_up_leaves_the_answer_to_the_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One of two callers has a shorter deadline; a failure that nobody waits for is not asyncio's to report."""
+async def test_cancelled_caller_does_not_cancel_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One of two callers is cancelled; a failure without a waiting caller is not reported by asyncio."""
     async with route_scene(tmp_path) as scene:
         asking = [asyncio.ensure_future(scene.client.route(topic)) for topic in ("orders", "orders", "none")]
         await asyncio.sleep(0)
@@ -152,8 +150,8 @@ async def test_whoever_gives_up_leaves_the_answer_to_the_others(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-async def test_the_end_of_the_client_ends_its_questions() -> None:
-    """Whoever waits gets an error that says so, and is not cancelled."""
+async def test_closing_the_client_fails_pending_calls() -> None:
+    """Pending callers get an error instead of a cancellation."""
     async with ScriptedServer() as hole:
         clock = FakeClock()
         async with route_client(clock, hole.address) as client:
@@ -161,7 +159,7 @@ async def test_the_end_of_the_client_ends_its_questions() -> None:
             await hole.accept()
             ended = clock.monotonic()
 
-        # it is not waited for
+        # closing does not wait for the pending request
         assert clock.monotonic() - ended < 1.0
         for late in (asking, client.route("orders")):
             with pytest.raises(RouteUnavailableError, match="topic orders: the client is closed"):
@@ -171,8 +169,8 @@ async def test_the_end_of_the_client_ends_its_questions() -> None:
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
-async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *, is_warm: bool) -> None:
-    """The chosen one died; what the next lacks is gone if that one has run for long, and else may be on its way."""
+async def test_second_server_removes_brokers_after_its_warm_up(tmp_path: Path, *, is_warm: bool) -> None:
+    """After a failover, brokers missing on the new server are removed only if it is past its warm-up."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B], [BROKER_B]) as scene:
         await scene.client.route("orders")
         if is_warm:
@@ -188,8 +186,8 @@ async def test_another_server_shrinks_a_route_when_it_is_warm(tmp_path: Path, *,
         assert scene.names() == ["broker-b"]
 
 
-async def test_a_watch_tells_of_changes_at_once_and_goes_on(tmp_path: Path) -> None:
-    """No clock has to move; after an answer, or when the wait is over, which confirms the route, it is asked again."""
+async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> None:
+    """A watch needs no clock, and is renewed after each response; an expired wait confirms the route."""
     async with route_scene(tmp_path, **WATCH) as scene:
         await scene.client.route("orders")
         for change in (register, unregister, register):
@@ -206,14 +204,14 @@ async def test_a_watch_tells_of_changes_at_once_and_goes_on(tmp_path: Path) -> N
         await pulled(scene, before + 1)
         await scene.watched()
         assert scene.age() == 0.0
-        # the poll is no reason to ask anew
+        # a poll does not renew the watch
         assert await scene.client.refresh()
         await scene.clock.advance(1.0)
         assert (before + 2, 1) == (scene.asked(), len(scene.server.namesrv.watchers))
 
 
-async def test_topics_that_come_into_use_join_the_watch(tmp_path: Path) -> None:
-    """Together, if they come together: the server goes on holding the questions before for their 25 s."""
+async def test_new_topics_are_watched_in_one_request(tmp_path: Path) -> None:
+    """Topics that come into use together share one further watch; the earlier one runs on for its 25 s."""
     async with route_scene(tmp_path, **WATCH) as scene:
         peer, topics = await scene.server.connect(), tuple(f"topic-{number}" for number in range(50))
         await register(peer, BROKER_B, topics=topics)
@@ -229,10 +227,8 @@ async def test_topics_that_come_into_use_join_the_watch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_overtaken", [False, True])
-async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(
-    tmp_path: Path, *, is_overtaken: bool
-) -> None:
-    """The watch itself would notice after 27 s, also when a call has chosen the other server. Then that is watched."""
+async def test_dead_connection_under_a_watch_is_noticed_within_5_s(tmp_path: Path, *, is_overtaken: bool) -> None:
+    """Pings notice it before the watch's 27 s, and the next server is watched, also after a call has failed over."""
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A], **WATCH) as scene:
         await scene.client.route("orders")
         await scene.watched()
@@ -249,8 +245,8 @@ async def test_a_dead_connection_under_a_watch_is_noticed_within_five_seconds(
         await scene.shows("broker-a", "broker-b")
 
 
-async def test_a_server_that_restarted_behind_a_proxy_is_watched_anew(tmp_path: Path) -> None:
-    """The question that the first one held will never be answered, and our connection is fine."""
+async def test_restart_behind_a_proxy_renews_the_watch(tmp_path: Path) -> None:
+    """The pending watch of the first server is lost while the client's connection stays open."""
     async with route_scene(tmp_path, [BROKER_A], [BROKER_A]) as scene:
         first, second = scene.servers
         async with route_client(scene.clock, scene.proxy.address, **WATCH) as client:
@@ -264,8 +260,8 @@ async def test_a_server_that_restarted_behind_a_proxy_is_watched_anew(tmp_path: 
             assert await passing(scene.clock, lambda: len(second.namesrv.watchers) == 1) <= 5.0
 
 
-async def test_a_server_that_does_not_hold_the_watch_is_not_asked_all_the_time(tmp_path: Path) -> None:
-    """One that drains answers at once; a client that asked again at once would keep both busy until it is gone."""
+async def test_watch_answered_at_once_is_renewed_slowly(tmp_path: Path) -> None:
+    """A draining server answers watches at once; the client waits between them."""
     async with route_scene(tmp_path, **WATCH) as scene:
         await scene.client.route("orders")
         await scene.watched()
@@ -279,8 +275,8 @@ async def test_a_server_that_does_not_hold_the_watch_is_not_asked_all_the_time(t
         scene.server.namesrv.is_draining = False
 
 
-async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
-    """A watch would be told at once what a young server lacks, again and again."""
+async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None:
+    """A watch would return the incomplete routes of a server in its warm-up again and again."""
     async with route_scene(tmp_path, [BROKER_A, BROKER_B], watch=True) as scene:
         await scene.client.route("orders")
         await scene.watched()
@@ -296,8 +292,8 @@ async def test_what_nobody_believed_is_left_to_the_poll(tmp_path: Path) -> None:
         assert (set(), 1) == (scene.client._cache.unconfirmed, len(scene.client.server_errors))
 
 
-async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCaptureFixture) -> None:
-    """There is nothing to watch, and nothing to ping; it is asked now and then whether it is native by now."""
+async def test_apache_server_is_polled(caplog: pytest.LogCaptureFixture) -> None:
+    """An Apache server has no watches and no pings, and is retried natively now and then."""
     clock = FakeClock()
     caplog.set_level(logging.DEBUG, "namesrv_client")
     async with ApacheServer() as apache:
@@ -316,8 +312,8 @@ async def test_with_an_apache_server_the_poll_does_the_work(caplog: pytest.LogCa
             assert f"connected to {apache.address}, which does not support watches" in caplog.messages
 
 
-async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> None:
-    """At once, in one question, and only about those in use that it has; a success asks nobody, nor does a stranger."""
+async def test_failed_send_refreshes_the_brokers_topics(tmp_path: Path) -> None:
+    """One request covers the broker's topics in use; successful sends and unknown brokers cause none."""
     async with route_scene(tmp_path) as scene:
         peer = await scene.server.connect()
         await register(peer, BROKER_B, topics=("orders", "refunds"))
@@ -337,8 +333,8 @@ async def test_a_failed_send_asks_about_the_brokers_topics(tmp_path: Path) -> No
         assert (scene.age("refunds"), scene.age("bills")) == (0.0, 5.0)
 
 
-async def test_failed_sends_ask_once_a_second_at_most(tmp_path: Path) -> None:
-    """A thousand failures of a producer in a hurry are one question now, and one when the second is over."""
+async def test_failed_sends_cause_one_request_per_second(tmp_path: Path) -> None:
+    """A thousand failed sends cause one request at once and one after a second."""
     async with route_scene(tmp_path, poll_seconds=1000.0) as scene:
         await scene.client.route("orders")
         for _ in range(1_000):

@@ -1,4 +1,4 @@
-"""Differences between two routes of a topic, and who hears of them."""
+"""Differences between two routes of a topic, and listeners of changes."""
 
 import asyncio
 import gc
@@ -27,18 +27,18 @@ ORDERED = route(msgspec.structs.replace(topic_route("broker-a"), order_topic_con
     [
         (None, NEW, ("broker-a", "broker-b"), ()),
         (NEW, OLD, (), ("broker-b",)),
-        # the old route is still there, with the time since when it is known to be none
+        # the old route stays, with the time since which it is confirmed absent
         (OLD, GONE, (), ("broker-a",)),
-        # even if it looks as before it went
+        # even if its route is the same as before
         (GONE, OLD, ("broker-a",), ()),
-        # a change of its own: brokers and queues stay what they are
+        # only the order configuration changed
         (OLD, ORDERED, (), ()),
     ],
 )
-def test_a_change_names_what_came_and_what_went(
+def test_change_names_added_and_removed_brokers(
     old: Route | None, new: Route, added: tuple[str, ...], removed: tuple[str, ...]
 ) -> None:
-    """Brokers and their queues; a topic that is gone has no new route."""
+    """Brokers and their queues are listed; a removed topic has no new route."""
     change = difference("t", old, new)
 
     assert change is not None
@@ -47,8 +47,8 @@ def test_a_change_names_what_came_and_what_went(
     assert (added, removed, ()) == (change.queues_added, change.queues_removed, change.queues_changed)
 
 
-def test_a_change_names_what_is_other() -> None:
-    """Brokers by their addresses, queues by their numbers and permissions."""
+def test_change_names_changed_brokers_and_queues() -> None:
+    """Brokers are compared by addresses, queues by numbers and permissions."""
     names = ("broker-a", "broker-b", "broker-c")
     old = TopicRouteData([group(name) for name in names], [queues(name) for name in names])
     new = TopicRouteData(
@@ -64,15 +64,15 @@ def test_a_change_names_what_is_other() -> None:
     assert (change.brokers_changed, change.queues_changed) == (("broker-b",), ("broker-c",))
 
 
-def test_the_same_route_is_no_change() -> None:
-    """TopicRouteDataTest: a copy is equal to its original; where it came from and when does not count."""
+def test_equal_route_is_not_a_change() -> None:
+    """TopicRouteDataTest: a copy equals its original; source and time do not count."""
     copy = Route("t", msgspec.structs.replace(OLD.data), "watch", 200.0)
 
     assert difference("t", OLD, copy) is difference("t", None, None) is difference("t", GONE, None) is None
 
 
 def test_age_is_measured_on_the_clients_clock() -> None:
-    """A wall clock that jumps makes no route older."""
+    """A step of the wall clock does not change a route's age."""
     clock = FakeClock(monotonic=100.0)
     known = Route("t", topic_route("broker-a"), "pull", 100.0, None, clock)
 
@@ -83,7 +83,7 @@ def test_age_is_measured_on_the_clients_clock() -> None:
 
 
 def change(topic: str) -> RouteChange:
-    """Something about a topic."""
+    """A change of a topic."""
     return RouteChange(topic, None, None)
 
 
@@ -92,12 +92,12 @@ async def all_of(changes: RouteChanges) -> list[str]:
     return [news.topic async for news in changes]
 
 
-def test_every_callback_is_told_in_the_order_they_came(caplog: pytest.LogCaptureFixture) -> None:
-    """Until it ends that, which it may do while being called, and twice; one that fails keeps it from nobody else."""
-    listeners, told = RouteListeners(), list[str]()
+def test_callbacks_run_in_order_of_changes(caplog: pytest.LogCaptureFixture) -> None:
+    """A callback may remove itself while it runs, twice as well; a failing callback does not stop the others."""
+    listeners, received = RouteListeners(), list[str]()
 
     def once(news: RouteChange) -> None:
-        told.append(f"once {news.topic}")
+        received.append(f"once {news.topic}")
         end()
         end()
 
@@ -106,19 +106,19 @@ def test_every_callback_is_told_in_the_order_they_came(caplog: pytest.LogCapture
 
     end = listeners.add(once)
     listeners.add(fail)
-    listeners.add(lambda news: told.append(news.topic))
+    listeners.add(lambda news: received.append(news.topic))
 
     listeners.notify(change("t"))
     listeners.notify(change("u"))
 
-    assert told == ["once t", "t", "u"]
+    assert received == ["once t", "t", "u"]
     assert [f"callback failed on the change of topic {topic}" for topic in "tu"] == [
         record.message for record in caplog.records
     ]
 
 
-async def test_an_iterator_has_every_change_since_it_was_made_until_the_end() -> None:
-    """Whether somebody looks before it comes, waits for it, or comes late."""
+async def test_iterator_returns_every_change_until_the_end() -> None:
+    """Early, waiting and late readers get the same changes."""
     listeners = RouteListeners()
     listeners.notify(change("before"))
     waited, late = listeners.iterator(), listeners.iterator()
@@ -133,8 +133,8 @@ async def test_an_iterator_has_every_change_since_it_was_made_until_the_end() ->
     assert [await waiting, await all_of(late)] == [["t", "u"]] * 2
 
 
-async def test_who_does_not_look_loses_the_oldest() -> None:
-    """10,000 are kept."""
+async def test_slow_iterator_loses_the_oldest_changes() -> None:
+    """An iterator keeps 10,000 changes."""
     listeners = RouteListeners()
     changes = listeners.iterator()
 
@@ -145,8 +145,8 @@ async def test_who_does_not_look_loses_the_oldest() -> None:
     assert repr(changes) == "<RouteChanges [9999 waiting]>"
 
 
-async def test_an_iterator_that_nobody_holds_is_forgotten() -> None:
-    """There is no need to close it."""
+async def test_unreferenced_iterator_is_removed() -> None:
+    """Iterators need no closing."""
     listeners = RouteListeners()
     listeners.iterator()
     gc.collect()

@@ -1,4 +1,4 @@
-"""A client finds out which server it talks to, and how far to trust it."""
+"""A client's connection to one server: protocol detection, boot id and warm-up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ PULLED = {"boot_id": "b2", "revision": 3, "ready": True, "full": True, "routes":
 async def server_at(
     address: str, clock: FakeClock | None = None, protocols: ServerProtocols | None = None, **settings: object
 ) -> AsyncIterator[Server]:
-    """What a client makes of the server at an address."""
+    """The client's view of the server at an address."""
     async with asyncio.timeout(GUARD_SECONDS):
         chosen = client_settings(address, **{"protocol": "auto", **settings})
         server = Server(address, chosen, clock or FakeClock(), protocols or ServerProtocols(), NO_CALLBACKS)
@@ -39,7 +39,7 @@ async def server_at(
 
 @asynccontextmanager
 async def scripted(**settings: Any) -> AsyncIterator[tuple[ScriptedServer, Server]]:
-    """A server that answers what the test says."""
+    """A scripted server and a client's view of it."""
     async with ScriptedServer() as script, server_at(script.address, **settings) as server:
         yield script, server
 
@@ -48,15 +48,15 @@ async def scripted(**settings: Any) -> AsyncIterator[tuple[ScriptedServer, Serve
 async def apache_at(
     clock: FakeClock | None = None, protocols: ServerProtocols | None = None, **settings: Any
 ) -> AsyncIterator[tuple[ApacheServer, Server]]:
-    """Apache's server, which knows topic t."""
+    """An Apache server that knows topic t, and a client's view of it."""
     async with ApacheServer() as apache, server_at(apache.address, clock, protocols, **settings) as server:
         apache.routes["t"] = apache_route("broker-a")
         yield apache, server
 
 
-def native_response(question: ScriptedRequest, body: object, code: int = 0) -> bytes:
-    """An answer in the native protocol."""
-    header = [code, question.opaque, 1, 479, None if code == 0 else "not supported", None]
+def native_response(request: ScriptedRequest, body: object, code: int = 0) -> bytes:
+    """A native response."""
+    header = [code, request.opaque, 1, 479, None if code == 0 else "not supported", None]
     return cut(NATIVE, msgpack.packb(header), msgpack.packb(body))
 
 
@@ -65,15 +65,15 @@ async def introduced(
 ) -> Peer:
     """Answer SERVER_INFO on the next connection."""
     peer = await script.accept()
-    question = await peer.receive()
-    assert question.code == INFO
-    peer.send(native_response(question, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
+    request = await peer.receive()
+    assert request.code == INFO
+    peer.send(native_response(request, {"boot_id": boot_id, "uptime_seconds": uptime_seconds}))
     await meeting
     return peer
 
 
-async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
-    """Its boot id, and how long it has run; once on each connection, and the same run is as warm on the next one."""
+async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -> None:
+    """SERVER_INFO brings boot id and uptime; the same boot id keeps its warm-up on the next connection."""
     clock = FakeClock()
     async with (
         namesrv_in_process(tmp_path, clock=clock) as namesrv,
@@ -104,34 +104,32 @@ async def test_a_native_server_says_who_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("warm_up", "uptime", "is_complete"), [(45, 44.9, False), (45, 45.0, True), (0, 0.0, True), (60, 59, False)]
 )
-async def test_a_server_is_complete_once_all_brokers_had_time_to_register(
-    warm_up: float, uptime: float, *, is_complete: bool
-) -> None:
-    """A broker registers every 30 s; 45 s leave room for one that is late."""
+async def test_server_is_complete_after_its_warm_up(warm_up: float, uptime: float, *, is_complete: bool) -> None:
+    """A broker registers every 30 s; 45 s leave room for a late one."""
     async with scripted(warm_up_seconds=warm_up) as (script, server):
         await introduced(script, asyncio.create_task(server.identify(1.0)), uptime_seconds=uptime)
 
         assert (is_complete, is_complete) == (server.is_complete, server.knows_all_topics)
 
 
-async def test_a_restart_behind_a_connection_that_lives_on_is_noticed() -> None:
-    """A proxy keeps ours open; the boot id in the next answer is another one, and as young as can be."""
+async def test_restart_behind_an_open_connection_is_noticed() -> None:
+    """Behind a proxy the next response has another boot id, and the server's warm-up starts again."""
     async with scripted() as (script, server):
         peer = await introduced(script, asyncio.create_task(server.identify(1.0)))
         assert server.is_complete
 
         pulling = asyncio.ensure_future(server.pull(["t"], 1.0, since=7))
-        question = await peer.receive()
-        assert msgpack.unpackb(question.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
-        peer.send(native_response(question, PULLED))
+        request = await peer.receive()
+        assert msgpack.unpackb(request.body) == {"topics": ["t"], "boot_id": "b1", "since": 7, "wait_ms": 0}
+        peer.send(native_response(request, PULLED))
         answer = await pulling
 
         assert (answer.boot_id, answer.revision, answer.is_complete, answer.is_conditional) == ("b2", 3, False, False)
         assert (server.boot_id, server.is_complete) == ("b2", False)
 
 
-async def test_nonsense_is_the_servers_fault() -> None:
-    """An error that the next server is asked after, never one that ends the client."""
+async def test_invalid_server_info_is_a_remoting_error() -> None:
+    """The client fails over to the next server after such an error."""
     async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
         peer = await script.accept()
@@ -141,8 +139,8 @@ async def test_nonsense_is_the_servers_fault() -> None:
             await meeting
 
 
-async def test_whoever_gives_up_does_not_take_the_introduction_from_the_others() -> None:
-    """One question for all who wait."""
+async def test_cancelled_caller_does_not_cancel_the_identification() -> None:
+    """All callers share one SERVER_INFO request."""
     async with scripted() as (script, server):
         first, second = asyncio.create_task(server.identify(1.0)), asyncio.create_task(server.identify(1.0))
         await until(lambda: script.connections == 1)
@@ -154,8 +152,8 @@ async def test_whoever_gives_up_does_not_take_the_introduction_from_the_others()
         assert f"<Server [{script.address} | native | b1]>" == repr(server)
 
 
-async def test_closing_ends_the_introduction() -> None:
-    """Whoever waits for it is told."""
+async def test_closing_ends_the_identification() -> None:
+    """A pending caller gets an error."""
     async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
         await script.accept()
@@ -166,8 +164,8 @@ async def test_closing_ends_the_introduction() -> None:
             await meeting
 
 
-async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apaches() -> None:
-    """It is asked a second time, and then it speaks."""
+async def test_native_server_that_dies_during_identification_is_retried() -> None:
+    """One connection closed during identification does not prove an Apache server."""
     async with scripted() as (script, server):
         meeting = asyncio.create_task(server.identify(1.0))
         dying = await script.accept()
@@ -180,8 +178,8 @@ async def test_a_native_server_that_dies_while_it_is_met_is_not_taken_for_apache
 
 
 @pytest.mark.parametrize(("away", "refused"), [(59.9, 2), (60.0, 3)])
-async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float, refused: int) -> None:
-    """At first twice: a native server that just died would look the same. Then it may have been replaced by ours."""
+async def test_apache_server_is_retried_natively_after_a_minute(away: float, refused: int) -> None:
+    """The first identification tries twice; after a minute our server may have replaced the Apache one."""
     clock = FakeClock()
     async with apache_at(clock) as (apache, server):
         await server.identify(1.0)
@@ -201,8 +199,8 @@ async def test_apaches_server_is_asked_natively_again_after_a_minute(away: float
         assert (False, refused, 2) == (server.is_native, apache.refused, len(apache.topics_asked))
 
 
-async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> None:
-    """Of a known native server the first question does not wait for SERVER_INFO, of Apache's none is refused."""
+async def test_protocol_is_learnt_once_per_process() -> None:
+    """A known native server gets requests before SERVER_INFO returns, and a known Apache server no native ones."""
     clock, protocols = FakeClock(), ServerProtocols()
     async with (
         scripted(clock=clock, protocols=protocols) as (script, native),
@@ -225,8 +223,8 @@ async def test_a_protocol_is_learnt_once_for_all_clients_of_the_process() -> Non
 
 
 @pytest.mark.parametrize("protocol", ["auto", "native"])
-async def test_apaches_server_in_the_place_of_a_native_one(protocol: str) -> None:
-    """A connection that closes before its first answer makes what was learnt forgotten; what was set stays an error."""
+async def test_apache_server_replaces_a_native_one(protocol: str) -> None:
+    """A connection closed before its first response resets a learnt protocol; a configured one stays an error."""
     clock, protocols = FakeClock(), ServerProtocols()
     async with apache_at(clock, protocols, protocol=protocol) as (apache, server):
         protocols.learn(apache.address, clock.monotonic(), is_native=True)
@@ -240,8 +238,8 @@ async def test_apaches_server_in_the_place_of_a_native_one(protocol: str) -> Non
         assert (None if protocol == "native" else False) == protocols.is_native(apache.address, clock.monotonic())
 
 
-async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
-    """One that knows the header and not the extension."""
+async def test_refused_server_info_falls_back_to_rocketmq() -> None:
+    """A server may know the native header and not the extension codes."""
     async with scripted() as (script, server):
         meeting = asyncio.ensure_future(server.identify(1.0))
         peer = await script.accept()
@@ -250,8 +248,8 @@ async def test_a_server_that_refuses_the_code_is_asked_as_rocketmq() -> None:
         assert server.is_native is False
 
 
-async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
-    """It shrinks no route for 45 s, but may deny a topic; after a lost connection (a restart?) not even that."""
+async def test_apache_server_is_incomplete_for_45_s() -> None:
+    """It may deny a topic at once but removes brokers only after 45 s; after a lost connection neither."""
     clock = FakeClock()
     async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)
@@ -278,17 +276,17 @@ async def test_what_an_apache_server_lacks_proves_little_at_first() -> None:
         assert (apache.refused, apache.connections) == (0, 2)
 
 
-async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
-    """The question carries the zone."""
+async def test_zone_is_sent_in_rocketmqs_protocol() -> None:
+    """The request carries the zone."""
     async with scripted(protocol="rocketmq", zone_name="east") as (script, server):
         await server.identify(1.0)
         asking = asyncio.ensure_future(server.route_by_topic("t", 1.0))
         peer = await script.accept()
-        question = await peer.receive()
-        peer.answer(question.opaque, apache_route("broker-a"))
+        request = await peer.receive()
+        peer.answer(request.opaque, apache_route("broker-a"))
         await asking
 
-        assert (question.header["extFields"]) == {
+        assert (request.header["extFields"]) == {
             "topic": "t",
             "acceptStandardJsonOnly": "true",
             "__ZONE_NAME": "east",
@@ -296,8 +294,8 @@ async def test_zones_are_the_servers_business_in_rocketmqs_protocol() -> None:
         }
 
 
-async def test_zones_are_the_clients_business_natively(tmp_path: Path) -> None:
-    """PULL_ROUTES has none."""
+async def test_client_filters_zones_natively(tmp_path: Path) -> None:
+    """PULL_ROUTES has no zone."""
     clock = FakeClock()
     async with namesrv_in_process(tmp_path, clock=clock) as namesrv:
         peer = await namesrv.connect()

@@ -1,4 +1,4 @@
-"""Which NameServer is asked, and when it is another one."""
+"""The session: choice of a server, failover, and the contents of requests."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ MANY = [f"t{number}" for number in range(40)]
 
 
 class Scene:
-    """A session, the cache that takes its answers, and its clock."""
+    """A session with a clock and a cache that applies its responses."""
 
     def __init__(
         self, clock: FakeClock, shuffle: Callable[[list[str]], None] = lambda _: None, **settings: Any
@@ -53,18 +53,18 @@ class Scene:
         self.answers: list[RouteResponse] = []
 
     def take(self, answer: RouteResponse) -> None:
-        """Note an answer, and take it in."""
+        """Record a response and apply it."""
         self.answers.append(answer)
         self.cache.apply(answer, "pull", is_sync=True)
 
     async def changes(self, *topics: str) -> list[str]:
-        """Ask for changes; the topics that were told, sorted."""
+        """Request changes; return the sorted topics of the responses."""
         self.answers.clear()
         await self.session.changes(topics, self.take)
         return sorted(topic for answer in self.answers for topic in answer.routes)
 
     async def routes(self, *topics: str) -> dict[str, bool]:
-        """Ask about topics; whether each exists. Raises RouteUnavailableError when nobody could tell about one."""
+        """Request topics; return which of them exist, or raise RouteUnavailableError when one is unknown to all."""
         self.answers.clear()
         for reason in (await self.session.routes(topics, self.take)).values():
             raise RouteUnavailableError(reason)
@@ -75,7 +75,7 @@ class Scene:
 async def session_of(
     *servers: InProcess | TcpProxy | ApacheServer | ScriptedServer, clock: FakeClock | None = None, **settings: Any
 ) -> AsyncIterator[Scene]:
-    """A session with these servers, asked in this order."""
+    """A session with these servers in this order."""
     scene = Scene(clock or FakeClock(), **settings)
     async with asyncio.timeout(GUARD_SECONDS):
         scene.session.use(
@@ -89,7 +89,7 @@ async def session_of(
 
 @asynccontextmanager
 async def native(path: Path, count: int = 2, **settings: Any) -> AsyncIterator[tuple[Scene, list[InProcess], TcpProxy]]:
-    """A session with NameServers, each with broker-a; the way to the first leads through a proxy."""
+    """A session with NameServers that each have broker-a; the first is behind a proxy."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         servers = []
@@ -101,7 +101,7 @@ async def native(path: Path, count: int = 2, **settings: Any) -> AsyncIterator[t
         yield await stack.enter_async_context(session_of(proxy, *servers[1:], clock=clock, **settings)), servers, proxy
 
 
-def test_the_first_server_is_any_of_them() -> None:
+def test_first_server_is_random() -> None:
     """A thousand clients with the same list spread over its servers."""
     chosen = set()
     for seed in range(50):
@@ -112,8 +112,8 @@ def test_the_first_server_is_any_of_them() -> None:
     assert {"a:1", "b:1", "c:1"} == chosen
 
 
-async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp_path: Path) -> None:
-    """The one that answers stays, whoever is back, and no other is even connected to."""
+async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
+    """A recovered server is not chosen again, and no other server is connected."""
     async with native(tmp_path) as (scene, servers, proxy):
         await scene.routes("orders")
         assert len(scene.session.socket_descriptors()) == 1
@@ -128,7 +128,7 @@ async def test_a_server_that_fails_is_left_for_the_next_and_not_come_back_to(tmp
 
 
 async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """However often the servers are asked meanwhile, which is each in its turn."""
+    """The outage is logged once a minute although every request tries all servers."""
     caplog.set_level(logging.INFO, "namesrv_client")
     async with session_of() as scene:
         scene.session.use(("127.0.0.1:1", "127.0.0.1:2"))
@@ -144,7 +144,7 @@ async def test_outage_is_logged_once_and_then_once_a_minute(caplog: pytest.LogCa
 async def test_failover_is_logged_when_the_next_server_answers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line for the server that is asked first now; an outage that ended is followed by a new one's line."""
+    """One line names the new server."""
     caplog.set_level(logging.INFO, "namesrv_client")
     async with native(tmp_path) as (scene, servers, proxy):
         await scene.routes("orders")
@@ -156,8 +156,8 @@ async def test_failover_is_logged_when_the_next_server_answers(
         assert moved == f"chosen server: {servers[1].where}, before {proxy.address}"
 
 
-async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
-    """The next one is asked as well after a part of the call's time, and is the chosen one if it answers first."""
+async def test_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
+    """After part of the call's time the next server gets the request, too, and is chosen if it responds first."""
     async with native(tmp_path) as (scene, (_, second), proxy):
         await scene.routes("orders")
         proxy.stall()
@@ -170,8 +170,8 @@ async def test_a_silent_server_is_overtaken_by_the_next(tmp_path: Path) -> None:
         assert f"no answer within 0.75 s, and {second.where} answered" == scene.session.errors[proxy.address]
 
 
-async def test_a_slow_server_has_the_whole_call_to_answer(tmp_path: Path) -> None:
-    """Nothing that was asked is taken back because the others are as slow: the first answer counts, even at 2.9 s."""
+async def test_slow_server_may_use_the_whole_call(tmp_path: Path) -> None:
+    """No request is cancelled before the call ends: the first response counts, even after 2.9 s."""
     async with native(tmp_path, 1) as (scene, _, proxy), ScriptedServer() as hole:
         scene.session.use((proxy.address, hole.address))
         proxy.stall()
@@ -183,8 +183,8 @@ async def test_a_slow_server_has_the_whole_call_to_answer(tmp_path: Path) -> Non
         assert (proxy.address, 1) == (scene.session.chosen, hole.connections)
 
 
-async def test_a_server_that_goes_on_answering_is_left_alone() -> None:
-    """Only silence counts: five topics that come one by one, within 2.5 s, are nobody else's business."""
+async def test_steady_responses_prevent_a_failover() -> None:
+    """Only silence counts: five topics answered one by one within 2.5 s reach no other server."""
     async with (
         ScriptedServer() as steady,
         ScriptedServer() as other,
@@ -201,8 +201,8 @@ async def test_a_server_that_goes_on_answering_is_left_alone() -> None:
         assert (MANY[:5], 0) == (await asking, other.connections)
 
 
-async def test_a_call_ends_in_its_own_time() -> None:
-    """Five black holes are all asked in the first half of it, and all have the rest of it to answer."""
+async def test_call_ends_within_its_timeout() -> None:
+    """Five silent servers all get the request in the first half of the call, and have the rest to respond."""
     async with AsyncExitStack() as stack:
         holes = [await stack.enter_async_context(ScriptedServer()) for _ in range(5)]
         async with session_of(*holes) as scene:
@@ -216,7 +216,7 @@ async def test_a_call_ends_in_its_own_time() -> None:
             assert [hole.connections for hole in holes] == [1, 1, 1, 1, 1]
 
 
-async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
+async def test_error_response_does_not_change_the_chosen_server() -> None:
     """As Go's TestQueryTopicRouteInfoFromServer: two errors and then TOPIC_NOT_EXIST, which ends the call."""
     async with (
         ApacheServer() as one,
@@ -233,8 +233,8 @@ async def test_a_server_that_refuses_a_question_stays_the_chosen_one() -> None:
         assert [server.topics_asked for server in (one, two, three)] == [["bad", "good"], ["bad"], ["bad"]]
 
 
-async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
-    """It knows its brokers better in a while; meanwhile another one is asked."""
+async def test_server_that_is_not_ready_causes_a_failover(tmp_path: Path) -> None:
+    """The next server gets the request while the first one waits for its brokers."""
     async with native(tmp_path) as (scene, (first, second), proxy):
         first.namesrv.readiness._is_ready = False
         first.namesrv.readiness._ready_at = float("inf")
@@ -244,8 +244,8 @@ async def test_a_server_that_is_not_ready_has_failed(tmp_path: Path) -> None:
         assert "name server not ready" in scene.session.errors[proxy.address]
 
 
-async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Path) -> None:
-    """And closes the connections to those that are not."""
+async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
+    """Connections to servers that left the list are closed."""
     async with native(tmp_path, 3) as (scene, (first, second, third), proxy):
         await scene.routes("orders")
         scene.session.use((third.where, proxy.address))
@@ -257,8 +257,8 @@ async def test_another_list_keeps_the_chosen_server_if_it_is_in_it(tmp_path: Pat
         assert len(scene.session.socket_descriptors()) == 1
 
 
-async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more() -> None:
-    """Nor does anybody keep a connection to it; nor to any other when the session has ended."""
+async def test_server_removed_during_a_call_gets_no_request() -> None:
+    """No connection to it is opened, nor to any server after the session's end."""
     async with ScriptedServer() as hole, ScriptedServer() as other, session_of(hole, other) as scene:
         asking = asyncio.ensure_future(scene.routes("t"))
         await hole.accept()
@@ -272,8 +272,8 @@ async def test_a_server_that_leaves_the_list_during_a_call_is_not_asked_any_more
         assert other.connections == 0
 
 
-async def test_only_what_the_first_could_not_tell_is_asked_of_the_next(tmp_path: Path) -> None:
-    """A young server denies nothing that others may know, and stays the chosen one; what neither can tell is named."""
+async def test_only_open_topics_go_to_the_next_server(tmp_path: Path) -> None:
+    """A server in its warm-up denies no topic and stays the chosen one; topics that no server knows get a reason."""
     async with native(tmp_path, 1, protocol="auto") as (scene, _, proxy), ApacheServer() as two:
         scene.session.use((proxy.address, two.address))
         two.routes |= {"elsewhere": apache_route("broker-b"), "bad": 1}
@@ -290,8 +290,8 @@ async def test_only_what_the_first_could_not_tell_is_asked_of_the_next(tmp_path:
         }
 
 
-async def test_only_what_changed_is_told(tmp_path: Path) -> None:
-    """In one question for all topics, over whichever connection, but for one that was not known yet."""
+async def test_only_changed_topics_are_returned(tmp_path: Path) -> None:
+    """One conditional request covers all topics, also over a new connection, but not topics that are new."""
     async with native(tmp_path, 1) as (scene, (server,), proxy):
         assert await scene.changes("orders", "bills", "none") == ["bills", "none", "orders"]
         proxy.cut()
@@ -306,8 +306,8 @@ async def test_only_what_changed_is_told(tmp_path: Path) -> None:
         assert await scene.changes("orders", "bills", "refunds") == ["refunds"]
 
 
-async def test_another_server_is_asked_about_everything_in_its_own_protocol(tmp_path: Path) -> None:
-    """Its changes are not those of the first; Apache's has no revisions, and is always asked about everything."""
+async def test_failover_requests_all_topics_again(tmp_path: Path) -> None:
+    """Revisions are per server; an Apache server has none and always gets requests for all topics."""
     async with native(tmp_path, protocol="auto") as (scene, (_, second), proxy), ApacheServer() as apache:
         apache.routes["orders"] = apache_route("broker-z")
         await scene.changes("orders", "bills")
@@ -322,8 +322,8 @@ async def test_another_server_is_asked_about_everything_in_its_own_protocol(tmp_
             assert [answer.revision for answer in scene.answers] == [None, None]
 
 
-async def test_many_topics_are_asked_about_in_parts(tmp_path: Path) -> None:
-    """500 at a time: the answer about 10,000 would not fit into a frame, and decoding it would hold up the loop."""
+async def test_many_topics_are_requested_in_batches(tmp_path: Path) -> None:
+    """Batches of 500 fit into a frame and do not block the loop when they are decoded."""
     topics = sorted(f"topic-{number}" for number in range(1_200))
     async with native(tmp_path, 1) as (scene, (server,), _):
         await registered(server, BROKER_B, topics=tuple(topics))
@@ -334,8 +334,8 @@ async def test_many_topics_are_asked_about_in_parts(tmp_path: Path) -> None:
         assert [len(answer.topics) for answer in scene.answers] == [1_200]
 
 
-async def test_an_answer_that_does_not_fit_into_a_frame_is_asked_for_in_smaller_parts(tmp_path: Path) -> None:
-    """The server says so, and halves are tried; also when so much has changed, and by a watch."""
+async def test_too_large_response_is_requested_in_halves(tmp_path: Path) -> None:
+    """The server refuses the batch, and halves are requested, also for many changes and by a watch."""
     clock = FakeClock()
     # each route has about 230 bytes
     topics = tuple(sorted(f"topic-{number}" for number in range(400)))
@@ -355,15 +355,15 @@ async def test_an_answer_that_does_not_fit_into_a_frame_is_asked_for_in_smaller_
             assert await scene.changes(*topics) == []
 
 
-async def test_one_bad_topic_does_not_keep_the_others_from_being_asked_about(tmp_path: Path) -> None:
-    """A name of 256 bytes is refused, and the whole question with it."""
+async def test_invalid_topic_does_not_block_the_others(tmp_path: Path) -> None:
+    """A name of 256 bytes makes the server refuse the whole batch."""
     async with native(tmp_path, 1) as (scene, _, proxy):
         assert await scene.changes("orders", "x" * 256, "bills") == ["bills", "orders"]
         assert "PULL_ROUTES" in scene.session.errors[proxy.address]
 
 
-async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
-    """Halving ends."""
+async def test_halving_of_refused_batches_ends() -> None:
+    """600 refused topics cause 24 requests."""
     refused = 0
 
     async def serve() -> None:
@@ -384,8 +384,8 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
         serving.cancel()
 
 
-async def test_the_failure_of_one_topic_does_not_touch_the_others() -> None:
-    """An error, a body that is no route, and no answer at all: in Java each of them ends the round."""
+async def test_failure_of_one_topic_does_not_affect_others() -> None:
+    """An error, an invalid body and a missing response; in Java each of them ends the round."""
     async with ApacheServer() as apache, session_of(apache, protocol="rocketmq") as scene:
         apache.routes |= {**dict.fromkeys(MANY, apache_route("broker-a")), "error": 1, "garbage": b"{", "silent": None}
         asking = asyncio.ensure_future(scene.changes("error", "garbage", "silent", "none", *MANY))
@@ -399,8 +399,8 @@ async def test_the_failure_of_one_topic_does_not_touch_the_others() -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_a_rocketmq_server_that_falls_silent_or_dies_is_left_for_the_next(*, dies: bool) -> None:
-    """When it answers nothing at all any more, after a second, or when the connection is lost with questions on it."""
+async def test_silent_or_dead_rocketmq_server_causes_a_failover(*, dies: bool) -> None:
+    """A second without any response, or a lost connection with pending requests, causes the failover."""
     async with ApacheServer() as one, ApacheServer() as two, session_of(one, two, protocol="rocketmq") as scene:
         two.routes |= dict.fromkeys(MANY, apache_route("broker-b"))
         one.routes |= dict.fromkeys(MANY)
@@ -416,8 +416,8 @@ async def test_a_rocketmq_server_that_falls_silent_or_dies_is_left_for_the_next(
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_watch_on_a_dead_server_fails_and_moves_on(tmp_path: Path, *, is_cut: bool) -> None:
-    """A lost connection tells it at once, a half-open one the ping beside it; and then it is another server's turn."""
+async def test_watch_on_a_dead_server_fails_over(tmp_path: Path, *, is_cut: bool) -> None:
+    """A lost connection is noticed at once, a half-open one by the ping, and the next server is chosen."""
     async with native(tmp_path) as (scene, (first, second), proxy):
         assert await scene.session.watch(["orders"], 25.0, scene.take)
         assert not await scene.session.ping()

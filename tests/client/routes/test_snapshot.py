@@ -1,4 +1,4 @@
-"""Routes survive the process, and nothing but what was written is ever used."""
+"""Snapshots of routes on disk."""
 
 import json
 import os
@@ -35,25 +35,25 @@ ROUTES = [
 
 
 def snapshot_at(path: Path, monotonic: float = 100.0, wall: float = 1_000.0) -> RouteSnapshot:
-    """The file of a client that knows nothing yet."""
+    """The snapshot of a client with an empty cache."""
     clock = FakeClock(monotonic=monotonic, wall=wall)
     return RouteSnapshot(path, clock, RouteCache(clock))
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where nothing was written yet."""
+    """A path without a file."""
     return tmp_path / "routes.json"
 
 
 @pytest.fixture
 def snapshot(path: Path) -> RouteSnapshot:
-    """The file there, at 100 seconds."""
+    """A snapshot at this path, at 100 seconds."""
     return snapshot_at(path)
 
 
-def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
-    """Everything in a route, names in any script, and the time of the last confirmation."""
+def test_saved_routes_are_loaded(snapshot: RouteSnapshot) -> None:
+    """A snapshot keeps every field of a route, names in any script, and the time of the last confirmation."""
     mapping = TopicQueueMappingInfo("t", "broker-a", "__global__", 3, 2, curr_id_map={0: 5, 1: 6})
     data = TopicRouteData(
         [group("broker-a", 0, 1, zone="süd")],
@@ -71,8 +71,8 @@ def test_what_was_saved_is_loaded(snapshot: RouteSnapshot) -> None:
 
 
 @pytest.mark.parametrize(("wall", "expected"), [(1_060.0, [-65.0, -55.0]), (10.0, [5.0, 5.0])])
-def test_ages_go_on_while_no_process_runs(tmp_path: Path, wall: float, expected: list[float]) -> None:
-    """The next process has another monotonic clock; one that was set back makes nothing younger than new."""
+def test_ages_grow_while_no_process_runs(tmp_path: Path, wall: float, expected: list[float]) -> None:
+    """Ages follow the wall clock between processes; a clock set back makes no route younger than new."""
     snapshot_at(tmp_path / "r").write(ROUTES)
 
     loaded = snapshot_at(tmp_path / "r", 5.0, wall).read()
@@ -80,8 +80,8 @@ def test_ages_go_on_while_no_process_runs(tmp_path: Path, wall: float, expected:
     assert expected == [route.confirmed_at for route in loaded]
 
 
-def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot, path: Path) -> None:
-    """Ten thousand topics on the same brokers make a file of a few hundred kilobytes."""
+def test_shared_route_is_written_once(snapshot: RouteSnapshot, path: Path) -> None:
+    """10,000 topics on the same brokers make a file of less than 400 kB."""
     data = topic_route(*(f"broker-{letter}" for letter in "abcdefgh"))
 
     snapshot.write(Route(f"topic-{number:05}", data, "pull", 1.0) for number in range(10_000))
@@ -91,10 +91,8 @@ def test_a_route_that_many_topics_share_is_written_once(snapshot: RouteSnapshot,
     assert (len(loaded), len({id(route.data) for route in loaded})) == (10_000, 1)
 
 
-def test_a_file_of_somebody_else_is_not_used(
-    snapshot: RouteSnapshot, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Routes decide where messages go."""
+def test_file_of_another_user_is_not_used(snapshot: RouteSnapshot, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routes decide where messages go, so that only the user's own file counts."""
     snapshot.write(ROUTES)
     owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -104,8 +102,8 @@ def test_a_file_of_somebody_else_is_not_used(
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_file_that_others_can_write_is_not_used(snapshot: RouteSnapshot, path: Path, mode: int) -> None:
-    """Its checksum is no secret."""
+def test_file_writable_by_others_is_not_used(snapshot: RouteSnapshot, path: Path, mode: int) -> None:
+    """The checksum does not protect against another user."""
     snapshot.write(ROUTES)
     path.chmod(mode)
 
@@ -113,8 +111,8 @@ def test_a_file_that_others_can_write_is_not_used(snapshot: RouteSnapshot, path:
         snapshot.read()
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
-    """The error says in words what stands in its place."""
+def test_pipe_or_directory_is_an_error(tmp_path: Path) -> None:
+    """The error names a pipe, a directory or a loop of links."""
     for name, make, problem in (
         ("pipe", os.mkfifo, "not a file"),
         ("folder", os.mkdir, "Is a directory"),
@@ -141,10 +139,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
         {"version": 1, "routes": [{}], "topics": {"t": ["a", 1.0]}},
     ],
 )
-def test_damage_and_content_of_another_kind_are_refused(
-    snapshot: RouteSnapshot, path: Path, content: dict[str, object]
-) -> None:
-    """A torn file; and one by the right checksum and a wrong program."""
+def test_invalid_content_is_refused(snapshot: RouteSnapshot, path: Path, content: dict[str, object]) -> None:
+    """Content of another shape and a truncated file are refused."""
     write_sealed(path, content)
 
     with pytest.raises(RouteSnapshotError, match="cannot be read"):
@@ -155,29 +151,29 @@ def test_damage_and_content_of_another_kind_are_refused(
 
 
 def saved(path: Path) -> dict[str, float]:
-    """Topic -> when it was confirmed (wall clock); empty as long as there is no file."""
+    """Topic -> wall time of its confirmation; empty without a file."""
     found = json.loads(path.read_bytes())["content"]["topics"] if path.exists() else {}
     return {topic: confirmed for topic, (_, confirmed) in found.items()}
 
 
 async def written(scene: RouteScene, seconds: float) -> None:
-    """Let time pass until the client writes, and return when its thread is done."""
+    """Advance the clock until the client writes; return when its thread is done."""
     saving: Any = next(task.get_coro() for task in scene.client._tasks if "RouteSnapshot.run" in repr(task))
     await scene.clock.advance(seconds)
-    # it waits for the clock again
+    # the task waits for the clock again
     await until(lambda: saving.cr_await.__name__ == "sleep")
 
 
-async def test_a_process_that_starts_while_all_servers_are_down_has_routes(tmp_path: Path) -> None:
-    """Those of the process before, with their age, until a server says something else; the rest stays unknown."""
+async def test_routes_are_loaded_while_all_servers_are_down(tmp_path: Path) -> None:
+    """Routes of the previous process are served with their age until a server responds; other topics are unknown."""
     snapshot = tmp_path / "routes.json"
     async with route_scene(tmp_path, [BROKER_A, BROKER_B], snapshot_file=snapshot) as scene:
         clock, stopped = scene.clock, scene.clock.monotonic()
         await scene.client.route("orders")
         await scene.client.__aexit__(None, None, None)
         await unregister(scene.peers[0], BROKER_B)
-        with refusing_port() as nobody:
-            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with refusing_port() as bound:
+            address = f"127.0.0.1:{bound.getsockname()[1]}"
             clock.stall(30.0)
             async with route_client(clock, address, snapshot_file=snapshot) as client:
                 known = await client.route("orders")
@@ -195,8 +191,8 @@ async def test_a_process_that_starts_while_all_servers_are_down_has_routes(tmp_p
             assert (await client.route("orders")).source == "pull"
 
 
-async def test_the_file_is_written_after_changes_and_now_and_then(tmp_path: Path) -> None:
-    """Five seconds after a change; every five minutes, and at the end, because a confirmed route is no old route."""
+async def test_snapshot_is_written_after_changes_and_periodically(tmp_path: Path) -> None:
+    """The file is written 5 s after a change, every 5 minutes, and at the end."""
     snapshot = tmp_path / "routes.json"
     async with route_scene(tmp_path, expiry_seconds=86_400, snapshot_file=snapshot, poll_seconds=1000.0) as scene:
         began = scene.clock.wall()
@@ -219,10 +215,8 @@ async def test_the_file_is_written_after_changes_and_now_and_then(tmp_path: Path
         assert {"orders": confirmed} == saved(snapshot)
 
 
-async def test_a_file_that_cannot_be_used_is_said_once_and_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One that is damaged when it is read, which a client that knows nothing leaves alone; or a directory's absence."""
+async def test_unusable_file_is_logged_once_and_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A missing directory is retried; a damaged file is reported and stays as it is."""
     snapshot = tmp_path / "later" / "routes.json"
     async with route_scene(tmp_path, snapshot_file=snapshot) as scene:
         await scene.client.route("orders")
