@@ -1,4 +1,4 @@
-"""Set-up of tests of the agent in processes and threads."""
+"""Fixtures for tests of the agent in processes and threads."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.support.daemon import Daemon
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer in a process of its own, for all tests of a file; each uses a broker of its own."""
+    """A NameServer process for all tests of a file; each test uses a broker of its own."""
     with Daemon(tmp_path_factory.mktemp("data")) as daemon:
         yield daemon.listening()

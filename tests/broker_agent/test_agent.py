@@ -1,4 +1,4 @@
-"""Every NameServer knows what the broker has, from its start to its leave, and the agent knows every NameServer."""
+"""The agent and its NameServers: topics, lists of servers, start, stop and drain."""
 
 import asyncio
 import contextlib
@@ -37,15 +37,15 @@ REFUNDS = TopicConfig("refunds", 2, 2)
 
 
 async def until_each(servers: list[InProcess], topic: str, expected: tuple[int, int, int] | None) -> None:
-    """Return once all of them have this of a topic."""
+    """Return once every server has these queues of a topic."""
     await until(lambda: [queues(server, topic) for server in servers] == [expected] * len(servers))
 
 
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -> None:
-    """Each over a connection of its own; a change counts the version up, and is there without any time passing."""
+async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> None:
+    """Each server has a connection of its own; a change counts the version up and is sent at once."""
     clock = FakeClock(wall=5_000.0)
     async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
         assert 3 == await agent.registered() == len(sockets(agent))
@@ -73,8 +73,8 @@ async def test_every_server_is_told_everything_and_each_change(tmp_path: Path) -
         assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
 
-async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
-    """What differs, and nothing if nothing does."""
+async def test_replaced_table_is_sent_as_one_delta(tmp_path: Path) -> None:
+    """The delta contains the differences; without one nothing is sent."""
     async with real(tmp_path) as it:
         await it.agent.replace_topics(TOPICS)
         await settle()
@@ -91,7 +91,7 @@ async def test_replaced_table_is_told_as_one_delta(tmp_path: Path) -> None:
 
 
 async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
-    """The one that left is unregistered from and hung up on, the new one is told all, the third notices nothing."""
+    """The removed server gets an unregistration and a closed connection, the new one the table, the third nothing."""
     clock = FakeClock()
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock) as servers:
@@ -118,7 +118,7 @@ async def test_servers_join_and_leave_with_the_list(tmp_path: Path) -> None:
     ],
 )
 async def test_impossible_count_is_refused(tmp_path: Path, count: int, error: str) -> None:
-    """More servers than there are would be waited for until the time-out."""
+    """A count above the number of servers could never be reached."""
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 2) as servers:
         addresses = [server.where for server in servers]
@@ -128,8 +128,8 @@ async def test_impossible_count_is_refused(tmp_path: Path, count: int, error: st
             assert await agent.registered(count=2) == 2
 
 
-async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
-    """Within the time that a stop takes; the others do not wait for it."""
+async def test_connection_to_a_hanging_removed_server_is_closed(tmp_path: Path) -> None:
+    """It closes within the time of a stop, without delaying the other servers."""
     clock = FakeClock()
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
@@ -147,11 +147,11 @@ async def test_removed_server_that_hangs_is_hung_up_on(tmp_path: Path) -> None:
             await until(lambda: not brokers(servers[1]))
 
 
-async def asked(pipe: Path) -> TextIO:
-    """Who reads the pipe waits; it gets what is written, and its end when it is closed."""
+async def opened_by_reader(pipe: Path) -> TextIO:
+    """Return once the agent reads the pipe; the agent waits for its content and its end."""
 
     def opened() -> bool:
-        # there is no writing to a pipe that nobody reads
+        # opening a pipe for writing fails without a reader
         with contextlib.suppress(OSError):
             found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
         return bool(found)
@@ -162,14 +162,14 @@ async def asked(pipe: Path) -> TextIO:
     return os.fdopen(found[0], "w")
 
 
-async def test_list_that_hangs_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After three seconds the broker starts without, and says so; the servers join as soon as they are known."""
+async def test_start_does_not_wait_for_a_hanging_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """After three seconds the broker starts without servers and logs it; the servers join once they are known."""
     clock, pipe = FakeClock(), tmp_path / "servers"
     os.mkfifo(pipe)
     async with name_servers(tmp_path, clock, 1) as (server,):
         agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
         starting = asyncio.create_task(agent.__aenter__())
-        with await asked(pipe) as silent:
+        with await opened_by_reader(pipe) as silent:
             await clock.advance(2.9)
             assert not starting.done()
             await clock.advance(0.1)
@@ -184,13 +184,13 @@ async def test_list_that_hangs_is_not_waited_for(tmp_path: Path, caplog: pytest.
         await agent.stop()
 
 
-async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
-    """No task goes on looking, and it can be started again."""
+async def test_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
+    """A cancelled start leaves no task behind, and the agent can start again."""
     clock, pipe = FakeClock(), tmp_path / "servers"
     os.mkfifo(pipe)
     agent = BrokerAgent(agent_settings(f"file:{pipe}"), TOPICS, clock=clock)
     starting = asyncio.create_task(agent.__aenter__())
-    with await asked(pipe):
+    with await opened_by_reader(pipe):
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
@@ -201,11 +201,11 @@ async def test_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
         assert (agent.name_servers_error, list(agent.servers)) == (None, ["127.0.0.1:1"])
 
 
-# -- lives ------------------------------------------------------------------------------------------------------------
+# -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
-    """With the topics of then, writable after a drain, and numbers that the server takes for newer; one at a time."""
+async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
+    """It has its topics, write permission after a drain, and higher numbers; a running agent cannot start."""
     async with real(tmp_path) as it:
         with pytest.raises(RuntimeError, match=r"^the agent is started already$"):
             await it.agent.__aenter__()
@@ -221,11 +221,11 @@ async def test_second_life_of_the_same_agent(tmp_path: Path) -> None:
             assert next(iter(it.server.namesrv.manager.tables.broker_live_table.values())).registration_seq == 4
 
 
-# -- leaving ----------------------------------------------------------------------------------------------------------
+# -- stopping ---------------------------------------------------------------------------------------------------------
 
 
 async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
-    """No time passes, and a second call does nothing."""
+    """A stop takes no time, and a second one does nothing."""
     clock = FakeClock()
     async with name_servers(tmp_path, clock) as servers, running(clock, everywhere(servers)) as agent:
         await agent.registered()
@@ -237,13 +237,13 @@ async def test_stop_unregisters_everywhere_at_once(tmp_path: Path) -> None:
             assert len(server.events("unregister")) == 1
             assert [event["reason"] for event in server.events("evict")] == ["unregistered"]
         await until(lambda: not any(server.namesrv.connections for server in servers))
-        # nobody goes on
+        # no task is left
         assert [task for task in asyncio.all_tasks() if task.get_name().startswith("namesrv-agent")] == []
 
 
 @pytest.mark.parametrize(("stop_seconds", "asking"), [(3.0, 2.0), (1.0, 0.5)])
 async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: float) -> None:
-    """Whoever returns from it can rely on it; who gives up waiting takes it from nobody."""
+    """A cancelled second stop does not cancel the first."""
     async with played(stop_seconds=stop_seconds) as it:
         peer = await it.registers()
         stops = [asyncio.create_task(it.agent.stop()) for _ in range(3)]
@@ -252,7 +252,7 @@ async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: floa
         await settle()
         assert [stop.done() for stop in stops] == [True, False, False]
 
-        # the rest is for closing
+        # the rest of the time is for closing
         await it.clock.advance(asking - 0.1)
         assert not stops[1].done()
         await it.clock.advance(0.1)
@@ -262,7 +262,7 @@ async def test_second_stop_waits_for_the_first(stop_seconds: float, asking: floa
 
 
 async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> None:
-    """The others are done at once; the connection to the one that hangs is closed, which tells it enough."""
+    """The other servers are unregistered at once, and the connection to the hanging one is closed."""
     clock = FakeClock()
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
         async with running(clock, f"{servers[0].where};{proxy.address}") as agent:
@@ -278,8 +278,8 @@ async def test_stop_keeps_its_deadline_when_a_server_hangs(tmp_path: Path) -> No
         await until(lambda: not brokers(servers[1]))
 
 
-async def test_stop_reaches_servers_that_are_connected_anew(tmp_path: Path) -> None:
-    """After a time-out there are two connections for a moment; the broker leaves over the one that there is."""
+async def test_stop_unregisters_over_a_new_connection(tmp_path: Path) -> None:
+    """After a timeout two connections exist for a moment; the broker unregisters over the remaining one."""
     async with real(tmp_path) as it:
         it.proxy.stall()
         await it.passing(lambda: it.state.status == "unreachable")
@@ -291,10 +291,10 @@ async def test_stop_reaches_servers_that_are_connected_anew(tmp_path: Path) -> N
         await until(lambda: not brokers(it.server) and it.proxy.connections == 0)
 
 
-async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path) -> None:
-    """Nobody sends to a broker that is gone: everybody has polled a route without write permission before.
+async def test_drain_removes_write_permission_then_unregisters(tmp_path: Path) -> None:
+    """A drain lasts one poll period, so that all clients see the removed write permission before the broker leaves.
 
-    Nor to what is created meanwhile; and a server that was away is told what holds now.
+    Topics created during the drain are read-only, and a server that was unreachable gets the current table.
     """
     clock = FakeClock()
     async with (
@@ -320,7 +320,7 @@ async def test_drain_takes_writes_away_waits_one_poll_and_leaves(tmp_path: Path)
         assert not draining.done()
         for server in servers[:2]:
             assert brokers(server) == {NAME: {0: ADDR}}
-            # still alive
+            # the broker is still registered
             assert server.heartbeats
         await clock.advance(0.1)
         await draining

@@ -1,4 +1,4 @@
-"""Every NameServer knows the broker's role, and a slave knows its master."""
+"""The broker's role on every NameServer, and a slave's knowledge of its master."""
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ M2 = MasterInfo("10.0.0.8:10911", "10.0.0.8:10912")
 
 
 async def routed(server: InProcess) -> dict[str, str]:
-    """Who serves the topic orders, by id, as a client is told."""
+    """Broker id to address in the route of topic orders."""
     peer = await server.connect()
     (group,) = (await peer.call(105, {"topic": "orders"})).value["brokerDatas"]
     addrs: dict[str, str] = group["brokerAddrs"]
@@ -28,7 +28,7 @@ async def routed(server: InProcess) -> dict[str, str]:
 
 
 async def master_on(server: InProcess, master: MasterInfo = M1) -> Callable[[], None]:
-    """A master of the agent's group registers on this server only; what ends it."""
+    """Register a master of the agent's group on this server only; return the function that closes its connection."""
     peer = await server.connect()
     broker = Broker(agents.NAME, 0, master.master_addr)
     answer = await peer.register(broker, haServerAddr=master.ha_server_addr, enableActingMaster="true")
@@ -37,7 +37,7 @@ async def master_on(server: InProcess, master: MasterInfo = M1) -> Callable[[], 
 
 
 async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
-    """The route shows the same address under the other id, and the version counts up, with the term if there is one."""
+    """The route shows the same address under the new id; the version counts up, with the term if there is one."""
     clock = FakeClock()
     async with (
         agents.name_servers(tmp_path, clock) as servers,
@@ -57,26 +57,26 @@ async def test_promotion_and_demotion_keep_the_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 1 << 63])
-async def test_id_that_no_slave_can_have_is_refused(broker_id: int) -> None:
-    """By name, and nothing has changed."""
+async def test_invalid_slave_id_is_refused(broker_id: int) -> None:
+    """The error names the id, and the role stays."""
     agent = BrokerAgent(agents.agent_settings("127.0.0.1:1"), agents.TOPICS)
     with pytest.raises(ValueError, match=f"not the id of a slave: {broker_id} "):
         await agent.demote(broker_id)
     assert agent.broker_id == 0
 
 
-async def test_slave_learns_its_master_from_the_first_answer(tmp_path: Path) -> None:
-    """Address and HA address, once, however many servers say so; a promoted one has none, until it is demoted."""
+async def test_slave_learns_its_master_from_the_registration(tmp_path: Path) -> None:
+    """The callback runs once with address and HA address, for any number of servers; promotion resets the master."""
     clock = FakeClock()
-    told: list[MasterInfo] = []
+    masters: list[MasterInfo] = []
     async with agents.name_servers(tmp_path, clock) as servers:
         for server in servers:
             await master_on(server)
         async with agents.running(
-            clock, agents.everywhere(servers), broker_id=1, options={"on_master_changed": told.append}
+            clock, agents.everywhere(servers), broker_id=1, options={"on_master_changed": masters.append}
         ) as agent:
             await agent.registered()
-            assert (agent.master, told) == (M1, [M1])
+            assert (agent.master, masters) == (M1, [M1])
             assert [{agents.NAME: {0: M1.master_addr, 1: agents.ADDR}}] * 3 == [
                 agents.brokers(server) for server in servers
             ]
@@ -90,10 +90,10 @@ async def test_slave_learns_its_master_from_the_first_answer(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
-async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(protocol: str, tmp_path: Path) -> None:
-    """A heartbeat alone would not tell; neither would it that only the HA address is another one.
+async def test_slave_without_a_master_registers_until_it_has_one(protocol: str, tmp_path: Path) -> None:
+    """A heartbeat's response has no master, so that the slave registers again; a changed HA address is noticed, too.
 
-    What it knows it keeps when nobody knows it any more: a master's death does not say where the next one is.
+    A slave keeps its master's address after the master is gone, because the next one is unknown.
     """
     async with agents.real(tmp_path, broker_id=1, protocol=protocol) as it:
         assert not it.agent.master
@@ -111,8 +111,8 @@ async def test_slave_that_was_first_learns_its_master_with_the_next_heartbeat(pr
         assert it.state.status == "registered"
 
 
-async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -> None:
-    """One server that says something else, or nothing, changes nothing; two of three do; and the dead do not count."""
+async def test_slave_follows_the_majority_of_reachable_servers(tmp_path: Path) -> None:
+    """One deviating server of three changes nothing, two do, and unreachable ones do not count."""
     clock = FakeClock()
     async with agents.name_servers(tmp_path, clock) as servers, AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(TcpProxy(server.address)) for server in servers]
@@ -122,7 +122,7 @@ async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -
             await agent.registered()
             assert agent.master == M1
 
-            # one of the two forgets it: one against one is no majority
+            # one of the two forgets the master: one against one is not a majority
             ends[0]()
             await until(lambda: agents.brokers(servers[0]) == {agents.NAME: {1: agents.ADDR}})
             await clock.advance(60)
@@ -132,21 +132,25 @@ async def test_slave_believes_most_servers_that_can_be_reached(tmp_path: Path) -
             await clock.advance(60)
             assert agent.master == M2
 
-            # the last one alone knows better than two that are gone
+            # the last reachable server decides alone
             proxies[0].cut()
             proxies[2].cut()
             await passing(clock, lambda: agent.master == M1, at_most=28.5)
 
 
-async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -> None:
-    """905 over the agent's own connection; the slave asks at once where the master is, and does not wait for 30 s."""
+async def test_change_of_the_smallest_id_runs_a_callback(tmp_path: Path) -> None:
+    """905 comes over the agent's own connection, and the slave requests its master at once."""
     clock = FakeClock()
-    told: list[tuple[int | None, str | None, str | None]] = []
+    notices: list[tuple[int | None, str | None, str | None]] = []
 
-    def tell(notice: NotifyMinBrokerIdChangeRequestHeader) -> None:
-        told.append((notice.min_broker_id, notice.min_broker_addr, notice.offline_broker_addr))
+    def callback(notice: NotifyMinBrokerIdChangeRequestHeader) -> None:
+        notices.append((notice.min_broker_id, notice.min_broker_addr, notice.offline_broker_addr))
 
-    how: dict[str, Any] = {"broker_id": 1, "enable_acting_master": True, "options": {"on_min_broker_id_changed": tell}}
+    how: dict[str, Any] = {
+        "broker_id": 1,
+        "enable_acting_master": True,
+        "options": {"on_min_broker_id_changed": callback},
+    }
     async with (
         namesrv_in_process(tmp_path, clock=clock, notify_min_broker_id_changed=True) as server,
         agents.running(clock, server.where, **how) as agent,
@@ -154,8 +158,8 @@ async def test_change_of_the_smallest_id_arrives_as_a_callback(tmp_path: Path) -
         await agent.registered()
         end = await master_on(server)
         await until(lambda: agent.master == M1)
-        assert [(0, M1.master_addr, None)] == told
+        assert [(0, M1.master_addr, None)] == notices
 
         end()
-        await until(lambda: len(told) == 2)
-        assert ((1, agents.ADDR, M1.master_addr), 1_000.0, M1) == (told[1], clock.monotonic(), agent.master)
+        await until(lambda: len(notices) == 2)
+        assert ((1, agents.ADDR, M1.master_addr), 1_000.0, M1) == (notices[1], clock.monotonic(), agent.master)

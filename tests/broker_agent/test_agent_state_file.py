@@ -1,4 +1,4 @@
-"""No server hears of anything that is not on disk, whoever fails or gives up."""
+"""Changes reach servers only after they are on disk."""
 
 import asyncio
 import os
@@ -17,23 +17,23 @@ REFUNDS = TopicConfig("refunds", 2, 2)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the topics are kept."""
+    """The path of the topics' file."""
     return tmp_path / "topics.json"
 
 
 class SlowDisk:
-    """Every write of the topics' file waits until the test lets it through, from now on."""
+    """From now on every write of the topics' file waits until the test releases it."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._path = path
         self._fsync = os.fsync
         self._gate = threading.Semaphore(0)
-        # writes that have come this far
+        # writes that are waiting
         self.began = 0
         monkeypatch.setattr(os, "fsync", self.fsync)
 
     def fsync(self, descriptor: int) -> None:
-        """What the write calls once everything is written."""
+        """The last call of a write."""
         if Path(f"/proc/self/fd/{descriptor}").readlink().name.startswith(f".{self._path.name}."):
             self.began += 1
             assert self._gate.acquire(timeout=GUARD_SECONDS)
@@ -43,8 +43,8 @@ class SlowDisk:
         self._gate.release(count)
 
 
-async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path) -> None:
-    """Neither a topic nor a role; once the disk is well again, everything goes on from where it was."""
+async def test_change_that_cannot_be_saved_is_not_sent(tmp_path: Path, path: Path) -> None:
+    """Neither a topic nor a role is sent; after the disk is repaired, changes continue from the old state."""
     async with real(tmp_path, state_file=path) as it:
         content = path.read_bytes()
         path.unlink()
@@ -72,8 +72,8 @@ async def test_change_that_cannot_be_kept_is_not_told(tmp_path: Path, path: Path
         assert [(kind, counter) for kind, counter, *_ in await versions(it.server)] == [("delta", 1)]
 
 
-async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, path: Path) -> None:
-    """That may be why it is: its topics lose their write permission, and then it leaves."""
+async def test_broker_with_a_full_disk_can_be_drained(tmp_path: Path, path: Path) -> None:
+    """Its topics lose their write permission, and then it unregisters."""
     async with real(tmp_path, state_file=path, client_poll_seconds=30.0) as it:
         path.unlink()
         path.mkdir()
@@ -86,8 +86,8 @@ async def test_broker_whose_disk_is_full_can_still_be_drained(tmp_path: Path, pa
     path.rmdir()
 
 
-async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not while the disk is slow; heartbeats go on, and the next change waits for this one."""
+async def test_change_is_sent_once_it_is_on_disk(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow disk heartbeats continue, and the next change waits for this one."""
     async with real(tmp_path, state_file=path) as it:
         await it.server.forget()
         disk = SlowDisk(path, monkeypatch)
@@ -108,12 +108,12 @@ async def test_change_is_told_once_it_is_on_disk(tmp_path: Path, path: Path, mon
         await until(lambda: queues(it.server, "refunds") == (2, 2, 4))
 
 
-async def test_who_gives_up_waiting_does_not_leave_half_a_change(
+async def test_cancelled_caller_does_not_leave_half_a_change(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change that is being written is made, and told; one that still waited for its turn, too.
+    """A change whose caller was cancelled is still saved and sent, and so is the next one that waited for it.
 
-    Of one that fails nobody hears: nothing has changed.
+    A change that fails is not sent: the table stays as it was.
     """
     async with real(tmp_path, state_file=path) as it:
         disk = SlowDisk(path, monkeypatch)

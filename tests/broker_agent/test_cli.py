@@ -1,4 +1,4 @@
-"""The side-car as people run it: its file, its signals, its exit codes."""
+"""The side-car as a command: its file, its signals, its exit codes."""
 
 import json
 import os
@@ -19,7 +19,7 @@ SCRIPT = (str(Path(sys.executable).with_name("namesrv-broker-agent")),)
 
 
 class ConfigFile:
-    """The side-car's file, and what clients get to know because of it."""
+    """The side-car's file, and waiting for its effects on routes."""
 
     def __init__(self, path: Path, namesrv: Daemon) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class ConfigFile:
         self.server = namesrv.where
 
     def write(self, perms: dict[str, int], **settings: object) -> None:
-        """Put it there, in one step, with these topics and their permissions."""
+        """Write these topics with their permissions in one step."""
         values = {
             "cluster_name": "c1",
             "broker_name": self.name,
@@ -44,13 +44,13 @@ class ConfigFile:
         self.put("\n".join(lines))
 
     def put(self, content: str) -> None:
-        """Put any content in its place, in one step."""
+        """Write any content in one step."""
         other = self.path.with_name("next.toml")
         other.write_text(content)
         other.replace(self.path)
 
     def wait_until_known(self, **perms: int | None) -> None:
-        """Return once clients are told just this of the broker: the permission of each topic, None without it."""
+        """Return once routes have exactly these permissions of the broker by topic; None means no broker."""
         wait_until_routed(self._namesrv, self.name, **perms)
 
     def wait_until_left(self, reason: str = "unregistered") -> None:
@@ -59,19 +59,19 @@ class ConfigFile:
 
 @pytest.fixture
 def file(tmp_path: Path, namesrv: Daemon) -> ConfigFile:
-    """A file of this test's broker, with one topic."""
+    """The file of this test's broker, with one topic."""
     found = ConfigFile(tmp_path / "agent.toml", namesrv)
     found.write({"orders": 6})
     return found
 
 
 def side_car(file: ConfigFile, *flags: str, command: tuple[str, ...] = MODULE) -> PrintingProcess:
-    """The command with this file; it logs text, unless the flags say otherwise."""
+    """The command with this file; it logs text unless a flag changes that."""
     return PrintingProcess(*command, "--config", str(file.path), "--log-format=text", *flags)
 
 
 def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -> None:
-    """A right one is valid, and nothing is started; of a wrong or missing one a line says why, also when it is used."""
+    """--check accepts a valid file without starting; a wrong or missing file is reported, also by a start."""
     assert main(["--config", str(file.path), "--check-config"]) == 0
     assert capsys.readouterr() == ("configuration is valid\n", "")
 
@@ -87,10 +87,10 @@ def test_file_is_checked(file: ConfigFile, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("content", [None, "damaged"], ids=["no directory", "damaged"])
-def test_state_file_that_cannot_be_used(
+def test_unusable_state_file_is_an_error(
     file: ConfigFile, content: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1, and one line that names it; the file is as it was."""
+    """The exit code is 1, one line names the file, and the file stays as it was."""
     state = file.path.with_name("gone" if content is None else "state") / "topics.json"
     if content is not None:
         state.parent.mkdir()
@@ -106,8 +106,10 @@ def test_state_file_that_cannot_be_used(
 
 @pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str, ...], number: signal.Signals) -> None:
-    """The broker is there, and unregistered at the end; exit code 0, and no traceback anywhere."""
+def test_side_car_registers_until_a_signal_ends_it(
+    file: ConfigFile, command: tuple[str, ...], number: signal.Signals
+) -> None:
+    """The broker is registered, and unregistered at the end with exit code 0 and without a traceback."""
     with side_car(file, command=command) as process:
         file.wait_until_known(orders=6)
         process.wait_for(f"INFO name_server_changed server={file.server} status=registered$")
@@ -120,7 +122,7 @@ def test_registers_until_it_is_told_to_end(file: ConfigFile, command: tuple[str,
 
 
 def test_topics_follow_the_file(file: ConfigFile) -> None:
-    """New, changed and deleted ones, within moments; a wrong file changes nothing, and is said to be wrong once."""
+    """New, changed and deleted topics are applied; a wrong file changes nothing and is reported once."""
     with side_car(file) as process:
         file.wait_until_known(orders=6)
 
@@ -143,11 +145,11 @@ def test_topics_follow_the_file(file: ConfigFile) -> None:
 
 
 def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
-    """Whatever its time says, and says again what is wrong with it."""
+    """SIGHUP reads the file regardless of its time, and reports its errors again."""
     with side_car(file) as process:
         file.wait_until_known(orders=6)
         stat = file.path.stat()
-        # same inode, size and time: nobody could see it
+        # same inode, size and time: the change is invisible without SIGHUP
         with file.path.open("r+") as opened:
             content = opened.read()
             opened.seek(0)
@@ -163,8 +165,8 @@ def test_hangup_reads_the_file_now(file: ConfigFile) -> None:
         assert process.stop() == 0
 
 
-def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) -> None:
-    """Nothing is told to anybody that is not on disk; it is said once, and made good when the disk is well again."""
+def test_failed_state_file_is_retried(file: ConfigFile, tmp_path: Path) -> None:
+    """A change that is not on disk is not sent; the error is logged once, and the change retried."""
     state = tmp_path / "topics.json"
     file.write({"orders": 6}, state_file=str(state))
     with side_car(file) as process:
@@ -182,8 +184,8 @@ def test_state_file_that_fails_is_tried_again(file: ConfigFile, tmp_path: Path) 
         assert process.stop() == 0
 
 
-def test_next_life_goes_on_counting(file: ConfigFile, namesrv: Daemon, tmp_path: Path) -> None:
-    """The file says which topics there are, the state file under which version: also after a topic was deleted."""
+def test_version_continues_after_a_restart(file: ConfigFile, namesrv: Daemon, tmp_path: Path) -> None:
+    """The file has the topics and the state file the version, also after a topic was deleted."""
     counters = []
     for perms in ({"orders": 6, "bills": 6}, {"orders": 6}, {"orders": 6}):
         file.write(perms, state_file=str(tmp_path / "topics.json"))
@@ -198,8 +200,8 @@ def test_next_life_goes_on_counting(file: ConfigFile, namesrv: Daemon, tmp_path:
     assert counters == [1, 2, 2]
 
 
-def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
-    """For one poll period, which SIGTERM may cut short."""
+def test_drain_removes_write_permission_first(file: ConfigFile) -> None:
+    """SIGTERM may end the drain period early."""
     file.write({"orders": 6, "bills": 4}, client_poll_seconds=3600.0)
     with side_car(file) as process:
         file.wait_until_known(orders=6, bills=4)
@@ -213,7 +215,7 @@ def test_drain_takes_the_write_permission_away_first(file: ConfigFile) -> None:
 
 
 def test_drained_side_car_ends(file: ConfigFile) -> None:
-    """By itself, when the period is over."""
+    """A drained side-car ends after one poll period."""
     file.write({"orders": 6}, client_poll_seconds=0.0)
     with side_car(file, "--log-format=auto") as process:
         file.wait_until_known(orders=6)
@@ -221,7 +223,7 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
 
         assert process.wait() == 0
         assert process.lines_matching('Traceback|"level":"(error|critical)"') == []
-        # no terminal: as the daemon logs there
+        # without a terminal it logs like the daemon
         events = [json.loads(line)["event"] for line in process.lines]
         assert [name for name in events if name != "name_server_changed"] == ["started", "draining", "stopped"]
         who = {"cluster_name": "c1", "broker_id": 0, "topics": 1}
@@ -229,15 +231,15 @@ def test_drained_side_car_ends(file: ConfigFile) -> None:
     file.wait_until_left()
 
 
-def test_what_is_wrong_with_servers_is_said(file: ConfigFile, tmp_path: Path) -> None:
-    """A source that fails, and a server that is not there, each once; it ends in order all the same."""
+def test_server_problems_are_logged_once(file: ConfigFile, tmp_path: Path) -> None:
+    """A failing source of the server list and an unreachable server are logged once each; the end is graceful."""
     servers = tmp_path / "servers"
     file.write({"orders": 6}, name_servers=f"file:{servers}")
     with side_car(file) as process:
         process.wait_for(
             f'WARNING name_servers_unknown error="name servers from file:{servers}: .*No such file or directory'
         )
-        # in one step: an empty file would be another thing to say
+        # in one step: an empty file would be another error
         (tmp_path / "next").write_text(f"127.0.0.1:1;{file.server}")
         (tmp_path / "next").replace(servers)
         file.wait_until_known(orders=6)

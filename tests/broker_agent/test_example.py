@@ -21,15 +21,15 @@ def example(namesrv: Daemon, command: str, *flags: str) -> PrintingProcess:
     return PrintingProcess(sys.executable, str(EXAMPLE), command, "--name-servers", namesrv.where, *flags)
 
 
-def said_by(namesrv: Daemon, command: str, *flags: str) -> tuple[int, list[Any]]:
-    """The exit code of a command that ends, and its lines, those in JSON as values."""
+def output_of(namesrv: Daemon, command: str, *flags: str) -> tuple[int, list[Any]]:
+    """The exit code of a command that ends, and its lines, with JSON lines as values."""
     with example(namesrv, command, *flags) as process:
         code = process.wait()
     return code, [json.loads(line) if line.startswith("{") else line for line in process.lines]
 
 
 class Broker:
-    """The example as a process, and a connection to it; a context manager."""
+    """The example as a process and a connection to it; a context manager."""
 
     def __init__(self, namesrv: Daemon, name: str, *flags: str) -> None:
         self.name = name
@@ -41,8 +41,8 @@ class Broker:
         self._lines = self._socket.makefile("rwb")
         namesrv.wait_for("broker_registered", broker_name=name)
 
-    def ask(self, question: Mapping[str, object] | str) -> Any:
-        line = question if isinstance(question, str) else json.dumps(question)
+    def ask(self, request: Mapping[str, object] | str) -> Any:
+        line = request if isinstance(request, str) else json.dumps(request)
         self._lines.write(line.encode() + b"\n")
         self._lines.flush()
         return json.loads(self._lines.readline())
@@ -60,17 +60,17 @@ class Broker:
 
 
 def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
-    """Over the routes that the NameServer gives: one queue after the other, and all of them back."""
+    """Messages go to one queue after the other, and a consumer gets all of them."""
     with Broker(namesrv, "b-messages", "--topic", "greetings") as broker:
         bodies = [f"hello {number}" for number in range(6)]
-        code, produced = said_by(namesrv, "produce", "--topic", "greetings", *bodies)
+        code, produced = output_of(namesrv, "produce", "--topic", "greetings", *bodies)
         assert code == 0
         assert [
             {"broker": broker.address, "queue": queue, "offset": offset}
             for queue, offset in ((0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (1, 1))
         ] == produced
 
-        code, consumed = said_by(namesrv, "consume", "--topic", "greetings")
+        code, consumed = output_of(namesrv, "consume", "--topic", "greetings")
         assert code == 0
         assert [(message["queue"], message["body"]) for message in consumed] == [
             (0, "hello 0"),
@@ -83,21 +83,21 @@ def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
 
 
 def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
-    """No new message is sent to it, those that it has can be fetched, and then it leaves."""
+    """A draining broker gets no new messages, serves those that it has, and then leaves."""
     with Broker(namesrv, "b-drain", "--topic", "drain", "--poll-seconds", "3600") as broker:
-        said_by(namesrv, "produce", "--topic", "drain", "last")
+        output_of(namesrv, "produce", "--topic", "drain", "last")
         broker.process.send_signal(signal.SIGUSR1)
         wait_until_routed(namesrv, broker.name, drain=4)
 
-        assert said_by(namesrv, "produce", "--topic", "drain", "too late") == (
+        assert output_of(namesrv, "produce", "--topic", "drain", "too late") == (
             1,
             ["memory_broker: no queue of 'drain' can be written to"],
         )
-        code, consumed = said_by(namesrv, "consume", "--topic", "drain")
+        code, consumed = output_of(namesrv, "consume", "--topic", "drain")
         assert (code, [message["body"] for message in consumed]) == (0, ["last"])
         assert broker.process.stop() == 0
         broker.wait_until_left()
-    # by itself, when clients had the time to hear of it
+    # ends by itself after one poll period of clients
     with Broker(namesrv, "b-drained", "--poll-seconds", "0") as broker:
         broker.process.send_signal(signal.SIGUSR1)
         assert broker.process.wait() == 0

@@ -1,4 +1,4 @@
-"""A broker's identity, and states that cannot be sent."""
+"""A broker's identity, and its state in heartbeats."""
 
 import logging
 from typing import Any
@@ -12,13 +12,13 @@ from namesrv_broker_agent.topics import TopicTable
 
 
 def identity_of(*topics: TopicConfig, state: Any = None, **settings: Any) -> BrokerIdentity:
-    """A broker with these topics, and with settings besides those that are needed."""
+    """A broker with these topics, and settings in addition to the required ones."""
     needed = {"cluster_name": "c1", "broker_name": "broker-a", "broker_addr": "10.0.0.5:10911"}
     return BrokerIdentity(AgentSettings(**{**needed, **settings}), TopicTable(topics), state)
 
 
 def test_draining_broker_registers_without_write_permission() -> None:
-    """All of its topics; what else they are stays, and so does the table."""
+    """Only the write permission of its topics changes, and the table stays the same."""
     topics = (TopicConfig("a", 8, 4, 6, 1), TopicConfig("b", 1, 2, 7, 0), TopicConfig("c", 1, 1, 4, 0))
     identity = identity_of(*topics)
     assert (topics, identity.table.data_version) == identity.topics()
@@ -30,8 +30,8 @@ def test_draining_broker_registers_without_write_permission() -> None:
     assert (topics, version) == identity.table.snapshot()
 
 
-def test_state_is_asked_for_each_time() -> None:
-    """As the native body of a heartbeat, of at most 16 KiB; a broker that says nothing sends none."""
+def test_state_callback_runs_for_every_heartbeat() -> None:
+    """The state is the native body of a heartbeat, at most 16 KiB; without a state the body is empty."""
     long = {"long": "x" * 16_368}
     states = iter([{"queue_depth": 17, "disk": 0.5, "ok": True, "role": "a", "x": None}, long])
     identity = identity_of(state=lambda: next(states))
@@ -53,12 +53,12 @@ def fails() -> Any:
     [
         *(fails, lambda: None, lambda: [1], lambda: {"nested": {}}, lambda: {"list": [1]}, lambda: {5: 1}),
         *(lambda: {"what": object()}, lambda: {"large": 1 << 64}, lambda: {"text": "\ud800"}),
-        # with the envelope, a byte more than a server takes
+        # with the envelope a byte above the server's limit
         lambda: {"long": "x" * 16_369},
     ],
 )
-def test_state_that_cannot_be_sent_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """The heartbeat goes without it, and the log says why: the server would refuse the heartbeat, and then evict."""
+def test_invalid_state_is_left_out(state: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The heartbeat has no body and the log the reason: a refused heartbeat would lead to an eviction."""
     assert identity_of(state=state).state_body() == b""
 
     (record,) = caplog.records

@@ -1,4 +1,4 @@
-"""The link to one NameServer registers when it has to, else sends heartbeats on time, and is back after every loss."""
+"""The link to one NameServer: registrations, heartbeats on time, and reconnecting."""
 
 import asyncio
 from pathlib import Path
@@ -17,17 +17,17 @@ REGISTER, UNREGISTER, HEARTBEAT = 103, 104, 904
 REFUNDS = TopicConfig("refunds", 2, 2)
 
 
-def topics_in(question: ScriptedRequest) -> list[str]:
-    """The names in a native registration."""
-    return [topic["topic_name"] for topic in msgspec.msgpack.decode(question.body)["topic_configs"]]
+def topics_in(request: ScriptedRequest) -> list[str]:
+    """The topic names of a native registration."""
+    return [topic["topic_name"] for topic in msgspec.msgpack.decode(request.body)["topic_configs"]]
 
 
-# -- rhythm -----------------------------------------------------------------------------------------------------------
+# -- heartbeat period -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("unit", "period"), [(0.0, 27.0), (0.5, 28.5), (1.0, 30.0)])
 async def test_heartbeats_come_every_27_to_30_seconds(unit: float, period: float, tmp_path: Path) -> None:
-    """Whatever is drawn, four periods fit into the 120 s after which a server evicts; nothing else is sent."""
+    """Four periods of any length fit into the 120 s of a server's expiry; nothing else is sent."""
     async with agents.real(tmp_path, options={"random_unit": lambda: unit}) as it:
         first = it.clock.monotonic() + unit * period
         await it.clock.advance(unit * period)
@@ -38,8 +38,8 @@ async def test_heartbeats_come_every_27_to_30_seconds(unit: float, period: float
         assert await agents.registrations(it.server) == [("full", 2)]
 
 
-async def test_each_period_is_drawn_anew_and_so_is_the_phase(tmp_path: Path) -> None:
-    """Brokers that started together do not stay together: the first heartbeat comes anywhere in the first period."""
+async def test_periods_and_the_first_delay_are_random(tmp_path: Path) -> None:
+    """Brokers that start together spread: the first heartbeat comes anywhere in the first period."""
     drawn = iter([0.0, 1 / 3, 1.0, 0.0, 0.5])
     async with agents.real(tmp_path, options={"random_unit": lambda: next(drawn, 0.5)}) as it:
         began = it.clock.monotonic()
@@ -48,8 +48,8 @@ async def test_each_period_is_drawn_anew_and_so_is_the_phase(tmp_path: Path) -> 
         assert [began + 9, began + 39, began + 66, began + 94.5] == pytest.approx(await agents.heartbeats(it.server))
 
 
-async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -> None:
-    """What the callback says at that moment is in the server's live entry; a callback that fails keeps no heartbeat."""
+async def test_reported_state_is_sent_with_heartbeats(tmp_path: Path) -> None:
+    """The callback's value is in the server's live entry; a failing callback delays no heartbeat."""
     depths = iter([17, 18])
     async with agents.real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
         peer = await it.server.connect()
@@ -65,8 +65,8 @@ async def test_own_state_travels_with_heartbeats_and_is_listed(tmp_path: Path) -
 # -- full registrations -----------------------------------------------------------------------------------------------
 
 
-async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -> None:
-    """A heartbeat that is answered with QUERY_NOT_FOUND is followed by a full registration, not by the next period."""
+async def test_unknown_broker_registers_at_once(tmp_path: Path) -> None:
+    """A heartbeat answered with QUERY_NOT_FOUND is followed by a full registration at once."""
     async with agents.real(tmp_path) as it:
         assert (agents.queues(it.server, "orders"), agents.queues(it.server, "bills")) == ((8, 8, 6), (4, 4, 6))
         peer = await it.server.connect()
@@ -77,8 +77,8 @@ async def test_broker_that_the_server_forgot_registers_at_once(tmp_path: Path) -
         assert await agents.registrations(it.server) == [("full", 2), ("full", 2)]
 
 
-async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
-    """Even if the restarted server says that it knows the broker; once, under the next number of the same agent."""
+async def test_new_boot_id_causes_a_full_registration() -> None:
+    """The registration is sent once with the agent's next number, even if the restarted server knows the broker."""
     async with agents.played() as it:
         peer = await it.server.accept()
         first = await it.registered_over(peer)
@@ -100,14 +100,14 @@ async def test_new_boot_id_is_answered_with_a_full_registration() -> None:
 
 
 async def test_changes_during_a_registration_follow_in_one_delta() -> None:
-    """While an answer is awaited, changes gather; a topic that came and went is only deleted."""
+    """While a response is pending, changes gather; a topic created and deleted is only deleted."""
     async with agents.played() as it:
         peer = await it.server.accept()
-        question = await peer.receive()
+        request = await peer.receive()
         await it.agent.create_topic(REFUNDS)
         await it.agent.create_topic(TopicConfig("fees", 2, 2))
         await it.agent.delete_topic("refunds")
-        peer.send(agents.native_response(question))
+        peer.send(agents.native_response(request))
 
         delta = await peer.receive()
         assert (agents.ext_of(delta)["kind"], topics_in(delta)) == ("delta", ["fees"])
@@ -119,8 +119,8 @@ async def test_changes_during_a_registration_follow_in_one_delta() -> None:
 
 
 @pytest.mark.parametrize("code", [1, 2])
-async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
-    """It is not repeated at once, and then as a full registration."""
+async def test_refused_delta_is_followed_by_a_full_registration(code: int) -> None:
+    """The full registration comes with the next heartbeat, not at once."""
     async with agents.played() as it:
         peer = await it.registers()
         await it.agent.create_topic(REFUNDS)
@@ -131,14 +131,14 @@ async def test_refused_delta_is_healed_by_the_next_heartbeat(code: int) -> None:
         assert it.pending == 0
 
         await it.clock.advance(0.05)
-        question = await it.registered_over(peer)
-        assert (agents.ext_of(question)["kind"], topics_in(question)) == ("full", ["orders", "bills", "refunds"])
+        request = await it.registered_over(peer)
+        assert (agents.ext_of(request)["kind"], topics_in(request)) == ("full", ["orders", "bills", "refunds"])
         assert await it.agent.registered() == 1
         assert it.agent.servers[it.server.address].last_error is None
 
 
-async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(tmp_path: Path) -> None:
-    """The server cannot tell whose change it is; everything follows at once."""
+async def test_delta_of_an_unknown_broker_becomes_a_full_registration(tmp_path: Path) -> None:
+    """A server that does not know the broker gets a full registration at once."""
     async with agents.real(tmp_path) as it:
         await (await it.server.connect()).call(UNREGISTER, agents.unregistration(it.server))
         await it.server.forget()
@@ -149,27 +149,27 @@ async def test_delta_of_a_broker_that_is_not_known_becomes_a_full_registration(t
 
 
 @pytest.mark.parametrize("code", [1, 22])
-async def test_refused_registration_is_tried_with_every_heartbeat_and_not_more_often(code: int) -> None:
-    """A server that refuses, or says to a full one that it was not found, is asked once in a period."""
+async def test_refused_registration_is_retried_once_per_period(code: int) -> None:
+    """A server that refuses a full registration, or answers it with not found, gets one per period."""
     async with agents.played() as it:
         peer = await it.server.accept()
         for number in range(4):
-            question = await peer.receive()
-            assert (REGISTER, number + 1) == (question.code, int(agents.ext_of(question)["registrationSeq"]))
-            peer.send(agents.native_response(question, code, remark="field brokerId: taken"))
+            request = await peer.receive()
+            assert (REGISTER, number + 1) == (request.code, int(agents.ext_of(request)["registrationSeq"]))
+            peer.send(agents.native_response(request, code, remark="field brokerId: taken"))
             await until(lambda: it.state.last_error)
             await settle()
             assert it.pending == 0
-            said = it.state
-            assert (said.status, said.last_error) == ("connecting", "registration refused: field brokerId: taken")
-            # the first one comes after the phase
+            state = it.state
+            assert (state.status, state.last_error) == ("connecting", "registration refused: field brokerId: taken")
+            # the first period begins after the random delay
             await it.clock.advance(28.5 if number else 14.25)
         await it.registered_over(peer)
         assert await it.agent.registered() == 1
 
 
-async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() -> None:
-    """The server has an entry, and may have it longer than its trouble lasts."""
+async def test_refused_heartbeat_causes_no_registration() -> None:
+    """The error is in the state; the server still has the broker's entry."""
     async with agents.played() as it:
         peer = await it.registers()
         for code, error in ((2, "heartbeat refused: busy"), (0, None)):
@@ -183,8 +183,8 @@ async def test_refused_heartbeat_is_told_and_not_answered_with_a_registration() 
 # -- losses -----------------------------------------------------------------------------------------------------------
 
 
-async def test_delta_lost_with_its_connection_comes_with_the_next_registration(tmp_path: Path) -> None:
-    """The way is cut while the delta is on it; the new connection brings everything."""
+async def test_lost_delta_is_part_of_the_next_registration(tmp_path: Path) -> None:
+    """The connection breaks with the delta in flight, and the new connection brings the whole table."""
     async with agents.real(tmp_path) as it:
         it.proxy.stall()
         await it.agent.create_topic(REFUNDS)
@@ -199,8 +199,8 @@ async def test_delta_lost_with_its_connection_comes_with_the_next_registration(t
         assert await agents.registrations(it.server) == [("full", 2), ("full", 3)]
 
 
-async def test_registration_counts_no_more_once_its_connection_is_lost() -> None:
-    """From that moment on: who waits then waits for the next registration."""
+async def test_lost_connection_ends_the_registration() -> None:
+    """A caller that waits for the registration afterwards waits for the next one."""
     async with agents.played() as it:
         peer = await it.registers()
         peer.close()
@@ -215,9 +215,9 @@ async def test_registration_counts_no_more_once_its_connection_is_lost() -> None
 
 
 async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp_path: Path) -> None:
-    """A black hole says nothing: only the answer that is missing does.
+    """Only the missing response reveals a half-open connection.
 
-    The old connection is kept until the server has the registration over the new one: the broker never leaves.
+    The old connection stays until the server has the registration over the new one, so that the broker never leaves.
     """
     async with agents.real(tmp_path) as it:
         it.proxy.stall()
@@ -241,15 +241,15 @@ async def test_half_open_connection_is_noticed_5_seconds_after_the_heartbeat(tmp
 
 
 @pytest.mark.parametrize("unit", [0.25, 1.0])
-async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float) -> None:
-    """Full jitter: anything up to a bound that doubles from 0.1 s to 0.8 s."""
+async def test_reconnect_delays_are_random_and_below_a_second(unit: float) -> None:
+    """Full jitter: any delay up to a bound that doubles from 0.1 s to 0.8 s."""
     clock = FakeClock()
     with refusing_address() as address:
         async with agents.running(clock, address, options={"random_unit": lambda: unit}) as agent:
             for bound in (0.1, 0.2, 0.4, 0.8, 0.8, 0.8):
                 await until(lambda: agent.servers[address].status == "unreachable")
                 await settle()
-                # what waits now: the next look at the list of servers, and the next attempt
+                # sleepers: the next refresh of the server list, and the next attempt
                 waking = [deadline / 1e9 for deadline, _, wakes in clock._sleepers if not wakes.done()]
                 pause = min(waking) - clock.monotonic()
                 assert len(waking) == 2
@@ -258,10 +258,10 @@ async def test_pauses_between_attempts_are_drawn_from_below_a_second(unit: float
 
 
 @pytest.mark.parametrize("unit", [0.5, 1.0])
-async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None:
-    """It takes connections and answers nothing: both the time-outs and the pauses grow, by a part that is drawn.
+async def test_agent_backs_off_from_an_overloaded_server(unit: float) -> None:
+    """Timeouts and delays grow while the server accepts connections and sends no response.
 
-    With 5 s and 0.8 s for ever, two thousand agents would keep a starved server from ever catching up.
+    With 5 s and 0.8 s for ever, two thousand agents would keep an overloaded server from recovering.
     """
     async with agents.played(options={"random_unit": lambda: unit}) as it:
         more = [lambda number=number: it.server.connections > number for number in range(1, 7)]
@@ -272,8 +272,8 @@ async def test_a_server_without_time_is_asked_less_and_less(unit: float) -> None
         assert [wait + pause for wait, pause in zip(waits, pauses, strict=True)] == pytest.approx(rounds, abs=0.2)
 
 
-async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> None:
-    """It has as many connections as it may have: the pauses grow as for one that has no time; one answer ends that."""
+async def test_agent_backs_off_from_a_server_that_closes_connections() -> None:
+    """A server at its connection limit gets attempts with growing delays; one response resets them."""
     async with agents.played() as it:
         pauses = []
         for more in [lambda number=number: it.server.connections > number for number in range(1, 7)]:
@@ -285,8 +285,8 @@ async def test_a_server_that_closes_what_it_accepts_is_asked_less_and_less() -> 
         assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2
 
 
-async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path: Path) -> None:
-    """However long it refused connections: an empty server accepts them, and a second later it has everything."""
+async def test_returning_server_gets_the_table_within_a_second(tmp_path: Path) -> None:
+    """After an outage of any length the restarted server has the whole table a second later."""
     clock = FakeClock()
     async with (
         agents.name_servers(tmp_path, clock, 2) as (first, second),
@@ -304,22 +304,32 @@ async def test_server_that_comes_back_knows_the_broker_within_a_second(tmp_path:
         assert await agents.registrations(second) == [("full", 2)]
 
 
-async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None:
-    """Connecting, registered, unreachable, stopped; with the last answer and the last error."""
+async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
+    """The states are connecting, registered, unreachable and stopped, with the last response and error."""
     clock = FakeClock(wall=5_000.0)
     async with agents.name_servers(tmp_path, clock, 1) as (server,), TcpProxy(server.address) as proxy:
         proxy.stall()
         async with agents.running(clock, proxy.address) as agent:
             link = agent._links[proxy.address]
             await clock.advance(1)
-            said = link.state
-            assert (said.status, said.since, said.last_answer, said.last_error) == ("connecting", 5_000.0, None, None)
+            state = link.state
+            assert (state.status, state.since, state.last_answer, state.last_error) == (
+                "connecting",
+                5_000.0,
+                None,
+                None,
+            )
             assert f"<ServerLink [{proxy.address} | connecting | 0 pending]>" == repr(link)
 
             await proxy.heal()
             await until(lambda: link.state.status == "registered")
-            said = link.state
-            assert (said.since, said.last_answer, said.protocol, said.registrations) == (5_001.0, 5_001.0, "native", 1)
+            state = link.state
+            assert (state.since, state.last_answer, state.protocol, state.registrations) == (
+                5_001.0,
+                5_001.0,
+                "native",
+                1,
+            )
 
             await clock.advance(14.25)
             await until(lambda: link.state.last_answer == 5_015.25)
@@ -327,13 +337,13 @@ async def test_state_of_a_server_says_since_when_and_why(tmp_path: Path) -> None
             proxy.cut()
             await until(lambda: link.state.status == "unreachable")
             assert (link.state.since, link.state.last_answer) == (5_015.25, 5_015.25)
-            # by a reset, or in order: as the kernel has it
+            # a reset or a graceful close, as the kernel decides
             assert str(link.state.last_error).startswith(f"connection to {proxy.address} was ")
         assert link.state.status == "stopped"
 
 
 async def test_bug_is_logged_and_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """The server is not asked any more then, and its state says why."""
+    """The link sends no more requests, and its state contains the error."""
     async with agents.played(options={"random_unit": lambda: 1 / 0}) as it:
         await it.registers()
         await until(lambda: it.state.status == "unreachable")

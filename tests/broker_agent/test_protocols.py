@@ -1,6 +1,6 @@
-"""The frames of registration, heartbeat and leave in each protocol, and finding out which one a server speaks.
+"""The frames of registration, heartbeat and unregistration in each protocol, and protocol detection.
 
-Frames are read, and answers written, without the code under test.
+Frames are decoded, and responses encoded, without the code under test.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ WHOLE_FIELDS: Final = {
 TOPICS: Final = (TopicConfig("orders", 8, 4, 6, 1), TopicConfig("bills", 2, 2, 4, 0))
 
 
-def table_in(question: ScriptedRequest) -> dict[str, Any]:
+def table_in(request: ScriptedRequest) -> dict[str, Any]:
     """The topics of a JSON registration."""
-    found: dict[str, Any] = json.loads(question.body)["topicConfigSerializeWrapper"]["topicConfigTable"]
+    found: dict[str, Any] = json.loads(request.body)["topicConfigSerializeWrapper"]["topicConfigTable"]
     return found
 
 
@@ -50,7 +50,7 @@ def table_in(question: ScriptedRequest) -> dict[str, Any]:
 
 
 async def test_native_frames() -> None:
-    """Registered fully, changed, alive, left: under numbers, with the kind; a heartbeat has the state as its body."""
+    """Full registration, delta, heartbeat with state, and unregistration have numbers and a kind."""
     async with agents.played(TOPICS, **WHOLE, options={"state": lambda: {"queue_depth": 17}}) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
@@ -71,11 +71,11 @@ async def test_native_frames() -> None:
         [REGISTER, delta.opaque, 0, 479, None, {**WHOLE_FIELDS, **agent, "registrationSeq": "2", "kind": "delta"}],
         [HEARTBEAT, heartbeat.opaque, 0, 479, None, {**agents.IDENTITY, **agent}],
         [UNREGISTER, left.opaque, 0, 479, None, {**agents.IDENTITY, **agent, "registrationSeq": "2"}],
-    ] == [question.header for question in (full, delta, heartbeat, left)]
+    ] == [request.header for request in (full, delta, heartbeat, left)]
     orders = {"topic_name": "orders", "read_queue_nums": 8, "write_queue_nums": 4, "perm": 6, "topic_sys_flag": 1}
     bills = {"topic_name": "bills", "read_queue_nums": 2, "write_queue_nums": 2, "perm": 4, "topic_sys_flag": 0}
     version = {"counter": 0, "state_version": 0, "timestamp": 1_700_000_000_000}
-    # filter servers are left as they are
+    # without filter servers the server keeps its own
     rest: dict[str, object] = {"topic_queue_mapping_info_map": {}, "filter_server_list": None}
     assert {**rest, "topic_configs": [orders, bills], "data_version": version, "deleted_topics": []} == msgpack.unpackb(
         full.body
@@ -90,7 +90,7 @@ async def test_native_frames() -> None:
 
 
 async def test_rocketmq_frames() -> None:
-    """As a 5.x broker's: CRC of the body, the body's JSON, and nothing of ours; every registration is a full one."""
+    """Frames are as a 5.x broker's: CRC of the body, JSON body, no extension fields; every registration is full."""
     async with agents.played(TOPICS, protocol="rocketmq", **WHOLE) as it:
         peer = await it.server.accept()
         full = await it.registered_over(peer)
@@ -102,12 +102,12 @@ async def test_rocketmq_frames() -> None:
         peer.answer(left.opaque)
         await stopping
 
-    for question in (full, changed):
-        crc = str(zlib.crc32(question.body) & 0x7FFFFFFF)
+    for request in (full, changed):
+        crc = str(zlib.crc32(request.body) & 0x7FFFFFFF)
         assert (0, 479, {**WHOLE_FIELDS, "bodyCrc32": crc}) == (
-            question.header["flag"],
-            question.header["version"],
-            agents.ext_of(question),
+            request.header["flag"],
+            request.header["version"],
+            agents.ext_of(request),
         )
     common = {"topicFilterType": "SINGLE_TAG", "order": False, "attributes": {}}
     orders = {"topicName": "orders", "readQueueNums": 8, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 1, **common}
@@ -129,34 +129,34 @@ async def test_rocketmq_frames() -> None:
     ("heartbeat_seconds", "codes"),
     [(30.0, [DATA_VERSION] * 3), (10.0, [DATA_VERSION, HEARTBEAT, HEARTBEAT, DATA_VERSION])],
 )
-async def test_rocketmq_heartbeat_asks_for_the_data_version(heartbeat_seconds: float, codes: list[int]) -> None:
-    """322 says whether the server knows the broker, 904 does not; with short periods not every one has to ask."""
+async def test_rocketmq_heartbeat_compares_the_data_version(heartbeat_seconds: float, codes: list[int]) -> None:
+    """Only 322 reveals whether the server knows the broker; with short periods not every heartbeat is a 322."""
     how: dict[str, Any] = {"heartbeat_seconds": heartbeat_seconds, "options": {"random_unit": lambda: 1.0}}
     async with agents.played(protocol="rocketmq", **how) as it:
         peer = await it.registers()
         asked = []
         for _ in codes:
             await it.clock.advance(heartbeat_seconds)
-            question = await peer.receive()
-            asked.append(question.code)
-            assert agents.ext_of(question) == agents.IDENTITY
-            assert (DATA if question.code == DATA_VERSION else None) == (
-                json.loads(question.body) if question.body else None
+            request = await peer.receive()
+            asked.append(request.code)
+            assert agents.ext_of(request) == agents.IDENTITY
+            assert (DATA if request.code == DATA_VERSION else None) == (
+                json.loads(request.body) if request.body else None
             )
-            peer.answer(question.opaque, extFields={"changed": "false"})
+            peer.answer(request.opaque, extFields={"changed": "false"})
             await until(lambda: it.state.last_answer == it.clock.wall())
         assert codes == asked
 
 
 @pytest.mark.parametrize("answer", [{"extFields": {"changed": "true"}}, {"extFields": {}}, {}, {"code": 22}])
-async def test_rocketmq_server_with_another_data_version_gets_everything(answer: dict[str, Any]) -> None:
-    """Changed, or never heard of: what follows is the same, and the next heartbeat is one that can find out."""
+async def test_rocketmq_server_with_another_data_version_gets_the_table(answer: dict[str, Any]) -> None:
+    """A changed version and an unknown broker both cause a full registration, and the next heartbeat is a 322."""
     async with agents.played(protocol="rocketmq", heartbeat_seconds=10.0) as it:
         peer = await it.registers()
         await passing(it.clock, lambda: it.pending)
-        question = await peer.receive()
-        assert question.code == DATA_VERSION
-        peer.answer(question.opaque, **answer)
+        request = await peer.receive()
+        assert request.code == DATA_VERSION
+        peer.answer(request.opaque, **answer)
 
         await it.registered_over(peer)
         assert await it.agent.registered() == 1
@@ -171,14 +171,14 @@ async def test_rocketmq_server_with_another_data_version_gets_everything(answer:
         ("rocketmq", ["orders"], {"orders": (8, 8, 6), agents.NAME: (1, 1, 4)}),
         # the broker's own name is taken
         ("rocketmq", [agents.NAME], {agents.NAME: (8, 8, 6), "SELF_TEST_TOPIC": (1, 1, 4)}),
-        # the native protocol says that it is the whole table
+        # the native protocol marks it as the whole table
         ("native", ["orders"], {"orders": (8, 8, 6)}),
     ],
 )
 async def test_broker_with_a_single_topic_registers(
     protocol: str, topics: list[str], registered: dict[str, tuple[int, int, int]], tmp_path: Path
 ) -> None:
-    """In RocketMQ's protocol that would be refused at first; a second topic, which only reads, goes along."""
+    """In RocketMQ's protocol the first registration gets a second, read-only topic, because a single one is refused."""
     async with agents.real(tmp_path, [TopicConfig(name, 8, 8) for name in topics], protocol=protocol) as it:
         known = it.server.namesrv.manager.tables.topic_queue_table
         assert (registered, {agents.NAME: {0: agents.ADDR}}) == (
@@ -189,18 +189,18 @@ async def test_broker_with_a_single_topic_registers(
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 async def test_large_registration_is_compressed(protocol: str) -> None:
-    """From a mebibyte on, and the header says so, as Java's does not."""
+    """Bodies from a mebibyte on are compressed and marked in the header, which Java forgets."""
     topics = [TopicConfig(f"AbcdefghijklmnopqrstuvwxyzAbcdefghij{number}", 8, 8) for number in range(14_000)]
     async with agents.played(topics, protocol=protocol) as it:
-        question = await it.registered_over(await it.server.accept())
+        request = await it.registered_over(await it.server.accept())
 
-    fields, body = agents.ext_of(question), zlib.decompress(question.body)
+    fields, body = agents.ext_of(request), zlib.decompress(request.body)
     assert fields["compressed"] == "true"
     if protocol == "native":
-        assert len(question.body) < 1 << 20 < len(body)
+        assert len(request.body) < 1 << 20 < len(body)
         assert [it.topic_name for it in topics] == [it["topic_name"] for it in msgpack.unpackb(body)["topic_configs"]]
         return
-    assert str(zlib.crc32(question.body) & 0x7FFFFFFF) == fields["bodyCrc32"]
+    assert str(zlib.crc32(request.body) & 0x7FFFFFFF) == fields["bodyCrc32"]
     found, version, mappings, filter_servers = finished(
         read_compressed(iter([body]), with_mappings=True, tally=Tally(14_000))
     )
@@ -212,8 +212,8 @@ async def test_large_registration_is_compressed(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_answers_are_waited_for_as_long_as_was_said(protocol: str, is_known: bool) -> None:
-    """Five seconds, for a small registration and for a heartbeat."""
+async def test_response_timeout_is_five_seconds(protocol: str, is_known: bool) -> None:
+    """The timeout holds for a small registration and for a heartbeat."""
     async with agents.played(protocol=protocol) as it:
         if is_known:
             peer = await it.registers()
@@ -228,23 +228,23 @@ async def test_answers_are_waited_for_as_long_as_was_said(protocol: str, is_know
 
 
 async def test_large_registration_has_more_time() -> None:
-    """A second for each two mebibytes that have to be sent and read."""
-    # names that cannot be compressed
+    """A registration gets a second for each two mebibytes of its body."""
+    # incompressible names
     dice = random.Random(0)
     async with agents.played(TopicConfig(dice.randbytes(100).hex()) for _ in range(20_000)) as it:
-        question = await (await it.server.accept()).receive()
-        assert 2 << 20 < len(question.body) < 4 << 20
+        request = await (await it.server.accept()).receive()
+        assert 2 << 20 < len(request.body) < 4 << 20
         await it.clock.advance(6.0)
         assert it.state.status == "connecting"
         await it.clock.advance(1.0)
         await until(lambda: it.state.status == "unreachable")
 
 
-# -- finding out ------------------------------------------------------------------------------------------------------
+# -- protocol detection -----------------------------------------------------------------------------------------------
 
 
 async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
-    """It asks over the connection that it then registers on."""
+    """Detection and registration use the same connection."""
     async with agents.real(tmp_path, protocol="auto") as it:
         assert ("native", it.server.namesrv.boot_id) == (it.state.protocol, it.state.boot_id)
         assert it.proxy.accepted == 1
@@ -252,7 +252,7 @@ async def test_auto_finds_our_server_native(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["close", "reset"])
 async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
-    """As Apache's server does on a serialize type that it does not know, twice in a row; the next connection stays."""
+    """Apache's server closes the connection on an unknown serialize type, twice; the third one stays."""
     async with agents.played(protocol="auto") as it:
         for _ in range(2):
             asked = await it.server.accept()
@@ -261,18 +261,18 @@ async def test_auto_falls_back_when_the_connection_is_closed(end: str) -> None:
         peer = await it.registers()
         for _ in range(2):
             await passing(it.clock, lambda: it.pending)
-            question = await peer.receive()
-            assert question.code == DATA_VERSION
-            peer.answer(question.opaque, extFields={"changed": "false"})
+            request = await peer.receive()
+            assert request.code == DATA_VERSION
+            peer.answer(request.opaque, extFields={"changed": "false"})
             await until(lambda: not it.pending)
 
-        said = it.state
-        assert (said.status, said.protocol, said.registrations) == ("registered", "rocketmq", 1)
+        state = it.state
+        assert (state.status, state.protocol, state.registrations) == ("registered", "rocketmq", 1)
         assert it.server.connections == 3
 
 
-async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
-    """It was native a moment ago: nothing is asked first. Closed three times in a row, it is Apache's."""
+async def test_auto_registers_at_once_with_a_known_server() -> None:
+    """A known native server gets no detection request; after three closed connections it counts as Apache's."""
     async with agents.played(protocol="auto") as it:
         peer = await it.server.accept()
         peer.send(agents.native_response(await peer.receive()))
@@ -281,7 +281,7 @@ async def test_auto_registers_at_once_with_a_server_that_it_knows() -> None:
             peer.close()
             await passing(it.clock, lambda number=number: it.server.connections == number)  # type: ignore[misc]  # bound now
             peer = await it.server.accept()
-            question = await peer.receive()
-            assert (code, list) == (question.code, type(question.header))
+            request = await peer.receive()
+            assert (code, list) == (request.code, type(request.header))
         peer.close()
         assert isinstance((await it.registered_over(await it.server.accept())).header, dict)

@@ -1,4 +1,4 @@
-"""The agent's settings and its file, and errors that say what is wrong with them."""
+"""Validation of the agent's settings and its file."""
 
 import re
 from pathlib import Path
@@ -44,13 +44,13 @@ NAMELESS = "must be 1 to 255 printable characters without blanks"
     ],
 )
 def test_wrong_value_is_named(field: str, value: object, message: str) -> None:
-    """Which field, which value, and what is wrong with it."""
+    """The message names the field, the value and the reason."""
     with pytest.raises(ValueError, match=f"^{re.escape(f'{field}: {value!r}: {message}')}$"):
         AgentSettings(**{**NEEDED, field: value})
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
-    """Whoever corrects a file does not do it one error at a time."""
+def test_all_errors_are_reported_together() -> None:
+    """One error lists every wrong setting."""
     wrong: dict[str, Any] = {"broker_name": "", "broker_id": -1, "colour": "red"}
     message = (
         f"missing setting cluster_name; broker_name: '': {NAMELESS}; missing setting broker_addr; "
@@ -62,12 +62,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is, or will be."""
+    """The path of the file."""
     return tmp_path / "agent.toml"
 
 
 def test_whole_file(path: Path) -> None:
-    """Settings at the top, one table for each topic; what is left out is as TopicConfig has it."""
+    """Settings come first, then one table per topic; missing members have TopicConfig's defaults."""
     path.write_text(
         BROKER
         + """\
@@ -93,7 +93,7 @@ topic_name = "счета"
 
 
 def test_documented_files(path: Path) -> None:
-    """What the module and the README show as examples are some; a broker may begin without topics."""
+    """The examples of module and README are valid; a broker may start without topics."""
     readme = Path(__file__).parents[2] / "broker_agent" / "README.md"
     (example,) = re.findall(r"```toml\n(.*?)```", readme.read_text(), re.DOTALL)
     orders = (TopicConfig("orders", 8, 8),)
@@ -123,8 +123,8 @@ def test_documented_files(path: Path) -> None:
         (TOPIC + '[[topics]]\ntopic_name = "T"\n', "topic T is listed twice"),
     ],
 )
-def test_wrong_file_is_named_and_what_is_wrong_with_it(path: Path, content: str, message: str) -> None:
-    """Path first, then the trouble."""
+def test_invalid_file_is_reported_with_its_path(path: Path, content: str, message: str) -> None:
+    """The path comes first, then the reason."""
     path.write_text(content)
     with pytest.raises(ConfigFileError, match=f"^{re.escape(f'{path}: {message}')}$"):
         read_config(path)
@@ -135,8 +135,8 @@ def test_wrong_file_is_named_and_what_is_wrong_with_it(path: Path, content: str,
     [(None, "No such file or directory"), (b"\xff", "can't decode byte 0xff")],
     ids=["missing", "no text"],
 )
-def test_file_that_cannot_be_read(path: Path, content: bytes | None, message: str) -> None:
-    """It is named, too."""
+def test_unreadable_file_is_reported_with_its_path(path: Path, content: bytes | None, message: str) -> None:
+    """The message contains the path."""
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigFileError, match=f"^{path}: .*{message}"):

@@ -1,4 +1,4 @@
-"""A broker with 60,000 topics fits into one registration, and nobody ever sees a part of it."""
+"""A broker with 60,000 topics fits into one registration, and is visible as a whole."""
 
 import asyncio
 import random
@@ -19,13 +19,13 @@ Seen = tuple[int | None, int | None]
 
 
 def names() -> list[str]:
-    """As long as RocketMQ allows, 127 characters, and hard to compress."""
+    """Names of 127 characters, RocketMQ's limit, that do not compress well."""
     dice = random.Random(9876)
     return [f"{number:05}-{dice.randbytes(60).hex()}-" for number in range(60_000)]
 
 
 async def watched(work: Coroutine[Any, Any, object], peer: NamesrvPeer, topics: tuple[str, str]) -> list[Seen]:
-    """What a client sees that never stops asking while work is done, each time it is another answer."""
+    """Distinct responses to a client that polls while the work is done."""
     seen: list[Seen] = []
     working = asyncio.ensure_future(work)
     is_last = False
@@ -42,7 +42,7 @@ async def watched(work: Coroutine[Any, Any, object], peer: NamesrvPeer, topics: 
 
 @pytest.mark.parametrize("protocol", ["native", pytest.param("rocketmq", marks=pytest.mark.slow)])
 async def test_sixty_thousand_topics_are_seen_all_or_none(tmp_path: Path, protocol: str) -> None:
-    """When they are registered, when all of them change, and when the broker leaves; with a server's default limits."""
+    """Registration, a change of all topics and the unregistration are atomic for clients, with default limits."""
     topics = names()
     ends = (topics[0], topics[-1])
     async with namesrv_in_process(tmp_path) as server:

@@ -1,4 +1,4 @@
-"""What an agent says of itself, as a value and through the metrics libraries that brokers have."""
+"""The agent's status as a value and as metrics."""
 
 import json
 import logging
@@ -21,8 +21,8 @@ START = 1_700_000_000.0
 STOPPED = AgentStatus(CLUSTER, NAME, 0, ADDR, is_started=False, is_ready=False, topics=2, data_version=0)
 
 
-async def test_status_tells_of_the_broker_and_each_server(tmp_path: Path) -> None:
-    """Registered since when, last heard when, what came of it; of one that is gone, how late it is told."""
+async def test_status_contains_the_broker_and_each_server(tmp_path: Path) -> None:
+    """Each server has its registration, last heartbeat and counts; for an unreachable one lateness grows."""
     async with real(tmp_path) as it:
         await it.agent.registered()
         known = ServerState(
@@ -55,14 +55,14 @@ async def test_status_tells_of_the_broker_and_each_server(tmp_path: Path) -> Non
     assert replace(STOPPED, broker_id=0) == it.agent.status()
 
 
-async def test_what_a_server_refuses_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """A heartbeat or a registration; the logger says which kind of trouble it is."""
+async def test_refusals_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Refused heartbeats and registrations have loggers of their own."""
     for name in ("connection", "registration"):
-        # the side-car sets these of its own
+        # the side-car configures these loggers itself
         caplog.set_level(logging.INFO, f"namesrv_agent.{name}")
     async with played() as it:
         peer = await it.registers()
-        # the first one comes after half a period
+        # the first heartbeat comes after half a period
         await it.clock.advance(15.0)
         peer.send(native_response(await peer.receive(), 1, remark="full"))
         await until(lambda: it.state.refusals == 1)
@@ -71,15 +71,17 @@ async def test_what_a_server_refuses_is_counted_and_logged_once(caplog: pytest.L
         await until(lambda: it.state.refusals == 2)
         assert it.state.last_error == "heartbeat refused: full"
         assert (it.state.heartbeats, it.state.registrations) == (0, 1)
-    said = [(record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")]
+    messages = [
+        (record.name, record.getMessage()) for record in caplog.records if record.name.startswith("namesrv_agent")
+    ]
     assert [
         ("namesrv_agent.connection", f"registered with {it.server.address}"),
         ("namesrv_agent.registration", f"{it.server.address}: heartbeat refused: full"),
-    ] == said
+    ] == messages
 
 
 async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
-    """One table for both; a server that is gone shows as late, and ended there is nothing to see."""
+    """Both libraries show an unreachable server as late, and nothing after the end of the export."""
     registry, telemetry = CollectorRegistry(), OpenTelemetry()
     async with real(tmp_path) as it:
         ends = [export_prometheus(it.agent, registry), export_opentelemetry(it.agent, telemetry.meter)]
@@ -111,8 +113,8 @@ async def test_both_libraries_show_the_same_metrics(tmp_path: Path) -> None:
     telemetry.close()
 
 
-async def test_a_broker_is_told_what_becomes_of_its_servers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """In order, though its functions fail; ready means registered with all, and comes again; nothing once it stops."""
+async def test_callbacks_run_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Failing callbacks change nothing; ready means registered everywhere and may recur; a stopped agent runs none."""
     callbacks = RecordingCallbacks()
     async with real(tmp_path, options=callbacks.options) as it:
         server = it.proxy.address
@@ -132,8 +134,8 @@ async def test_a_broker_is_told_what_becomes_of_its_servers(tmp_path: Path, capl
     assert len(failures) == 6
 
 
-def test_an_agent_that_is_not_started_has_a_status() -> None:
-    """Metrics may be exported before it is started: a scrape must not fail for it."""
+def test_agent_that_is_not_started_has_a_status() -> None:
+    """Metrics may be exported before the agent starts, without a failing scrape."""
     agent = SyncBrokerAgent(agent_settings("127.0.0.1:1"), TOPICS)
     registry = CollectorRegistry()
     export_prometheus(agent, registry, name="mine")

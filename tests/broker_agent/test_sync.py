@@ -1,4 +1,4 @@
-"""Threads use the agent as they like, and start, stop and drain it in any order."""
+"""The agent for threads: all methods, start, stop, drain and callbacks."""
 
 import threading
 from collections.abc import Callable
@@ -22,12 +22,12 @@ BILLS = TopicConfig("bills", 4, 4)
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """The broker of this test."""
+    """The broker name of this test."""
     return str(request.node.name)
 
 
 def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
-    """A broker at an address of its own."""
+    """Settings of a broker with an address of its own."""
     return AgentSettings(
         **{
             "cluster_name": "c1",
@@ -40,7 +40,7 @@ def settings_of(namesrv: Daemon, name: str, **values: Any) -> AgentSettings:
 
 
 def routes_of(namesrv: Daemon, name: str, *topics: str) -> dict[str, int | None]:
-    """What clients are told of topics on a broker: the permission, None without a route."""
+    """Permission of topics on a broker as clients see it; None without a route."""
     with Peer(namesrv.address, native=True) as peer:
         routes = peer.call(20001, topics=list(topics))["routes"]
     return {
@@ -52,12 +52,12 @@ def routes_of(namesrv: Daemon, name: str, *topics: str) -> dict[str, int | None]
 
 
 def agent_threads() -> list[threading.Thread]:
-    """Those that are alive."""
+    """Live threads of agents."""
     return [thread for thread in threading.enumerate() if thread.name == "namesrv-broker-agent"]
 
 
 def test_start_register_stop(namesrv: Daemon, name: str) -> None:
-    """A thread while it is started, and none afterwards; second calls do nothing; stopping unregisters."""
+    """A started agent has one thread; second calls do nothing; stopping unregisters."""
     agent = SyncBrokerAgent(settings_of(namesrv, name), [ORDERS])
     assert agent_threads() == []
     agent.start()
@@ -89,8 +89,8 @@ VERBS: tuple[Callable[[SyncBrokerAgent], object], ...] = (
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["before start", "after stop"])
-def test_use_while_it_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> None:
-    """A clear error; what can be said without a thread is said."""
+def test_methods_of_an_agent_that_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> None:
+    """Methods that need the thread raise a clear error, and the others return their value."""
     agent = SyncBrokerAgent(settings_of(namesrv, "idle", name_servers="127.0.0.1:1"), [ORDERS])
     if is_stopped:
         agent.start()
@@ -102,8 +102,8 @@ def test_use_while_it_is_not_started(namesrv: Daemon, *, is_stopped: bool) -> No
     assert (agent.servers, agent.master) == ({}, None)
 
 
-def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
-    """Wrong arguments are errors at once, a damaged state file one of start(), which may be tried again."""
+def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path) -> None:
+    """Wrong arguments fail at once, and a damaged state file in start(), which may be repeated."""
     path = tmp_path / "topics.json"
     settings = settings_of(namesrv, name, state_file=path)
     with pytest.raises(ValueError, match=r"^topic orders is listed twice$"):
@@ -122,7 +122,7 @@ def test_start_that_fails_leaves_nothing(namesrv: Daemon, name: str, tmp_path: P
 
 
 def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
-    """All are there, each change has counted once, and an error reaches the thread that made it."""
+    """All topics exist, each change is counted once, and an error reaches its own thread."""
     with SyncBrokerAgent(settings_of(namesrv, name)) as agent, ThreadPoolExecutor(8) as pool:
 
         def work(number: int) -> int:
@@ -141,8 +141,8 @@ def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
         assert broker["data_version"]["counter"] == 80
 
 
-def test_all_verbs(namesrv: Daemon, name: str) -> None:
-    """Each of them reaches the server, or says what is wrong."""
+def test_all_methods(namesrv: Daemon, name: str) -> None:
+    """Each method reaches the server or raises its error."""
     with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
         agent.create_topic(BILLS)
         agent.set_perm("bills", Permission.READ)
@@ -166,8 +166,8 @@ def test_all_verbs(namesrv: Daemon, name: str) -> None:
         assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
 
 
-def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> None:
-    """They get an error instead of waiting for an agent that is gone; a drain just ends, which takes writes away."""
+def test_stop_ends_waiting_calls_of_other_threads(namesrv: Daemon, name: str) -> None:
+    """Waiting calls get an error; a drain returns."""
     with_a_dead_one = f"{namesrv.where};127.0.0.1:1"
     settings = settings_of(namesrv, name, name_servers=with_a_dead_one, client_poll_seconds=3600.0)
     agent = SyncBrokerAgent(settings, [ORDERS, BILLS])
@@ -187,8 +187,8 @@ def test_stop_ends_what_other_threads_wait_for(namesrv: Daemon, name: str) -> No
     assert agent_threads() == []
 
 
-class Told:
-    """What callbacks were told, in which thread, and what came of using the agent there."""
+class MisbehavingCallback:
+    """A callback that uses the agent and fails; it records its values, its thread and the errors."""
 
     def __init__(self) -> None:
         self.agent: SyncBrokerAgent | None = None
@@ -198,7 +198,7 @@ class Told:
         self._happened = threading.Event()
 
     def __call__(self, news: object = None) -> dict[str, int]:
-        """A callback with bugs: it uses the agent, and fails."""
+        """Use the agent, then raise."""
         assert self.agent is not None
         self.news.append(news)
         self.threads.add(threading.current_thread())
@@ -223,26 +223,26 @@ OWN_THREAD = "cannot be called from the agent's own callbacks: it would deadlock
 
 
 def test_callbacks_run_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
-    """One that uses the agent gets an error, and one that fails does no harm; a slave is told its master once."""
-    told, asked = Told(), Told()
+    """A callback that uses the agent gets an error, a failing one does no harm, and a master is reported once."""
+    master_changed, state = MisbehavingCallback(), MisbehavingCallback()
     master = SyncBrokerAgent(settings_of(namesrv, name, ha_server_addr="10.0.0.1:10912"), [ORDERS])
     slave = SyncBrokerAgent(
         settings_of(namesrv, name, broker_addr="10.0.0.2:10911", broker_id=1, heartbeat_seconds=0.02),
         [ORDERS],
-        on_master_changed=told,
-        state=asked,
+        on_master_changed=master_changed,
+        state=state,
     )
-    told.agent = asked.agent = slave
+    master_changed.agent = state.agent = slave
     with master:
         master.registered()
         with slave:
-            told.wait()
-            asked.wait()
+            master_changed.wait()
+            state.wait()
             slave.create_topic(BILLS)
             assert slave.registered() == 1
             assert MasterInfo(f"{name}:10911", "10.0.0.1:10912") == slave.master
-            assert [slave.master] == told.news
+            assert [slave.master] == master_changed.news
             assert sorted(slave.topics.values(), key=lambda topic: topic.topic_name) == [BILLS, ORDERS]
-    for one in (told, asked):
+    for one in (master_changed, state):
         assert {"namesrv-broker-agent"} == {thread.name for thread in one.threads}
         assert {OWN_THREAD} == one.errors

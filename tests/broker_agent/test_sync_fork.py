@@ -1,4 +1,4 @@
-"""A fork is safe: no agent and no connection in the child, and nothing lost in the parent."""
+"""Forking with an agent: no agent or connection in the child, no loss in the parent."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ child = os.fork()
 if child == 0:
     # should the test not get as far as to end it
     signal.alarm(60)
-    # whatever the child opens must outlive the parent's objects
+    # descriptors opened by the child must survive the parent's objects
     mine = [socket.socket() for _ in range(20)]
     gc.collect()
     assert all(os.fstat(each.fileno()) for each in mine)
@@ -94,7 +94,7 @@ report(registered=agent.registered())
 
 @contextmanager
 def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A script that talks to the server at that address; loop, name of the broker, when to fork."""
+    """A script that uses the server at that address; arguments: loop, broker name, time of the fork."""
     loop, name, *rest = arguments
     with run_script(script, loop, name, f"{address[0]}:{address[1]}", *(rest or [""])) as process:
         try:
@@ -105,7 +105,7 @@ def running(script: str, address: tuple[str, int], *arguments: str) -> Iterator[
 
 @contextmanager
 def ending(child: int) -> Iterator[None]:
-    """Its parent may be gone by then, and on a slow machine its own minute be over."""
+    """Kill the child at the end; its parent may be gone, and its own alarm may have ended it."""
     try:
         yield
     finally:
@@ -115,16 +115,16 @@ def ending(child: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("when", ["at once", "registered"])
-def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemon, loop: str, when: str) -> None:
-    """The child holds none of its connections, and has an agent that is not started."""
+def test_killed_parent_is_evicted_at_once_while_its_child_lives(namesrv: Daemon, loop: str, when: str) -> None:
+    """The child holds no connection of its parent, and its agent is not started."""
     name = f"forks-{loop}-{when[:2]}"
     with running(FORKS, namesrv.address, loop, name, when) as process:
-        said = {news.pop("who"): news for news in (read_report(process), read_report(process))}
-        with ending(said["parent"].pop("child")):
-            connections = said["child"].pop("connections")
-            # at once may be while it is being made; see below
+        reports = {news.pop("who"): news for news in (read_report(process), read_report(process))}
+        with ending(reports["parent"].pop("child")):
+            connections = reports["child"].pop("connections")
+            # an immediate fork may happen while the connection is being made; see below
             assert connections == 0 or (connections, when) == (1, "at once")
-            assert said == {
+            assert reports == {
                 "child": {"agent": "<SyncBrokerAgent [not started]>", "servers": 0, "can_stop": True},
                 "parent": {"registered": 1},
             }
@@ -133,11 +133,11 @@ def test_killed_parent_is_missed_at_once_although_its_child_lives(namesrv: Daemo
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
-    """The child cannot find it to close it, and so the parent registers anew over one that is its own."""
+def test_connection_made_during_a_fork_is_replaced(loop: str) -> None:
+    """The child cannot close it, so that the parent registers again over a new connection of its own."""
     with (
         socket.create_server(("127.0.0.1", 0), backlog=0) as listening,
-        # nobody is let in as long as this one waits
+        # fills the accept queue
         socket.create_connection(listening.getsockname()),
         running(FORKS, listening.getsockname(), loop, "early", "at once") as process,
     ):
@@ -148,7 +148,7 @@ def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
             parent = read_report(process)
             with ending(parent["child"]):
                 assert parent["registered"] == 1
-                # although the child holds it: else the broker would live there as long as the child does
+                # closed although the child holds it: otherwise the broker would live as long as the child
                 assert shared.is_closed_within(GUARD_SECONDS)
                 assert not own.is_closed_within(0.0)
                 process.kill()
@@ -157,7 +157,7 @@ def test_connection_that_was_being_made_is_replaced(loop: str) -> None:
 
 
 def registered_over(listening: socket.socket) -> Peer:
-    """The next connection, over which a broker has registered."""
+    """The next connection, after a registration over it succeeded."""
     peer = Peer(listening.accept()[0], native=True)
     asked = peer.receive()
     assert asked.code == 103
@@ -166,8 +166,8 @@ def registered_over(listening: socket.socket) -> Peer:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
-    """With the topics of the fork, over connections of its own, without a word of the parent's; both end in order."""
+def test_child_may_start_an_agent_of_its_own(namesrv: Daemon, loop: str) -> None:
+    """The child's agent has the topics of the time of the fork and connections of its own; both end gracefully."""
     name = f"starts-{loop}"
     with running(CHILD_STARTS, namesrv.address, loop, name) as process:
         assert read_report(process) == {"topics": ["orders", "bills"], "registered": [1, 1], "connections": 2}
@@ -180,8 +180,8 @@ def test_child_may_start_its_own(namesrv: Daemon, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_process_that_ends_without_stop_ends_as_by_a_crash(namesrv: Daemon, loop: str) -> None:
-    """Its connection closes, its exit code is its own, and its thread neither holds it up nor complains."""
+def test_process_without_a_stop_ends_like_a_crash(namesrv: Daemon, loop: str) -> None:
+    """The connection closes, the exit code stays, and the agent's thread neither delays the exit nor prints errors."""
     name = f"ends-{loop}"
     with running(ENDS_WITHOUT_STOP, namesrv.address, loop, name) as process:
         assert read_report(process) == {"registered": 1}

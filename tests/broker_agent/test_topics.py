@@ -1,4 +1,4 @@
-"""The table refuses what is invalid, counts every change, and survives in its file."""
+"""The topic table: validation, versions, and its file."""
 
 import hashlib
 import json
@@ -24,12 +24,12 @@ NAMELESS = "must be 1 to 255 bytes of printable characters without blanks"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is, or will be."""
+    """The path of the state file."""
     return tmp_path / "topics.json"
 
 
 def table_of(*topics: TopicConfig, state_file: Path | None = None, seconds: float = 0.0) -> TopicTable:
-    """A table on a clock that stands."""
+    """A table on a clock that stands still."""
     return TopicTable(topics, state_file, lambda: WALL_MS / 1000 + seconds)
 
 
@@ -43,21 +43,21 @@ def table_of(*topics: TopicConfig, state_file: Path | None = None, seconds: floa
         TopicConfig("T", 65_535, 65_535, 7, (1 << 31) - 1),
     ],
 )
-def test_topic_is_taken(topic: TopicConfig, path: Path) -> None:
-    """Values at their limits, also from the file."""
+def test_valid_topic_is_accepted(topic: TopicConfig, path: Path) -> None:
+    """Values at their limits are valid, also in the file."""
     assert ((topic,), AT_FIRST) == table_of(topic, state_file=path).snapshot() == table_of(state_file=path).snapshot()
 
 
 WRONG_TOPICS: list[tuple[Any, str]] = [
     (TopicConfig(""), f"invalid topic name '': {NAMELESS}"),
     (TopicConfig("a\tb"), f"invalid topic name 'a\\tb': {NAMELESS}"),
-    # 256 bytes, although 128 characters
+    # 256 bytes in 128 characters
     (TopicConfig("ж" * 128), f"invalid topic name '{'ж' * 128}': {NAMELESS}"),
     (TopicConfig("\ud800"), f"invalid topic name '\\ud800': {NAMELESS}"),
-    (TopicConfig(5), f"invalid topic name 5: {NAMELESS}"),  # type: ignore[arg-type]  # what is tested
+    (TopicConfig(5), f"invalid topic name 5: {NAMELESS}"),  # type: ignore[arg-type]  # wrong on purpose
     (TopicConfig("T", perm=8), "topic T: perm 8 is not between 0 and 7"),
     (TopicConfig("T", perm=True), "topic T: perm True is not between 0 and 7"),
-    (TopicConfig("T", perm=6.0), "topic T: perm 6.0 is not between 0 and 7"),  # type: ignore[arg-type]  # the same
+    (TopicConfig("T", perm=6.0), "topic T: perm 6.0 is not between 0 and 7"),  # type: ignore[arg-type]  # wrong on purpose
     (TopicConfig("T", 0, 1), "topic T: read_queue_nums 0 is not between 1 and 65535"),
     (TopicConfig("T", 1, 65_536), "topic T: write_queue_nums 65536 is not between 1 and 65535"),
     (TopicConfig("T", 1, 1, 6, 1 << 31), "topic T: topic_sys_flag 2147483648 is not a non-negative 32-bit integer"),
@@ -66,8 +66,8 @@ WRONG_TOPICS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("topic", "message"), WRONG_TOPICS, ids=[message[:40] for _, message in WRONG_TOPICS])
-def test_wrong_topic_is_refused_by_every_way_in(topic: TopicConfig, message: str) -> None:
-    """Given, created, updated or replaced: a ValueError names the topic and the value; the table is as it was."""
+def test_invalid_topic_is_refused_by_every_method(topic: TopicConfig, message: str) -> None:
+    """Every method raises a ValueError with the topic and the value, and the table stays as it was."""
     table = table_of(ORDERS)
     ways: list[Callable[[], object]] = [lambda: table_of(ORDERS, topic), lambda: table.replace_all([ORDERS, topic])]
     if topic is not ORDERS:
@@ -81,8 +81,8 @@ def test_wrong_topic_is_refused_by_every_way_in(topic: TopicConfig, message: str
     assert table.snapshot() == ((ORDERS,), AT_FIRST)
 
 
-def test_what_does_not_exist_and_what_does() -> None:
-    """One cannot be changed, the other not created, even if it says the same; a permission is checked, too."""
+def test_unknown_and_duplicate_topics_are_refused() -> None:
+    """An unknown topic cannot be changed, and an existing one not created, even with equal values."""
     table = table_of(ORDERS)
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: table.create(TopicConfig("orders", 1, 1)), "topic orders exists already"),
@@ -98,8 +98,8 @@ def test_what_does_not_exist_and_what_does() -> None:
     assert table.snapshot() == ((ORDERS,), AT_FIRST)
 
 
-def test_every_change_says_what_it_did_and_counts_the_version_up() -> None:
-    """Topics that are new or other ones, names that are gone; by one, at the time of the clock in milliseconds."""
+def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
+    """A delta contains new and changed topics and deleted names; the version counts by one, with the time in ms."""
     now = [WALL_MS / 1000]
     table = TopicTable([ORDERS], wall=lambda: now[0])
     handed_out, before = table.topics, table.snapshot()
@@ -119,13 +119,13 @@ def test_every_change_says_what_it_did_and_counts_the_version_up() -> None:
         assert DataVersion(counter, 0, WALL_MS + 1500 * counter) == table.data_version
     assert TopicChange() == table.replace_all([BILLS])
     assert (table.snapshot()[0], table.data_version.counter) == ((BILLS,), 6)
-    # what was handed out is as it was
+    # returned values are immutable
     assert (handed_out, before) == ({"orders": ORDERS}, ((ORDERS,), AT_FIRST))
     assert repr(table) == "<TopicTable [1 topics | version 6]>"
 
 
-def test_role_counts_as_a_change() -> None:
-    """With a state version of its own where there are terms; later changes keep that."""
+def test_role_change_counts_the_version_up() -> None:
+    """A term becomes the state version, which later changes keep."""
     table = table_of(ORDERS)
     table.bump()
     assert DataVersion(1, 0, WALL_MS) == table.data_version
@@ -136,8 +136,8 @@ def test_role_counts_as_a_change() -> None:
 
 
 @pytest.mark.parametrize("state_version", [-1, 1 << 63, 1.0, True])
-def test_state_version_that_cannot_be(state_version: Any) -> None:
-    """Refused by name."""
+def test_invalid_state_version_is_refused(state_version: Any) -> None:
+    """The error names the state version."""
     table = table_of()
     with pytest.raises(ValueError, match=rf"^state_version {state_version} is not a non-negative 64-bit integer$"):
         table.bump(state_version)
@@ -146,7 +146,7 @@ def test_state_version_that_cannot_be(state_version: Any) -> None:
 
 
 def test_topics_and_version_survive_a_restart(path: Path) -> None:
-    """A broker that comes back goes on counting where it was, with its topics in their order; only it may read them."""
+    """After a restart the version continues, topics keep their order, and the file is readable by its owner only."""
     first = table_of(ORDERS, state_file=path)
     first.create(BILLS)
     first.bump(3)
@@ -159,8 +159,8 @@ def test_topics_and_version_survive_a_restart(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_given_topics_are_added_and_win(path: Path) -> None:
-    """What the caller names is so; what it does not name stays. One change, if anything differs at all."""
+def test_given_topics_are_merged_into_the_file(path: Path) -> None:
+    """Given topics replace those of the file, the others stay; all differences count as one change."""
     table_of(ORDERS, BILLS, state_file=path)
     assert table_of(BILLS, state_file=path).data_version.counter == 0
 
@@ -173,8 +173,8 @@ def test_given_topics_are_added_and_win(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [b"", b"topics", b"{}", b'{"sha256": "%b", "content": "{"}' % (b"0" * 64), b"\0" * 400]
 )
-def test_damaged_file_is_an_error_and_stays(path: Path, damage: bytes) -> None:
-    """It is a TopicStateError that names the file, and nothing is overwritten: somebody may still read it."""
+def test_damaged_file_is_an_error_and_is_kept(path: Path, damage: bytes) -> None:
+    """A TopicStateError names the file, which is never overwritten."""
     path.write_bytes(damage)
     with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: "):
         table_of(BILLS, state_file=path)
@@ -183,7 +183,7 @@ def test_damaged_file_is_an_error_and_stays(path: Path, damage: bytes) -> None:
 
 
 def test_file_of_an_earlier_release(path: Path) -> None:
-    """Its content was a text in the envelope; the next change writes it anew."""
+    """Files of earlier releases have text in the envelope; the next change writes the current format."""
     text = json.dumps({"version": 1, "data_version": [3, 2, 5], "topics": [["orders", 8, 8, 6, 0]]})
     path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
 
@@ -203,14 +203,14 @@ def test_file_of_an_earlier_release(path: Path) -> None:
         ({"version": 1, "topics": [5]}, ""),
     ],
 )
-def test_file_that_cannot_be_ours(path: Path, document: dict[str, Any], message: str) -> None:
-    """One of a later version, or one that somebody has made by hand, checksum and all."""
+def test_unknown_file_content_is_refused(path: Path, document: dict[str, Any], message: str) -> None:
+    """A file of a later version and one made by hand with a valid checksum are refused."""
     write_sealed(path, {"data_version": [0, 0, 0], **document})
     with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: {message}"):
         table_of(state_file=path)
 
 
 def test_missing_directory_is_an_error_at_once(tmp_path: Path) -> None:
-    """And not with the first change, days later."""
+    """The error comes at the start, not with the first change."""
     with pytest.raises(FileNotFoundError, match="gone"):
         table_of(state_file=tmp_path / "gone" / "topics.json")
