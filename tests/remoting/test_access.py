@@ -1,4 +1,4 @@
-"""Classes of codes, and the access file: what it grants, and what is wrong with it."""
+"""Access classes of request codes, and the grants and errors of access files."""
 
 import contextlib
 import json
@@ -59,8 +59,8 @@ OF_ADDRESSES = Rule(
 OF_TOPICS = Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",)))
 
 
-def test_every_code_has_its_class() -> None:
-    """The one table: a code that is added without a class is denied, and this test says so."""
+def test_every_code_has_a_class() -> None:
+    """A code without a class would be denied."""
     assert {int(code) for code in RequestCode} == set(REQUESTS)
 
 
@@ -73,11 +73,11 @@ def test_every_code_has_its_class() -> None:
         (Rule(AccessClass.ROUTE_READ, topics=Patterns(("orders-*", "x"))), Permission(ROUTE, topic="my-orders"), False),
         (Rule(AccessClass.ROUTE_READ, topics=Patterns(("orders-?",))), Permission(ROUTE, topic="orders-1\n"), False),
         (Rule(AccessClass.ROUTE_READ, topics=Patterns(("Orders",))), Permission(ROUTE, topic="orders"), False),
-        # a broker's topics are those that it registers
+        # a broker's topics are those of its registration
         (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Permission(HEARTBEAT, "c", "b"), True),
         (Rule(AccessClass.BROKER_CONTROL, topics=Patterns(("t",))), Permission(REGISTER, "c", "b"), False),
         (Rule(AccessClass.BROKER_CONTROL, brokers=Patterns(("b",))), Permission(HEARTBEAT, "c", "a"), False),
-        # a broker chooses its name and its cluster: a rule that does not bound them must not grant topics by them
+        # a broker chooses its name and cluster: only a rule that bounds both may grant topics by them
         (OF_TOPICS, Permission(REGISTER, "c", "b", "t"), True),
         (OF_TOPICS, Permission(REGISTER, "c", "b", "TBW102"), True),
         (OF_TOPICS, Permission(REGISTER, "c", "b", "rmq_sys_x"), True),
@@ -89,7 +89,7 @@ def test_every_code_has_its_class() -> None:
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "b"), False),
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "c"), True),
         (replace(OF_TOPICS, clusters=Patterns(("c",))), Permission(REGISTER, "c", "b", "c_REPLY_TOPIC"), True),
-        # a broker registers addresses of networks, with any port, or one address with its port
+        # a broker registers addresses within the networks, with any port, or the one listed address with its port
         (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.1.2.3:10911"), True),
         (OF_ADDRESSES, Permission(HEARTBEAT, "c", "b", None, "[fd00::7]:1"), True),
         (OF_ADDRESSES, Permission(REGISTER, "c", "b", "t", "b.example.com:10911"), True),
@@ -97,21 +97,21 @@ def test_every_code_has_its_class() -> None:
         (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.2.0.1:10911"), False),
         (OF_ADDRESSES, Permission(REGISTER, "c", "b", None, "10.1.2.3.example.com:1"), False),
         (OF_ADDRESSES, Permission(REGISTER, "c", "b"), False),
-        # these name a group
+        # requests that name a broker group
         (OF_ADDRESSES, Permission(901, "c", "b"), True),
-        # what does not name what the rule is narrowed by is not granted
+        # a request without the narrowed attribute is not granted
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Permission(DELETE_TOPIC, topic="t"), True),
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Permission(WIPE, broker="b"), False),
         (Rule(AccessClass.ADMIN_WRITE, topics=Patterns(("*",))), Permission(PUT_KV), False),
         (Rule(AccessClass.ADMIN_WRITE, clusters=Patterns(("*",))), Permission(DELETE_TOPIC, topic="t"), False),
         (Rule(AccessClass.ADMIN_WRITE, clusters=Patterns(("*",))), Permission(DELETE_TOPIC, "c", topic="t"), True),
         (Rule(AccessClass.ADMIN_READ, clusters=Patterns(("*",))), Permission(LIST_BROKERS, "c"), False),
-        # in no class
+        # codes without a class
         (Rule(AccessClass.ADMIN_WRITE), Permission(99999), False),
     ],
 )
 def test_rule_grants(rule: Rule, needed: Permission, *, granted: bool) -> None:
-    """A rule grants what is of its class and within all that it is narrowed by."""
+    """A rule grants requests of its class within all of its attributes."""
     assert granted is rule.grants(needed)
 
 
@@ -130,8 +130,8 @@ PERMISSIONS = st.builds(
 
 
 @given(st.lists(RULES, max_size=4), PERMISSIONS)
-def test_rules_give_in_no_order_more_than_one_of_them(rules: list[Rule], needed: Permission) -> None:
-    """What an account may do is what one of its rules grants by itself, in whatever order they stand."""
+def test_rules_do_not_combine(rules: list[Rule], needed: Permission) -> None:
+    """An account may do what one of its rules grants by itself, regardless of their order."""
     about = REQUESTS.get(needed.code)
     everybody = about is not None and about.access_class is AccessClass.ANY_ACCOUNT
     expected = everybody or any(Account("one", rules=(rule,)).may(needed) for rule in rules)
@@ -140,8 +140,8 @@ def test_rules_give_in_no_order_more_than_one_of_them(rules: list[Rule], needed:
 
 
 @given(st.lists(RULES, max_size=3), PERMISSIONS)
-def test_a_class_that_is_open_as_a_whole_is_open_to_everything_in_it(rules: list[Rule], needed: Permission) -> None:
-    """What lets the fast lane look at no name grants nothing that the rules would not grant."""
+def test_whole_class_grants_every_request_in_it(rules: list[Rule], needed: Permission) -> None:
+    """The fast path skips name checks only where the rules would grant every name."""
     account, about = Account("a", rules=tuple(rules)), REQUESTS.get(needed.code)
     if about is not None and account.may_anything_in(about.access_class):
         assert account.may(needed)
@@ -153,15 +153,15 @@ def _toml(rule: Rule) -> str:
 
 
 def _may(rules: Iterable[str], needed: Permission) -> bool:
-    """What an account may do, by a file with these rules; those of another account are none of its business."""
+    """The verdict of a file with these rules; rules of another account do not count."""
     other = '[accounts.other]\nnetworks = ["::/0"]\nmay = ["admin-read", "admin-write", "broker-control", "route-read"]'
     text = f'[accounts.a]\nsecrets = ["{SECRET}"]\nmay = [{", ".join(rules)}]\n{other}'
     return parse_access_file(text).accounts["a"].may(needed)
 
 
 @given(st.lists(RULES, max_size=3), PERMISSIONS)
-def test_files_give_in_no_order_more_than_one_of_their_rules(rules: list[Rule], needed: Permission) -> None:
-    """The same of rules as they are written; files with rules that could never grant anything are refused."""
+def test_rules_of_a_file_do_not_combine(rules: list[Rule], needed: Permission) -> None:
+    """The same holds for rules in a file; a file with rules that can never grant anything is refused."""
     written = []
     for rule in rules:
         with contextlib.suppress(AccessFileError):
@@ -173,8 +173,8 @@ def test_files_give_in_no_order_more_than_one_of_their_rules(rules: list[Rule], 
 
 
 @given(st.permutations(FILE.split("\n\n")))
-def test_order_of_accounts_means_nothing(parts: list[str]) -> None:
-    """The same accounts in any order are the same file: who is who does not depend on who comes first."""
+def test_order_of_accounts_does_not_matter(parts: list[str]) -> None:
+    """A file with reordered accounts identifies the same accounts."""
     access = parse_access_file("\n\n".join(parts))
 
     assert parse_access_file(FILE).accounts == access.accounts
@@ -188,8 +188,8 @@ def _name(account: Account | None) -> str:
     return "" if account is None else account.name
 
 
-def test_accounts_are_known_by_what_the_file_says() -> None:
-    """Keys (by default of the account's name) with their secrets, certificates, networks, and an end."""
+def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
+    """The access key is by default the account's name."""
     access = parse_access_file(FILE)
     brokers = access.accounts["orders-brokers"]
 
@@ -207,8 +207,8 @@ def test_accounts_are_known_by_what_the_file_says() -> None:
     assert brokers.classes == ["route-read", "broker-control"]
 
 
-def test_certificate_of_two_accounts_is_that_of_none() -> None:
-    """Which of them would otherwise depend on the order of its names."""
+def test_certificate_with_names_of_two_accounts_has_no_account() -> None:
+    """Otherwise the account would depend on the order of the certificate's names."""
     accounts = "".join(f'[accounts.{name}]\ncertificates = ["{name}"]\nmay = ["route-read"]\n' for name in "ab")
     access = parse_access_file(accounts)
 
@@ -268,8 +268,8 @@ def test_certificate_of_two_accounts_is_that_of_none() -> None:
         ),
     ],
 )
-def test_problems_are_named_without_secrets(text: str, problem: str) -> None:
-    """What is wrong and where; a secret is never shown."""
+def test_errors_name_the_place_without_secrets(text: str, problem: str) -> None:
+    """A message contains the place and the reason, and never a secret."""
     with pytest.raises(AccessFileError) as caught:
         parse_access_file(text)
 
@@ -278,5 +278,5 @@ def test_problems_are_named_without_secrets(text: str, problem: str) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Accounts may end up in a traceback."""
+    """Accounts may appear in a traceback."""
     assert SECRET not in repr(parse_access_file(FILE))

@@ -1,4 +1,4 @@
-"""A message is what its flags say, and the numbers are those of RocketMQ."""
+"""Commands: flags, serialize types and RocketMQ's numbers."""
 
 import dataclasses
 
@@ -27,21 +27,21 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:
     assert (is_response, is_oneway) == (command.is_response, command.is_oneway)
 
 
-@pytest.mark.parametrize(("question", "answer", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
-def test_answer_is_spelt_as_its_question(question: int, answer: int, is_native: bool) -> None:
-    """Except that a binary question is answered in JSON, as Apache's server does; only type 77 is native."""
-    assert answer == response_type(question)
-    assert is_native is RemotingCommand(code=1, serialize_type=question).is_native
+@pytest.mark.parametrize(("request_type", "expected", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
+def test_response_has_the_requests_serialize_type(request_type: int, expected: int, is_native: bool) -> None:
+    """A binary request gets a JSON response, as from Apache's server; only type 77 is native."""
+    assert expected == response_type(request_type)
+    assert is_native is RemotingCommand(code=1, serialize_type=request_type).is_native
 
 
-def test_what_we_send_unless_told_otherwise() -> None:
-    """A request in JSON, language PYTHON (3), version 479; bodies are not shown, which may have sixteen mebibytes."""
+def test_defaults_of_a_command() -> None:
+    """The default is a JSON request with language PYTHON (3) and version 479; repr hides the body."""
     assert dataclasses.astuple(RemotingCommand(code=106)) == (106, 0, 0, 479, 3, None, None, b"", 0)
     assert "secret" not in repr(RemotingCommand(code=106, body=b"secret"))
 
 
-def test_numbers() -> None:
-    """RequestCode.java's for a NameServer; ResponseCode.java's that a NameServer uses."""
+def test_codes_and_versions_are_rocketmqs() -> None:
+    """Codes are RequestCode.java's for a NameServer and the ResponseCode.java's that a NameServer sends."""
     known = [code for code in codes.RequestCode if code < codes.FIRST_EXTENSION]
     assert known == [
         100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322,

@@ -1,4 +1,4 @@
-"""Every response code becomes its class, and every class its code."""
+"""Response codes and their error classes."""
 
 import pytest
 
@@ -23,16 +23,16 @@ OF_CODES |= {17: "TopicNotExistError", 22: "QueryNotFoundError", 1500: "GoAwayEr
     ("code", "remark", "error"),
     [
         *((code, "remark", getattr(errors, name)) for code, name in OF_CODES.items()),
-        # of a newer server: still told
+        # an unknown code of a newer server
         *((code, "remark", OtherResponseError) for code in (-1, 4, 4711)),
-        # RocketMQ has no code for it: code 1 with this remark, to the letter, and nothing else
+        # RocketMQ has no code for it: code 1 with exactly this remark
         (1, "name server not ready", NotReadyError),
         (1, "name server not ready yet", SystemError_),
         (17, "name server not ready", TopicNotExistError),
     ],
 )
 def test_code_becomes_its_class(code: int, remark: str, error: type[ResponseError]) -> None:
-    """What a client raises is what the server raised, with its remark and its ext fields."""
+    """A client raises the class that the server raised, with remark and ext fields."""
     raised = response_error(code, remark, {"value": "v"})
 
     assert error is type(raised)
@@ -40,8 +40,8 @@ def test_code_becomes_its_class(code: int, remark: str, error: type[ResponseErro
     assert error.code == (1 if error is OtherResponseError else code)
 
 
-def test_errors_say_what_they_are() -> None:
-    """A bad request is code 1 to the peer; no remark is told from an empty one; a word is for counters."""
+def test_errors_have_code_remark_and_reason() -> None:
+    """A bad request is code 1 to the peer; an empty remark differs from none; counters use the reason."""
     assert (BadRequestError("").code, BadRequestError("field topic is missing").remark) == (1, "field topic is missing")
     assert (NotReadyError().code, NotReadyError().remark) == (1, "name server not ready")
     assert (SystemError_(None).remark, str(SystemError_(None)), SystemError_(None).ext_fields) == (None, "", None)
@@ -49,8 +49,8 @@ def test_errors_say_what_they_are() -> None:
     assert RemoteProtocolError("x", reason="header").reason == "header"
 
 
-def test_everything_is_a_remoting_error() -> None:
-    """One except clause is enough for a caller who does not care which."""
+def test_all_errors_are_remoting_errors() -> None:
+    """One except clause catches them all."""
     classes = [it for it in vars(errors).values() if isinstance(it, type) and issubclass(it, Exception)]
 
     assert len(classes) == 17

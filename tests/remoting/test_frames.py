@@ -1,4 +1,4 @@
-"""Every frame is cut where it ends, and a stream without frames is refused as early as possible."""
+"""Splitting a stream into frames, and refusing an invalid one as early as possible."""
 
 from itertools import pairwise
 
@@ -27,7 +27,7 @@ JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
     ],
     ids=["nothing", "header and body", "no body", "native", "two"],
 )  # fmt: skip
-def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
+def test_stream_is_split_into_frames(stream: bytes, frames: list[Frame]) -> None:
     """The length counts what follows it: four bytes of type and header length, header, body."""
     assert Fed(frames, None) == feed(stream)
 
@@ -52,8 +52,8 @@ def test_frames_are_cut(stream: bytes, frames: list[Frame]) -> None:
         (b"\x00\x02\x00\x00\x00\x01\x00\x01", "header of 65537 bytes, limit 65536"),
     ],
 )
-def test_what_is_no_frame_is_refused(stream: bytes, error: str) -> None:
-    """Frames before it are delivered, nothing after it is."""
+def test_invalid_frame_is_refused(stream: bytes, error: str) -> None:
+    """Frames before the invalid one are delivered, and nothing after it."""
     assert Fed([], error) == feed(stream)
     assert Fed([Frame(0, b'{"code":106}', b"ab")], error) == feed(JSON_FRAME + stream)
 
@@ -68,8 +68,8 @@ def test_what_is_no_frame_is_refused(stream: bytes, error: str) -> None:
         (b"\x00\x02\x00\x00\x00\x01\x00\x01", "header_too_large"),
     ],
 )
-def test_refusal_needs_no_byte_more_than_it_has_to(needed: bytes, reason: str) -> None:
-    """A length is refused with its fourth byte, type and header length with their last: nothing is kept till then."""
+def test_invalid_frame_is_refused_at_the_first_possible_byte(needed: bytes, reason: str) -> None:
+    """A bad length is refused at its fourth byte, a bad type or header length at its last."""
     reader = FrameReader()
 
     assert (reader.receive_data(needed[:-1]), reader.error) == ([], None)
@@ -78,8 +78,8 @@ def test_refusal_needs_no_byte_more_than_it_has_to(needed: bytes, reason: str) -
     assert reason == reader.error.reason
 
 
-def test_length_of_the_largest_frame_is_taken() -> None:
-    """16,777,212 and the four bytes that say so are 16 MiB to the byte: Java takes that much, and no more."""
+def test_largest_frame_length_is_accepted() -> None:
+    """16,777,212 and the four length bytes are exactly 16 MiB, Java's limit."""
     reader = FrameReader()
 
     assert reader.receive_data(b"\x00\xff\xff\xfc\x00\x00\x00\x02{}") == []
@@ -88,7 +88,7 @@ def test_length_of_the_largest_frame_is_taken() -> None:
     assert [(frame.serialize_type, frame.header, len(frame.body)) for frame in frames] == [(0, b"{}", 16_777_206)]
 
 
-def test_limits_are_settings() -> None:
+def test_limits_are_configurable() -> None:
     """A frame of 19 bytes passes a limit of 19 and not one of 18; a header of 12 bytes likewise."""
     frame = b"\x00\x00\x00\x0f\x00\x00\x00\x0b" + b'{"code":1} '
     taken = Fed([Frame(0, b'{"code":1} ', b"")], None)
@@ -100,7 +100,7 @@ def test_limits_are_settings() -> None:
 
 
 def test_reader_knows_whether_it_is_inside_a_frame() -> None:
-    """From the first byte of a frame to its last: what the whole-frame deadline is about."""
+    """True from the first byte of a frame to its last; the whole-frame deadline depends on it."""
     reader = FrameReader()
     assert not reader.is_inside_frame
     for at in range(len(JSON_FRAME) - 1):
@@ -121,7 +121,7 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
     ],
 )
 def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expected: bytes) -> None:
-    """Big endian, to the byte."""
+    """The frame is big endian."""
     assert expected == encode_frame(serialize_type, header, body)
 
 
@@ -141,11 +141,11 @@ def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: 
         (16_777_216, 0, 1 << 25, "header of 16777216 bytes, limit 16777215"),
     ],
 )
-def test_frame_that_nobody_takes_is_not_written(header_bytes: int, body_bytes: int, limit: int, error: str) -> None:
-    """Too large for the receiver, or a header whose length would run over into the type."""
+def test_frame_beyond_the_limits_is_not_written(header_bytes: int, body_bytes: int, limit: int, error: str) -> None:
+    """A frame too large for the receiver, or a header length that overflows into the type, is an error."""
     with pytest.raises(LocalProtocolError, match=f"^{error}$"):
         encode_frame(0, bytes(header_bytes), bytes(body_bytes), max_frame_bytes=limit)
-    # 16 MiB to the byte
+    # exactly 16 MiB
     assert len(encode_frame(0, bytes(16), bytes(16_777_192))) == 16_777_216
 
 
@@ -153,8 +153,8 @@ FRAMES = st.lists(st.tuples(st.sampled_from([0, 77]), st.binary(max_size=40), st
 
 
 @given(frames=FRAMES, cuts=st.lists(st.integers(0, 600)))
-def test_chopping_does_not_matter(frames: list[tuple[int, bytes, bytes]], cuts: list[int]) -> None:
-    """Frames come out as they went in, wherever the stream is chopped."""
+def test_splitting_of_the_stream_does_not_matter(frames: list[tuple[int, bytes, bytes]], cuts: list[int]) -> None:
+    """Frames come out unchanged wherever the stream is split."""
     stream = b"".join(encode_frame(*frame) for frame in frames)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     reader = FrameReader()

@@ -1,4 +1,4 @@
-"""Ext fields become typed values, and a bad one is refused by its name and value."""
+"""Ext fields as typed values, and errors for invalid ones."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from tests.support.commands import EXT_FIELDS, INT32, TEXT
 
 
 class Header(headers.ExtHeader, frozen=True, kw_only=True):
-    """One field of each kind."""
+    """A header with a field of each kind."""
 
     broker_name: headers.Name
     topic_count: headers.Int32
@@ -29,7 +29,7 @@ REGISTRATION = {**BROKER, "brokerId": "0"}
 
 
 def test_ext_fields_become_typed_values() -> None:
-    """Names in camelCase; what is not declared is ignored; what is missing has its default."""
+    """Names are in camelCase; undeclared fields are ignored, and missing ones have their default."""
     header = Header.from_ext(
         {
             "brokerName": "broker-a",
@@ -76,7 +76,7 @@ def test_ext_fields_become_typed_values() -> None:
 def test_bad_field_is_refused_by_name_and_value(
     header: type[headers.ExtHeader], name: str, value: str, reason: str
 ) -> None:
-    """Before anything happens; a long value is shown in part."""
+    """The error comes before any change; a long value is shortened."""
     with pytest.raises(BadRequestError) as caught:
         header.from_ext({**LEAST, **REGISTRATION, name: value})
     assert (caught.value.remark or "").startswith(f"field {name}: {value[:64]!r}: {reason}")
@@ -112,7 +112,7 @@ def test_bad_field_is_refused_by_name_and_value(
     ],
 )
 def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: dict[str, str]) -> None:
-    """Strings as Java spells them; what is None is not there."""
+    """Values are strings in Java's format; a None field is absent."""
     assert ext_fields == header.to_ext()
 
 
@@ -125,7 +125,7 @@ def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: d
     zone_name=st.none() | TEXT,
 )
 def test_round_trip(**fields: object) -> None:
-    """What was written is read."""
+    """A written header is read back."""
     header = Header(**fields)  # type: ignore[arg-type]  # of the types that are drawn
 
     assert header == Header.from_ext(header.to_ext())
@@ -133,11 +133,11 @@ def test_round_trip(**fields: object) -> None:
 
 @given(EXT_FIELDS | st.fixed_dictionaries({"brokerName": TEXT, "topicCount": TEXT}, optional={"enableOrder": TEXT}))
 def test_no_ext_fields_break_the_reader(ext_fields: dict[str, str]) -> None:
-    """A header, or a refusal that names a field: nothing else."""
+    """Reading returns a header or an error that names a field."""
     try:
         Header.from_ext(ext_fields)
     except BadRequestError as error:
-        assert (error.remark or "").startswith("field ")  # noqa: PT017 - either outcome is right
+        assert (error.remark or "").startswith("field ")  # noqa: PT017 - both outcomes are right
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_no_ext_fields_break_the_reader(ext_fields: dict[str, str]) -> None:
     ],
 )
 def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dict[str, str]) -> None:
-    """And each is needed; an empty one is as good as none: the binary header cannot tell. Only a KV value may be."""
+    """Each required field must be present and, but for a KV value, not empty: the binary header has no empty values."""
     header.from_ext(fields)
     javas = {"namespace", "key"} if header is headers.PutKVConfigRequestHeader else set()
     for name in fields:
@@ -173,7 +173,7 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
 @pytest.mark.parametrize(
     ("header", "fields", "expected"),
     [
-        # 4.9.x knows neither acting master nor an expiry of its own; the CRC is not checked, the body not compressed
+        # 4.9.x sends neither acting master nor expiry; the CRC is not checked, and the body not compressed
         (
             headers.RegisterBrokerRequestHeader,
             {**REGISTRATION, "haServerAddr": "h:1", "compressed": "false", "bodyCrc32": "0"},
@@ -181,7 +181,7 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
              "compressed": False, "body_crc32": 0, "zone_name": None, "kind": "full", "agent_id": None,
              "registration_seq": None},
         ),
-        # 5.x says all that; ids may be negative (DLedger)
+        # 5.x sends all of it; ids may be negative (DLedger)
         (
             headers.RegisterBrokerRequestHeader,
             {**BROKER, "brokerId": "-1", "heartbeatTimeoutMillis": "10000", "enableActingMaster": "true",
@@ -189,7 +189,7 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
             {"broker_id": -1, "ha_server_addr": None, "heartbeat_timeout_millis": 10_000, "enable_acting_master": True,
              "compressed": True, "body_crc32": 1_321_367_481, "zone_name": "z1"},
         ),
-        # by which agent process, and the how manieth of it
+        # agent id and registration number
         (
             headers.RegisterBrokerRequestHeader,
             {**REGISTRATION, "kind": "delta", "agentId": "x", "registrationSeq": "7"},
@@ -200,7 +200,7 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
         (headers.BrokerHeartbeatRequestHeader, {**REGISTRATION, "agentId": "x", "registrationSeq": "7"},
          {"broker_id": 0, "agent_id": "x", "registration_seq": 7}),
         (headers.BrokerHeartbeatRequestHeader, BROKER, {"broker_id": None, "agent_id": None, "registration_seq": None}),
-        # zone fields have names of their own; the rest of a TopicRequestHeader is ignored
+        # zone fields have names of their own; other fields of a TopicRequestHeader are ignored
         (
             headers.GetRouteInfoRequestHeader,
             {"topic": "T", "acceptStandardJsonOnly": "TRUE", "__ZONE_MODE": "true", "__ZONE_NAME": "z", "ns": "x"},
@@ -211,15 +211,15 @@ def test_required_fields_are_enough(header: type[headers.ExtHeader], fields: dic
     ],
 )  # fmt: skip
 def test_fields_of_a_request(header: type[headers.ExtHeader], fields: dict[str, str], expected: dict[str, Any]) -> None:
-    """As each of its senders names them."""
+    """Each sender's field names are read."""
     found = header.from_ext(fields)
 
     assert expected == {name: getattr(found, name) for name in expected}
 
 
 def test_headers_are_values() -> None:
-    """Nobody changes what a peer has said."""
+    """A header is immutable."""
     header = headers.GetRouteInfoRequestHeader(topic="T")
 
     with pytest.raises(AttributeError):
-        header.topic = "U"  # type: ignore[misc]  # that is the point
+        header.topic = "U"  # type: ignore[misc] - on purpose

@@ -43,7 +43,7 @@ anything = st.text(st.characters(), max_size=80)
 
 
 def verifier(clock: FakeClock | None = None, *, max_remembered: int = 100) -> Verifier:
-    """One that accepts natively signed requests for a minute."""
+    """A verifier that accepts native signatures of the last minute."""
     return Verifier(
         lambda key: SECRETS.get(key, ()),
         wall=(clock or FakeClock()).wall,
@@ -53,12 +53,12 @@ def verifier(clock: FakeClock | None = None, *, max_remembered: int = 100) -> Ve
 
 
 def signed(command: RemotingCommand, key: str = "orders", secret: bytes = b"12345678") -> RemotingCommand:
-    """The command as a client with this key sends it."""
+    """The command signed with this key."""
     return Credentials(key, secret, FakeClock().wall).sign(command)
 
 
 def reason(command: RemotingCommand, judge: Verifier | None = None) -> str:
-    """Why it is refused."""
+    """The reason of a refusal."""
     with pytest.raises(SignatureError) as caught:
         (judge or verifier()).verify(command)
     return caught.value.reason
@@ -73,8 +73,8 @@ def reason(command: RemotingCommand, judge: Verifier | None = None) -> str:
         (b"adiaushdiaushd", "Hello RocketMQ Client", b" ACL Feature", "tAb/54Rwwcq+pbH8Loi7FWX4QSQ="),
     ],
 )
-def test_rocketmq_signature_is_that_of_its_own_tests(secret: bytes, key: str, body: bytes, signature: str) -> None:
-    """The access key's value, then the body: the vectors of the Java and the Go client, cut in two."""
+def test_rocketmq_signature_matches_upstream_vectors(secret: bytes, key: str, body: bytes, signature: str) -> None:
+    """Vectors of the Java and Go clients: the access key's value, then the body."""
     assert sign_rocketmq(None, body, key, secret) == {"AccessKey": key, "Signature": signature}
 
 
@@ -82,22 +82,22 @@ def test_rocketmq_signature_is_that_of_its_own_tests(secret: bytes, key: str, bo
     ("fields", "values"),
     [
         ({"topic": "T", "acceptStandardJsonOnly": "true", "a": ""}, "KtrueT"),
-        # by UTF-16 unit: a character beyond the first plane (D83D DE00) comes before U+FF5E
+        # by UTF-16 unit: U+1F600 (D83D DE00) comes before U+FF5E
         ({"\uff5e": "1", "\U0001f600": "2"}, "K21"),
-        # a signature of before is replaced, not signed
+        # an old signature is replaced, not signed
         ({"Signature": "old"}, "K"),
         ({"broken": "\ud83d"}, "K?"),
     ],
 )
 def test_rocketmq_signature_covers_the_values_in_the_order_of_java(fields: dict[str, str], values: str) -> None:
-    """Sorted by name as a TreeMap sorts, values only, as Java's getBytes spells them."""
+    """Values are sorted by name as in a TreeMap and encoded like Java's getBytes."""
     expected = sign_rocketmq(None, b"", values, b"s")["Signature"]
 
     assert sign_rocketmq(fields, b"", "K", b"s")["Signature"] == expected
 
 
 def test_vectors_of_the_manual() -> None:
-    """Computed once with nothing but hashlib, hmac and struct; shown to whoever signs in another language."""
+    """The vectors were computed with hashlib, hmac and struct only, for authors of other clients."""
     fields = {"brokerName": "broker-a", "clusterName": "c1", "brokerAddr": "10.0.0.5:10911"}
     heartbeat = RemotingCommand(RequestCode.BROKER_HEARTBEAT, opaque=7, version=479, ext_fields=fields)
     native = sign_native(heartbeat, "broker-a", b"12345678", now_ms=1_700_000_000_000, nonce="0123456789abcdef")
@@ -119,21 +119,23 @@ def test_vectors_of_the_manual() -> None:
 @pytest.mark.parametrize(
     ("key", "secret"), [("orders", b"12345678"), ("rotated", b"new-secret"), ("rotated", b"old-secret")]
 )
-def test_signer_is_recognised_by_any_secret(command: RemotingCommand, recipe: Recipe, key: str, secret: bytes) -> None:
-    """Each protocol with its own recipe; a key that is being rotated with both secrets."""
+def test_request_is_verified_with_any_secret_of_the_key(
+    command: RemotingCommand, recipe: Recipe, key: str, secret: bytes
+) -> None:
+    """Each protocol has its own recipe; during a rotation both secrets of a key are valid."""
     assert verifier().verify(signed(command, key, secret)) == Signer(key, recipe)
 
 
 def test_request_without_access_key_is_anonymous() -> None:
-    """Whether that is enough is not for the signature to say."""
+    """The verifier returns no account for an unsigned request."""
     assert verifier().verify(JSON) is None
 
 
 @pytest.mark.parametrize("command", [NATIVE, JSON])
-def test_unknown_key_and_wrong_secret_cannot_be_told_apart(command: RemotingCommand) -> None:
-    """The same words but for the name, and the same number of digests: a stranger learns no name of an account."""
+def test_unknown_key_and_wrong_secret_look_the_same(command: RemotingCommand) -> None:
+    """Both cases have the same message and cost, so that a stranger learns no account name."""
     refusals = set()
-    for key in ("orders", "rotated", "nobody"):
+    for key in ("orders", "rotated", "stranger"):
         request = signed(command, key, b"wrong")
         with (
             patch.object(hmac, "new", wraps=hmac.new) as new,
@@ -149,7 +151,7 @@ def test_unknown_key_and_wrong_secret_cannot_be_told_apart(command: RemotingComm
 
 @pytest.mark.parametrize("zone", [{"__ZONE_NAME": "z"}, {"__ZONE_NAME": "z", "__ZONE_MODE": "true"}])
 def test_zone_fields_may_be_signed_or_added_afterwards(zone: dict[str, str]) -> None:
-    """Java adds them behind the signature; a request that is sent a second time is signed with them."""
+    """Java adds them after signing; a repeated request is signed with them."""
     before = signed(replace(JSON, ext_fields={**(JSON.ext_fields or {}), **zone}))
     after = signed(JSON)
     after = replace(after, ext_fields={**(after.ext_fields or {}), **zone})
@@ -169,13 +171,13 @@ def test_zone_fields_may_be_signed_or_added_afterwards(zone: dict[str, str]) -> 
     ids=str,
 )
 def test_native_signature_covers_header_and_body(changed: dict[str, Any]) -> None:
-    """Nothing of a request can be taken into another one."""
+    """A signature is valid for its own request only."""
     assert reason(replace(signed(NATIVE), **changed)) == "mismatch"
 
 
 @given(st.dictionaries(texts, texts, max_size=4), st.dictionaries(texts, texts, max_size=4))
 def test_native_signature_covers_every_ext_field(ours: dict[str, str], theirs: dict[str, str]) -> None:
-    """Names, values, and where one ends and the next begins; the zone as well."""
+    """The signature covers names, values and their boundaries, zone fields included."""
     signature = (signed(replace(NATIVE, ext_fields={})).ext_fields or {}).keys()
     assume(ours != theirs)
     assume(not signature & {*ours, *theirs})
@@ -187,7 +189,7 @@ def test_native_signature_covers_every_ext_field(ours: dict[str, str], theirs: d
 
 @pytest.mark.parametrize("body", [b"other", b""])
 def test_rocketmq_signature_covers_values_and_body(body: bytes) -> None:
-    """What it does not cover, the code for one, is why it is worth less."""
+    """Uncovered parts, such as the code, make it weaker than a native signature."""
     request = signed(JSON)
 
     assert reason(replace(request, body=body)) == "mismatch"
@@ -208,7 +210,7 @@ def test_rocketmq_signature_covers_values_and_body(body: bytes) -> None:
     ],
 )
 def test_malformed_signature_is_refused_by_field(fields: dict[str, str | None], remark: str) -> None:
-    """Before any arithmetic; it depends on nothing but the request."""
+    """The check precedes any cryptography and depends only on the request."""
     changed = {**(signed(NATIVE).ext_fields or {}), **fields}
     command = replace(NATIVE, ext_fields={name: value for name, value in changed.items() if value is not None})
 
@@ -219,8 +221,8 @@ def test_malformed_signature_is_refused_by_field(fields: dict[str, str | None], 
 
 
 @pytest.mark.parametrize("step", [60.0, -60.0])
-def test_native_signature_is_good_within_the_window(step: float) -> None:
-    """On both sides, to the last millisecond."""
+def test_native_signature_is_valid_within_the_window(step: float) -> None:
+    """The window covers both directions to the last millisecond."""
     clock = FakeClock()
     clock.step_wall(step)
 
@@ -234,14 +236,14 @@ def test_native_signature_is_good_within_the_window(step: float) -> None:
         opaque=st.integers(-(1 << 31), (1 << 31) - 1),
         flag=st.sampled_from([0, FLAG_ONEWAY]),
         version=st.integers(0, (1 << 15) - 1),
-        # of a name without characters the binary header knows nothing
+        # the binary header drops empty names
         ext_fields=st.none() | st.dictionaries(st.text(min_size=1, max_size=8), texts, max_size=6),
         body=st.binary(max_size=64),
         serialize_type=st.sampled_from(SerializeType),
     )
 )
-def test_whatever_can_be_sent_can_be_signed(command: RemotingCommand) -> None:
-    """It arrives as it was signed, whatever the header makes of it on its way."""
+def test_every_sendable_request_can_be_signed(command: RemotingCommand) -> None:
+    """The signature is valid after encoding and decoding in any header."""
     sent = signed(command)
     (frame,) = FrameReader().receive_data(encode_command(sent))
     recipe = Recipe.NATIVE if command.is_native else Recipe.ROCKETMQ
@@ -251,7 +253,7 @@ def test_whatever_can_be_sent_can_be_signed(command: RemotingCommand) -> None:
 
 @given(
     st.fixed_dictionaries(
-        {"AccessKey": st.sampled_from(["orders", "nobody", ""]) | anything},
+        {"AccessKey": st.sampled_from(["orders", "stranger", ""]) | anything},
         optional={
             "Signature": anything,
             "hmacSha256": anything | st.text("0123456789abcdef", min_size=64, max_size=64),
@@ -263,15 +265,15 @@ def test_whatever_can_be_sent_can_be_signed(command: RemotingCommand) -> None:
     ),
     st.sampled_from([JSON, NATIVE]),
 )
-def test_anything_else_is_refused(fields: dict[str, str], command: RemotingCommand) -> None:
-    """Whatever stands in the fields, halves of surrogate pairs included."""
+def test_invalid_signature_is_refused(fields: dict[str, str], command: RemotingCommand) -> None:
+    """Any other content of the fields is refused, unpaired surrogates included."""
     with pytest.raises(SignatureError):
         verifier().verify(replace(command, ext_fields=fields))
 
 
 @pytest.mark.parametrize(("step", "when"), [(60.001, "60 s ago"), (-60.001, "60 s in the future")])
-def test_native_signature_is_not_good_outside_the_window(step: float, when: str) -> None:
-    """The remark tells its owner which clocks to compare."""
+def test_native_signature_is_invalid_outside_the_window(step: float, when: str) -> None:
+    """The remark names the clocks to compare."""
     clock = FakeClock()
     clock.step_wall(step)
 
@@ -282,8 +284,8 @@ def test_native_signature_is_not_good_outside_the_window(step: float, when: str)
     assert str(caught.value) == f"signed {when} by this server's clock, limit 60 s: compare the clocks"
 
 
-def test_replay_is_refused_and_the_same_question_anew_is_not() -> None:
-    """Once per signature; RocketMQ's, which has no time, can be sent again for ever."""
+def test_replay_is_refused_and_a_new_signature_accepted() -> None:
+    """A native signature is valid once; RocketMQ's has no time and can be replayed for ever."""
     judge = verifier()
     first = signed(NATIVE)
     judge.verify(first)
@@ -301,7 +303,7 @@ def test_replay_is_refused_and_the_same_question_anew_is_not() -> None:
     st.integers(1, 6),
 )
 def test_no_request_is_admitted_twice(steps: Sequence[tuple[str, int, int]], max_remembered: int) -> None:
-    """Whatever the clock does, and however little is remembered: every copy of every request is refused."""
+    """Every copy of a request is refused, whatever the clock and the limit of remembered signatures."""
     clock = FakeClock()
     judge = verifier(clock, max_remembered=max_remembered)
     admitted: list[RemotingCommand] = []
@@ -312,7 +314,7 @@ def test_no_request_is_admitted_twice(steps: Sequence[tuple[str, int, int]], max
         try:
             judge.verify(request)
         except SignatureError as error:
-            assert error.reason == "stale"  # noqa: PT017 - most are not refused
+            assert error.reason == "stale"  # noqa: PT017 - most copies are not stale
         else:
             admitted.append(request)
         for copy in admitted:
@@ -320,8 +322,8 @@ def test_no_request_is_admitted_twice(steps: Sequence[tuple[str, int, int]], max
         clock.step_wall(step)
 
 
-def test_busy_key_narrows_its_own_window_only() -> None:
-    """What is sent now is admitted however much there is; another key does not notice."""
+def test_busy_key_shortens_only_its_own_window() -> None:
+    """Current requests of the busy key are admitted, and other keys keep their window."""
     clock = FakeClock()
     judge = verifier(clock, max_remembered=3)
     credentials = Credentials("rotated", b"new-secret", clock.wall)
@@ -336,7 +338,7 @@ def test_busy_key_narrows_its_own_window_only() -> None:
 
 
 def test_secret_is_not_shown() -> None:
-    """Credentials get into tracebacks and logs."""
+    """Credentials may appear in tracebacks and logs."""
     shown = repr(Credentials("orders", b"12345678", FakeClock().wall))
 
     assert "orders" in shown

@@ -1,4 +1,4 @@
-"""Names and times in certificates, whoever made them."""
+"""Names and expiry times of certificates from any source."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -16,14 +16,14 @@ from namesrv_remoting.x509 import names_in, next_update, not_after
 
 @cache
 def made(*names: str, common_name: str | None = None) -> bytes:
-    """A certificate of these names."""
+    """A certificate with these names."""
     ca = trustme.CA()
     issued = ca.issue_cert(*names, common_name=common_name, not_after=datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC))
     return x509.load_pem_x509_certificate(issued.cert_chain_pems[0].bytes()).public_bytes(Encoding.DER)
 
 
 def test_names_are_the_common_name_and_alternative_ones() -> None:
-    """Mail addresses and host names; addresses are no names."""
+    """Names are mail addresses and host names, not IP addresses."""
     der = made("a.example.com", "op@example.com", "10.0.0.1", "*.b.example.com", common_name="gr\u00fcn")
 
     assert [*names_in(der)] == ["gr\u00fcn", "a.example.com", "op@example.com", "*.b.example.com"]
@@ -32,8 +32,8 @@ def test_names_are_the_common_name_and_alternative_ones() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_bytes_are_refused(data: bytes) -> None:
-    """Anything but a certificate is a ValueError, and nothing else."""
+def test_invalid_certificate_is_refused(data: bytes) -> None:
+    """Anything but a certificate raises a ValueError."""
     for read in (not_after, next_update, lambda der: [*names_in(der)]):
         with contextlib.suppress(ValueError):
             read(data)
@@ -41,7 +41,7 @@ def test_bytes_are_refused(data: bytes) -> None:
 
 @given(st.data())
 def test_broken_certificate_is_read_or_refused(data: st.DataObject) -> None:
-    """Whatever byte is another one, wherever the certificate ends."""
+    """Any changed byte and any truncation gives a result or a ValueError."""
     der = bytearray(made("a.example.com", common_name="a"))
     der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))
     broken = bytes(der[: data.draw(st.integers(0, len(der)))])
@@ -52,7 +52,7 @@ def test_broken_certificate_is_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_nested_lengths_stay_within_their_element() -> None:
-    """A length that reaches beyond the element around it is refused, and so is one without an end."""
+    """A length beyond its parent element and an indefinite length are refused."""
     der = made("a.example.com")
 
     for broken in (b"\x30\x80" + der, b"\x30\x89" + der, der[:1] + b"\x83\xff\xff\xff" + der[4:]):

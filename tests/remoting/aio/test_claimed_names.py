@@ -1,4 +1,4 @@
-"""What a server learns of a certificate that it refused, in both versions of TLS, and that nothing is left of it."""
+"""Names in a refused client certificate, in both versions of TLS."""
 
 import ssl
 from pathlib import Path
@@ -12,12 +12,12 @@ from tests.support.certificates import Authority, Identity
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Authority:
-    """The server's authority."""
+    """The server's certificate authority."""
     return Authority(tmp_path)
 
 
 class Pair:
-    """A server's TLS connection and its client's, in memory."""
+    """The TLS connections of a server and a client in memory."""
 
     def __init__(self, ca: Authority, shown: Identity, version: ssl.TLSVersion) -> None:
         issued = ca.issue("server")
@@ -29,7 +29,7 @@ class Pair:
         self.client = client.wrap_bio(to_client, to_server)
 
     def shake_hands(self) -> None:
-        """Until both are done, or one refuses the other."""
+        """Run the handshake until it is complete or refused."""
         waiting = [self.client, self.server]
         while waiting:
             side = waiting.pop(0)
@@ -41,7 +41,7 @@ class Pair:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_refused_certificate_has_its_names(ca: Authority, tmp_path: Path, version: ssl.TLSVersion) -> None:
-    """Of the peer's own certificate, cut, escaped, and no more than five."""
+    """The names are those of the peer's own certificate, shortened, escaped and at most five."""
     hosts = [f"{number}.example.com" for number in range(6)]
     forged = Authority(tmp_path, "foreign").issue("forged", *hosts, common_name="op\n" + "x" * 60)
     pair = Pair(ca, forged, version)
@@ -53,8 +53,8 @@ def test_refused_certificate_has_its_names(ca: Authority, tmp_path: Path, versio
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_nothing_is_watched_after_a_handshake(ca: Authority, version: ssl.TLSVersion) -> None:
-    """The certificate is forgotten, the names that were verified stay, and data flows without the callback."""
+def test_message_callback_is_removed_after_the_handshake(ca: Authority, version: ssl.TLSVersion) -> None:
+    """Verified names stay, and data flows without the callback."""
     pair = Pair(ca, ca.issue("client", "client.example.com"), version)
     pair.shake_hands()
 
@@ -70,8 +70,8 @@ def test_nothing_is_watched_after_a_handshake(ca: Authority, version: ssl.TLSVer
     assert pair.client.read(1) == b"y"
 
 
-# half a message, and empty lists of both versions
+# an incomplete message, and empty lists of both versions
 @pytest.mark.parametrize("message", ["", "0b", "0b000003000000", "0b00000400000000"])
 def test_messages_without_a_certificate(message: str) -> None:
-    """They hold no leaf."""
+    """Messages without a leaf certificate give no names."""
     assert leaf_in(bytes.fromhex(message)) == b""

@@ -1,4 +1,4 @@
-"""Every question gets its own answer, or the error that says why not."""
+"""The asynchronous client: requests, responses, errors, oneway requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from tests.support.scripted_server import ScriptedServer, ask, ask_and_answer, f
 
 @asynccontextmanager
 async def asking(**options: Any) -> AsyncIterator[tuple[ScriptedServer, RemotingClient, FakeClock]]:
-    """A server that does what the test says, a client of it, and the client's clock."""
+    """A scripted server, a client of it, and the client's clock."""
     clock = FakeClock()
     async with ScriptedServer() as server, RemotingClient(server.address, clock=clock, **options) as client:
         yield server, client, clock
@@ -29,7 +29,7 @@ JSON_HEADER = (
 
 
 @pytest.mark.parametrize(
-    ("code", "question", "sent", "answer"),
+    ("code", "members", "sent", "answer"),
     [
         (
             105,
@@ -46,12 +46,10 @@ JSON_HEADER = (
     ],
     ids=["json", "native"],
 )
-async def test_question_is_on_the_wire_to_the_byte(
-    code: int, question: dict[str, Any], sent: bytes, answer: bytes
-) -> None:
-    """As Java writes it, members in alphabetical order; natively, an array of six. Its answer may come in pieces."""
+async def test_request_bytes(code: int, members: dict[str, Any], sent: bytes, answer: bytes) -> None:
+    """JSON members are in alphabetical order as in Java, and the native header is an array; a response may be split."""
     async with asking() as (server, client, _):
-        call = ask(client, code, **question)
+        call = ask(client, code, **members)
         peer = await server.accept()
         assert sent == await peer.reader.readexactly(len(sent))
 
@@ -61,16 +59,16 @@ async def test_question_is_on_the_wire_to_the_byte(
         assert ((await call).code, call.result().body) == (0, b"route")
 
 
-async def test_answers_find_their_questions_in_any_order() -> None:
-    """Ten questions in flight on one connection, answered from the last to the first."""
+async def test_responses_may_come_in_any_order() -> None:
+    """Ten requests in flight on one connection are answered in reverse order."""
     async with asking() as (server, client, _):
         calls = [ask(client, 105, body=b"%d" % number) for number in range(10)]
         peer = await server.accept()
-        questions = [await peer.receive() for _ in calls]
+        requests = [await peer.receive() for _ in calls]
         assert client.pending_count == 10
 
-        for question in reversed(questions):
-            peer.answer(question.opaque, b"answer to " + question.body)
+        for request in reversed(requests):
+            peer.answer(request.opaque, b"answer to " + request.body)
         answers = await asyncio.gather(*calls)
 
         assert [b"answer to %d" % number for number in range(10)] == [answer.body for answer in answers]
@@ -86,10 +84,8 @@ async def test_answers_find_their_questions_in_any_order() -> None:
         (4711, "who knows", errors.OtherResponseError),
     ],
 )
-async def test_refusal_is_raised_as_the_class_of_its_code(
-    code: int, remark: str, error: type[errors.ResponseError]
-) -> None:
-    """With remark, code and ext fields; whoever wants the answer itself gets it, whatever its code."""
+async def test_error_response_raises_its_class(code: int, remark: str, error: type[errors.ResponseError]) -> None:
+    """The error has remark, code and ext fields; a caller may ask for the response of any code instead."""
     async with asking() as (server, client, _):
         call, raw = ask(client, 105), asyncio.create_task(client.invoke_raw(105, timeout_seconds=3.0))
         peer = await server.accept()
@@ -100,13 +96,13 @@ async def test_refusal_is_raised_as_the_class_of_its_code(
             await call
         answer = await raw
     assert error is type(caught.value)
-    for said in (caught.value, answer):
-        assert (code, remark, {"boot_id": "b1"}) == (said.code, said.remark, said.ext_fields)
+    for received in (caught.value, answer):
+        assert (code, remark, {"boot_id": "b1"}) == (received.code, received.remark, received.ext_fields)
 
 
 @pytest.mark.parametrize("gives_up", ["is cancelled", "times out"])
-async def test_late_answer_is_dropped(gives_up: str) -> None:
-    """The table is empty, and the connection serves the next question, whose number is another one."""
+async def test_late_response_is_dropped(gives_up: str) -> None:
+    """No entry is left, and the connection serves the next request under another number."""
     async with asking() as (server, client, clock):
         call = ask(client, 105)
         peer = await server.accept()
@@ -125,13 +121,13 @@ async def test_late_answer_is_dropped(gives_up: str) -> None:
         assert client.pending_count == 0
 
         call = ask(client)
-        question = await peer.receive()
-        # of a number that is over, never drawn, or missing; and of two answers the second one
+        request = await peer.receive()
+        # responses with an expired, unknown or missing number, and a second response
         peer.answer(late.opaque, b"late")
         peer.answer(12345)
         peer.send(frame({"flag": 1}))
-        peer.answer(question.opaque, b"in time")
-        peer.answer(question.opaque, b"again")
+        peer.answer(request.opaque, b"in time")
+        peer.answer(request.opaque, b"again")
         assert (await call).body == b"in time"
         call = ask(client)
         peer.answer((await peer.receive()).opaque)
@@ -140,26 +136,26 @@ async def test_late_answer_is_dropped(gives_up: str) -> None:
 
 
 async def test_oneway_is_sent_and_not_waited_for() -> None:
-    """Flag 2, nothing in the table, and a number that no question gets."""
+    """A oneway request has flag 2, no pending entry and the opaque 0."""
     async with asking() as (server, client, _):
         await client.oneway(904, ext_fields={"brokerName": "a"}, body=b"b", timeout_seconds=1.0)
         assert client.pending_count == 0
         call = ask(client, 105)
         peer = await server.accept()
 
-        notice, question = await peer.receive(), await peer.receive()
-        said = (notice.code, notice.header["flag"], notice.header["extFields"], notice.body, notice.opaque)
-        assert said == (904, 2, {"brokerName": "a"}, b"b", 0)
-        assert question.opaque == 1
+        notice, request = await peer.receive(), await peer.receive()
+        sent = (notice.code, notice.header["flag"], notice.header["extFields"], notice.body, notice.opaque)
+        assert sent == (904, 2, {"brokerName": "a"}, b"b", 0)
+        assert request.opaque == 1
         peer.answer(1)
         await call
 
 
-@pytest.mark.parametrize("is_heard", [True, False])
-async def test_requests_of_the_server_go_to_the_callback(is_heard: bool) -> None:
-    """If there is one. Oneway ones are not answered, others are refused with code 3, if they have a number."""
-    heard: list[int] = []
-    options: dict[str, Any] = {"on_request": lambda request: heard.append(request.code)} if is_heard else {}
+@pytest.mark.parametrize("has_callback", [True, False])
+async def test_requests_of_the_server_go_to_the_callback(has_callback: bool) -> None:
+    """Oneway requests get no response; others get code 3 if they have a number."""
+    received: list[int] = []
+    options: dict[str, Any] = {"on_request": lambda request: received.append(request.code)} if has_callback else {}
     async with asking(**options) as (server, client, _):
         peer = await ask_and_answer(client, server)
         peer.send(frame({"code": 905, "flag": 2, "opaque": 0}))
@@ -169,11 +165,11 @@ async def test_requests_of_the_server_go_to_the_callback(is_heard: bool) -> None
             header = (await peer.receive()).header
             refusal = (header["code"], header["flag"], header["remark"], header["opaque"])
             assert (3, 1, f" request type {code} not supported", opaque) == refusal
-    assert ([905, 906, 40, 41] if is_heard else []) == heard
+    assert ([905, 906, 40, 41] if has_callback else []) == received
 
 
-async def test_question_that_cannot_be_sent_leaves_everything_as_it_was() -> None:
-    """Larger than the limit: an error of ours, nothing in the table, and the connection goes on."""
+async def test_too_large_request_leaves_the_connection_usable() -> None:
+    """A request above the limit raises a local error, leaves no entry, and the connection goes on."""
     async with asking(max_frame_bytes=1024) as (server, client, _):
         with pytest.raises(errors.LocalProtocolError, match=r"^frame of 1\d\d\d bytes, limit 1024$"):
             await client.invoke(103, body=bytes(1000), timeout_seconds=3.0)

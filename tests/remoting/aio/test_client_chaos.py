@@ -1,4 +1,4 @@
-"""Every question ends and leaves nothing behind, whatever the server does and whoever gives up."""
+"""Random misbehaviour of a server and cancellations: every request ends and leaves nothing behind."""
 
 import asyncio
 import contextlib
@@ -15,14 +15,14 @@ from tests.support.scripted_server import Peer, ScriptedServer, frame
 
 
 async def misbehave(server: ScriptedServer, dice: random.Random) -> None:
-    """Let everybody in, and treat each as the dice say."""
+    """Accept connections, and misbehave at random on each."""
     async with asyncio.TaskGroup() as peers:
         while True:
             peers.create_task(misbehave_to(await server.accept(), dice))
 
 
 async def misbehave_to(peer: Peer, dice: random.Random) -> None:
-    """Answer most questions, in disorder, some of them twice or never, until the connection is done for."""
+    """Answer most requests in random order, some twice or never, until the connection ends."""
     late: list[int] = []
 
     def half_a_frame() -> None:
@@ -47,8 +47,8 @@ async def misbehave_to(peer: Peer, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_every_question_ends_and_leaves_nothing_behind(seed: int) -> None:
-    """Two hundred questions, some cancelled: each ends with an answer or an error of ours, and the table is empty."""
+async def test_every_request_ends_and_leaves_nothing_behind(seed: int) -> None:
+    """Each of two hundred requests ends with a response, a remoting error or a cancellation, and no entry is left."""
     dice, clock = random.Random(seed), FakeClock()
     calls: list[asyncio.Task[RemotingCommand]] = []
     async with ScriptedServer() as server:

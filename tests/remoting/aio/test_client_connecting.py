@@ -1,4 +1,4 @@
-"""When a client connects, and how long it leaves a server alone."""
+"""Connecting, back-off and name resolution of the client."""
 
 import asyncio
 import os
@@ -21,26 +21,26 @@ BACKOFF = Backoff(base_seconds=0.5, max_seconds=8.0)
 
 @pytest.fixture
 def refusing() -> Iterator[socket.socket]:
-    """A port that is taken and refuses everybody, until a server listens on it."""
+    """A bound port that refuses connections until a server listens on it."""
     with refusing_port() as bound:
         yield bound
 
 
 @pytest.fixture
 def black_hole() -> Iterator[str]:
-    """The address of a server that lets nobody in."""
+    """The address of a server that accepts no connection."""
     with full_queue() as address:
         yield address
 
 
 def client_of(bound: socket.socket, clock: FakeClock, **options: Any) -> RemotingClient:
-    """A client of a port, whose pauses are as long as they get."""
+    """A client of a port, with the longest delays."""
     options = {"backoff": BACKOFF, "random_unit": lambda: 1.0, **options}
     return RemotingClient(f"{HOST}:{bound.getsockname()[1]}", clock=clock, **options)
 
 
-async def test_nothing_is_connected_before_the_first_question() -> None:
-    """A new client is a value; the first question makes the connection, and both ends agree on its address."""
+async def test_first_request_connects() -> None:
+    """A new client has no connection; the first request opens it, and both ends agree on its address."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
         assert (client.connected, client.socket_descriptor, client.pending_count) == (False, None, 0)
 
@@ -50,15 +50,15 @@ async def test_nothing_is_connected_before_the_first_question() -> None:
         assert client.socket_descriptor is not None
         with socket.socket(fileno=os.dup(client.socket_descriptor)) as same:
             assert peer.address == same.getsockname()
-            # small frames leave at once, and a server that vanished is noticed after five seconds of silence
+            # TCP_NODELAY, and TCP_USER_TIMEOUT of five seconds
             assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 assert same.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5000
 
 
-async def test_questions_fail_at_once_during_the_back_off(refusing: socket.socket) -> None:
-    """0.5 s after the first failure, 1.0 s after the second; after a success the next one is the first again."""
+async def test_requests_fail_at_once_during_the_back_off(refusing: socket.socket) -> None:
+    """The back-off is 0.5 s after the first failure, 1.0 s after the second, and starts again after a success."""
     clock, lost = FakeClock(), asyncio.Event()
     client = client_of(refusing, clock, on_connection_lost=lambda _: lost.set())
 
@@ -86,7 +86,7 @@ async def test_questions_fail_at_once_during_the_back_off(refusing: socket.socke
 
 
 async def test_patient_client_waits_for_the_end_of_the_back_off(refusing: socket.socket) -> None:
-    """Without `fail_fast` a question waits for it, if it has the time, and is then asked."""
+    """Without `fail_fast` a request waits for its end if its timeout allows."""
     clock = FakeClock()
     client = client_of(refusing, clock, fail_fast=False)
     with pytest.raises(ConnectError):
@@ -106,7 +106,7 @@ async def test_patient_client_waits_for_the_end_of_the_back_off(refusing: socket
 
 
 async def test_connect_times_out(black_hole: str) -> None:
-    """After three seconds, for all who wait and for those to come; who gives up before takes it from nobody."""
+    """The connect ends after three seconds for all waiting and later callers; a cancelled caller does not end it."""
     clock = FakeClock()
     async with RemotingClient(black_hole, clock=clock, random_unit=lambda: 1.0) as client:
         hasty = ask(client, timeout_seconds=1.0)
@@ -132,15 +132,15 @@ async def test_connect_times_out(black_hole: str) -> None:
 
 
 @pytest.mark.parametrize("host", [f"{'a' * 64}.example", ".example"])
-async def test_name_that_is_none_is_a_connect_error(host: str) -> None:
-    """A label of 64 characters, or of none, cannot even be asked for."""
+async def test_invalid_host_name_is_a_connect_error(host: str) -> None:
+    """Labels of 64 characters and empty ones cannot be resolved."""
     async with RemotingClient(f"{host}:9876", clock=FakeClock()) as client:
         with pytest.raises(ConnectError, match=rf"^no connection to {host}:9876: "):
             await client.invoke(106, timeout_seconds=3.0)
 
 
-def test_address_is_checked_at_once() -> None:
-    """A client of no address is refused before it is asked for anything."""
+def test_address_is_validated_by_the_constructor() -> None:
+    """An invalid address is an error before any request."""
     with pytest.raises(ValueError, match=r"^address 'namesrv' is not host:port or \[ipv6\]:port$"):
         RemotingClient("namesrv", clock=FakeClock())
 
@@ -153,6 +153,6 @@ def test_address_is_checked_at_once() -> None:
     ],
 )
 async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
-    """The connection comes from there, too."""
+    """The client resolves host names, and IPv6 addresses have brackets."""
     async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
         assert listens == (await ask_and_answer(client, server)).address[0]

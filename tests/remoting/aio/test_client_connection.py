@@ -1,4 +1,4 @@
-"""What callers see when the server misbehaves, or the client is closed."""
+"""The client's connection: ends, slow servers, and closing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,27 +18,27 @@ from tests.support.scripted_server import Call, Peer, ScriptedRequest, ScriptedS
 MEBIBYTE = 1 << 20
 
 
-class Asked(NamedTuple):
-    """Three questions that the server has received and not answered."""
+class Pending(NamedTuple):
+    """Three requests that the server has received and not answered."""
 
     server: ScriptedServer
     client: RemotingClient
     peer: Peer
     calls: list[Call]
-    questions: list[ScriptedRequest]
+    requests: list[ScriptedRequest]
 
 
 @asynccontextmanager
-async def asked(**options: Any) -> AsyncIterator[Asked]:
-    """Three questions on the wire of a new connection."""
+async def pending_requests(**options: Any) -> AsyncIterator[Pending]:
+    """Three requests on the wire of a new connection."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock(), **options) as client:
         calls = [ask(client) for _ in range(3)]
         peer = await server.accept()
-        yield Asked(server, client, peer, calls, [await peer.receive() for _ in calls])
+        yield Pending(server, client, peer, calls, [await peer.receive() for _ in calls])
 
 
 async def failures(calls: list[Call]) -> list[ConnectionClosedError]:
-    """The errors that calls on a connection that ended have come to."""
+    """The errors of calls on a connection that has ended."""
     errors = await asyncio.gather(*calls, return_exceptions=True)
     closed = [error for error in errors if isinstance(error, ConnectionClosedError)]
     assert len(calls) == len(closed)
@@ -49,7 +49,7 @@ PROTOCOL = RemoteProtocolError
 
 
 def half_an_answer(peer: Peer) -> None:
-    """Which is none."""
+    """An incomplete response."""
     peer.send(frame({"flag": 1})[:-1])
     peer.close()
 
@@ -58,25 +58,25 @@ def half_an_answer(peer: Peer) -> None:
     ("end", "reason", "cause"),
     [
         (Peer.close, "was closed by the peer", None),
-        # it answers nothing more, though it still might read
+        # the server's write side is closed, although it may still read
         (lambda peer: peer.writer.write_eof(), "was closed by the peer", None),
         (half_an_answer, "was closed by the peer inside a frame", None),
         (Peer.reset, "was lost: ", ConnectionResetError),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP response received: the peer's port is for HTTP", PROTOCOL),
-        # refused by its length, before anything of it is kept
+        # refused by its length, before any byte of it is kept
         (b"\x00\x00\x03\xfd", "frame of 1025 bytes, limit 1024", PROTOCOL),
         (b"\x00\x00\x00\x06\x02\x00\x00\x02{}", "unknown serialize type 2, expected 0, 1 or 77", PROTOCOL),
         (b"\x00\x00\x00\x06\x00\x00\x00\x02[]", "header cannot be read: Expected `object`, got `array`", PROTOCOL),
     ],
 )
-async def test_end_of_the_connection_fails_what_is_not_answered(
+async def test_end_of_the_connection_fails_pending_calls(
     end: bytes | Callable[[Peer], object], reason: str, cause: type[Exception] | None
 ) -> None:
-    """The answer before counts, the others fail at once, each is told why, and the next question connects again."""
+    """An earlier response counts, pending calls fail at once with the reason, and the next request connects again."""
     losses: list[ConnectionClosedError] = []
-    async with asked(max_frame_bytes=1024, on_connection_lost=losses.append) as it:
-        server, client, peer, calls, questions = it
-        in_time, late = ({"code": 0, "flag": 1, "opaque": questions[number].opaque} for number in (1, 0))
+    async with pending_requests(max_frame_bytes=1024, on_connection_lost=losses.append) as it:
+        server, client, peer, calls, requests = it
+        in_time, late = ({"code": 0, "flag": 1, "opaque": requests[number].opaque} for number in (1, 0))
         if isinstance(end, bytes):
             reason = f"broke the protocol: {reason}"
             peer.send(frame(in_time, b"in time") + end + frame(late))
@@ -94,14 +94,14 @@ async def test_end_of_the_connection_fails_what_is_not_answered(
 
 
 async def test_callback_that_raises_ends_the_connection() -> None:
-    """The loop reports the bug, and the calls fail with it as the cause instead of waiting for ever."""
+    """The loop reports the bug, and pending calls fail with it as the cause."""
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
     def bug(request: RemotingCommand) -> None:
         raise LookupError("bug in the callback")
 
-    async with asked(on_request=bug) as (_, client, peer, calls, __):
+    async with pending_requests(on_request=bug) as (_, client, peer, calls, __):
         peer.send(frame({"code": 905, "flag": 2}))
 
         for error in await failures(calls):
@@ -111,13 +111,13 @@ async def test_callback_that_raises_ends_the_connection() -> None:
 
 
 def connection_of(client: RemotingClient) -> ClientConnection:
-    """The connection that a client has."""
+    """The client's current connection."""
     assert client._connection is not None
     return client._connection
 
 
 async def fill(client: RemotingClient) -> None:
-    """Send until nothing goes any more: the kernel's buffers and the transport's are full."""
+    """Send until the buffers of kernel and transport are full."""
     for _ in range(100):
         if not connection_of(client)._writable.is_set():
             return
@@ -128,18 +128,18 @@ async def fill(client: RemotingClient) -> None:
 
 @asynccontextmanager
 async def stuck() -> AsyncIterator[tuple[Peer, RemotingClient, FakeClock]]:
-    """A server that has stopped reading, and a client that has noticed."""
+    """A server that has stopped reading, and a client whose writes are paused."""
     clock = FakeClock()
     async with ScriptedServer() as server, RemotingClient(server.address, clock=clock) as client:
         peer = await ask_and_answer(client, server)
-        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport can
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a socket's transport has it
         await fill(client)
         yield peer, client, clock
         peer.writer.transport.abort()
 
 
 async def test_senders_wait_for_a_server_that_does_not_read() -> None:
-    """Questions and notices are not piled up here: they wait, and give up when their time is over."""
+    """Requests and oneway requests wait instead of being buffered, and time out."""
     async with stuck() as (_, client, clock):
         buffered = connection_of(client).transport.get_write_buffer_size()
         call = ask(client, 105, body=bytes(MEBIBYTE))
@@ -156,7 +156,7 @@ async def test_senders_wait_for_a_server_that_does_not_read() -> None:
 
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_senders_go_on_when_the_server_reads_again(is_lost: bool) -> None:
-    """Whoever waited is sent, and answered; or fails when the server is gone instead."""
+    """Waiting requests are sent and answered, or fail when the connection is lost."""
     async with stuck() as (peer, client, _):
         call = ask(client, 105)
         await settle()
@@ -167,18 +167,18 @@ async def test_senders_go_on_when_the_server_reads_again(is_lost: bool) -> None:
                 await call
             return
         peer.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
-        while (question := await peer.receive()).code != 105:
+        while (request := await peer.receive()).code != 105:
             pass
-        peer.answer(question.opaque, b"at last")
+        peer.answer(request.opaque, b"at last")
         assert (await call).body == b"at last"
 
 
 async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None:
-    """Refusals that it does not read would pile up here; it gets none until it reads again."""
-    async with asked() as (_, client, peer, calls, questions):
+    """Error responses would be buffered here, so that none is sent until the server reads again."""
+    async with pending_requests() as (_, client, peer, calls, requests):
         connection_of(client).pause_writing()
         peer.send(frame({"code": 905, "opaque": 8}))
-        peer.answer(questions[0].opaque)
+        peer.answer(requests[0].opaque)
         await calls[0]
         connection_of(client).resume_writing()
         peer.send(frame({"code": 905, "opaque": 9}))
@@ -188,10 +188,10 @@ async def test_requests_of_a_server_that_does_not_read_are_not_refused() -> None
         await failures(calls[1:])
 
 
-async def test_close_fails_what_waits_and_closes_the_connection() -> None:
-    """The error says that we closed it, the server reads the end, no loss is reported; closing again is harmless."""
+async def test_close_fails_pending_calls() -> None:
+    """The error names the close, the server reads the end, no loss is reported; a second close is harmless."""
     losses: list[Any] = []
-    async with asked(on_connection_lost=losses.append) as (server, client, peer, calls, _):
+    async with pending_requests(on_connection_lost=losses.append) as (server, client, peer, calls, _):
         await asyncio.gather(client.close(), client.close())
         await client.close()
 
@@ -207,8 +207,8 @@ async def test_close_fails_what_waits_and_closes_the_connection() -> None:
         assert server.connections == 1
 
 
-async def test_close_sends_what_was_written() -> None:
-    """A oneway farewell of a mebibyte arrives, although the client is closed right after it."""
+async def test_close_sends_buffered_bytes() -> None:
+    """A oneway request of a mebibyte arrives although the client is closed right after it."""
     async with ScriptedServer() as server, RemotingClient(server.address, clock=FakeClock()) as client:
         await client.oneway(104, body=bytes(MEBIBYTE), timeout_seconds=3.0)
         closing = asyncio.ensure_future(client.close())
@@ -218,8 +218,8 @@ async def test_close_sends_what_was_written() -> None:
         assert await peer.at_end()
 
 
-async def test_close_does_not_wait_long_for_a_server_that_does_not_read() -> None:
-    """It has one second to read what was sent; then the connection is cut."""
+async def test_close_waits_a_second_for_a_slow_server() -> None:
+    """After one second the connection is aborted."""
     async with stuck() as (_, client, clock):
         closing = asyncio.ensure_future(client.close())
         await clock.advance(0.9)
@@ -230,7 +230,7 @@ async def test_close_does_not_wait_long_for_a_server_that_does_not_read() -> Non
 
 
 async def test_close_ends_a_connect() -> None:
-    """Whoever waits for the connect learns that the client is closed, without waiting for the connect's end."""
+    """A caller waiting for the connect gets the error at once."""
     with full_queue() as address:
         client = RemotingClient(address, clock=FakeClock())
         call = ask(client)
@@ -243,7 +243,7 @@ async def test_close_ends_a_connect() -> None:
 
 
 async def test_close_in_any_moment_of_a_connect() -> None:
-    """Whichever pass of the loop it falls into, no connection is left open and no caller is left waiting."""
+    """In every pass of the loop, no connection stays open and no caller keeps waiting."""
     for passes in range(12):
         async with ScriptedServer() as server:
             client = RemotingClient(server.address, clock=FakeClock())
@@ -261,13 +261,13 @@ async def test_close_in_any_moment_of_a_connect() -> None:
 
 
 async def test_repr_shows_the_state() -> None:
-    """Peer, connection and pending calls, for whoever reads a failing assert."""
+    """Peer, connection and pending calls are visible in a failing assert."""
     connection = ClientConnection("a:1", max_frame_bytes=1024, on_request=None, on_lost=lambda *_: None)
     assert repr(connection) == "<ClientConnection [a:1 | not open | 0 pending]>"
     with pytest.raises(ConnectionClosedError, match=r"^connection to a:1 is not open$"):
         _ = connection.transport
 
-    async with asked() as (server, client, peer, calls, _):
+    async with pending_requests() as (server, client, peer, calls, _):
         connected = connection_of(client)
         assert f"<ClientConnection [{server.address} | open | 3 pending]>" == repr(connected)
         assert f"<RemotingClient [{server.address} | connected | 3 pending]>" == repr(client)
@@ -279,7 +279,7 @@ async def test_repr_shows_the_state() -> None:
 
 
 async def test_all_calls_fail_each_with_its_own_exception() -> None:
-    """Exceptions are not shared: each gets the traceback of its own caller."""
+    """Each caller's exception has a traceback of its own."""
     pending = PendingCalls()
     with pending.opened() as (_, first), pending.opened() as (_, second):
         pending.fail_all(lambda: LookupError("broker-a"))
@@ -288,8 +288,8 @@ async def test_all_calls_fail_each_with_its_own_exception() -> None:
     assert len(pending) == 0
 
 
-async def test_failure_that_nobody_fetches_is_not_reported() -> None:
-    """A caller that leaves in the moment its call fails leaves nothing for asyncio to complain about."""
+async def test_unretrieved_failure_is_not_reported() -> None:
+    """A caller cancelled while its call fails leaves nothing for asyncio to report."""
     complaints: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     pending = PendingCalls()
@@ -300,9 +300,9 @@ async def test_failure_that_nobody_fetches_is_not_reported() -> None:
 
 
 async def test_opaque_is_an_int32_that_no_pending_call_has() -> None:
-    """As in Java, 2147483647 is followed by -2147483648; a call that outlives a round keeps its number to itself."""
+    """2147483647 is followed by -2147483648 as in Java; the number of a pending call is skipped."""
     pending = PendingCalls(first_opaque=2147483646)
     with pending.opened() as (first, _), pending.opened() as (second, _):
         assert (first, second, pending.draw_opaque()) == (2147483646, 2147483647, -2147483648)
-        pending._next_opaque = 2147483645  # four thousand million calls later
+        pending._next_opaque = 2147483645  # four billion calls later
         assert [pending.draw_opaque() for _ in range(2)] == [2147483645, -2147483648]

@@ -1,4 +1,4 @@
-"""A client with credentials signs whatever it sends."""
+"""A client with credentials signs every request."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ from tests.support.scripted_server import ScriptedServer
     ],
 )
 async def test_requests_are_signed_as_they_are_sent(serialize_type: SerializeType, recipe: Recipe) -> None:
-    """Those with an answer and those without, in each protocol, each with the number that it travels under."""
+    """Requests and oneway requests are signed in each protocol, with their own number."""
     clock = FakeClock()
     verifier = Verifier({"k": [b"secret"]}.__getitem__, wall=clock.wall)
     credentials = Credentials("k", b"secret", clock.wall)

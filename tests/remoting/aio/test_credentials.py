@@ -1,4 +1,4 @@
-"""Where the access key and its secret come from."""
+"""Sources of the access key and its secret."""
 
 import traceback
 from pathlib import Path
@@ -31,7 +31,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ({}, {"ACCESS_KEY": "e", "SECRET_KEY": "\xe9"}, ("e", b"\xc3\xa9")),
         ({}, {"ACCESS_KEY": "e", "SECRET_KEY_FILE": "secret"}, ("e", b"from-file")),
         ({"access_key": "k"}, {"ACCESS_KEY": "e", "SECRET_KEY": "es"}, ("k", b"es")),
-        # the environment's secret does not get in the way of one that is given
+        # the environment's secret does not conflict with a given one
         ({"access_key": "k", "secret_key_file": "secret"}, {"SECRET_KEY": "es"}, ("k", b"from-file")),
         ({"access_key": "k", "secret_key": "s"}, {"SECRET_KEY_FILE": "missing"}, ("k", b"s")),
         ({"access_key": None, "secret_key": None}, {"ACCESS_KEY": "", "SECRET_KEY": ""}, None),
@@ -40,7 +40,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_credentials_come_from_settings_or_environment(
     given: dict[str, Any], environment: dict[str, str], found: tuple[str, bytes] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is given wins; an empty variable is none."""
+    """Given values take precedence; an empty variable counts as unset."""
     for name, value in environment.items():
         monkeypatch.setenv(f"NAMESRV_{name}", value)
 
@@ -71,7 +71,7 @@ def test_credentials_come_from_settings_or_environment(
     ],
 )
 def test_wrong_credentials_are_refused_without_showing_the_secret(given: dict[str, Any], problem: str) -> None:
-    """Neither in the message nor in the traceback of what caused it."""
+    """Neither the message nor the traceback contains it."""
     Path("latin-1").write_bytes(b"\xe9")
     with pytest.raises(ValueError, match=r".") as caught:
         SigningSettings(**given)
@@ -81,7 +81,7 @@ def test_wrong_credentials_are_refused_without_showing_the_secret(given: dict[st
 
 
 def test_settings_do_not_show_the_secret() -> None:
-    """They are logged, compared and dumped."""
+    """Settings are logged, compared and dumped."""
     settings = SigningSettings(access_key="k", secret_key=SecretStr("hunter2"))
 
     assert settings == SigningSettings(access_key="k", secret_key=SecretStr("hunter2"))

@@ -1,4 +1,4 @@
-"""Certificates, keys and CAs in files, and what is said of those that cannot be used."""
+"""Certificates, keys and CAs in files, and errors for unusable ones."""
 
 import ssl
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PASSWORD = "correct horse"
 
 @pytest.fixture
 def ca(tmp_path: Path) -> Authority:
-    """An authority."""
+    """A certificate authority."""
     return Authority(tmp_path)
 
 
@@ -41,13 +41,13 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC),
         datetime(2033, 1, 1, tzinfo=UTC),
-        # the last second that is written with two digits of the year, and the first with four
+        # the last second with two digits of the year, and the first with four
         datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC),
         datetime(2050, 1, 1, tzinfo=UTC),
     ],
 )
-def test_expiry(ca: Authority, when: datetime) -> None:
-    """To the second; of a chain that of the certificate that expires first."""
+def test_expiry_is_the_earliest_of_the_chain(ca: Authority, when: datetime) -> None:
+    """The expiry is exact to the second."""
     longest = ca.issue("longest", expires=datetime(2060, 1, 1, tzinfo=UTC)).cert_file
     issued = ca.issue("server", expires=when).cert_file
     both = issued.with_name("both.pem")
@@ -60,8 +60,8 @@ def test_expiry(ca: Authority, when: datetime) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
 )
-def test_expiry_of_nothing(tmp_path: Path, text: str) -> None:
-    """A file without a certificate, and one with something else in its place."""
+def test_file_without_a_certificate_has_no_expiry(tmp_path: Path, text: str) -> None:
+    """An empty file and one with other content have no expiry."""
     (tmp_path / "f").write_text(text)
     with pytest.raises(TlsError, match="f: no certificate"):
         expires_at(tmp_path / "f")
@@ -69,7 +69,7 @@ def test_expiry_of_nothing(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("is_key_first", [False, True])
 def test_key_in_the_same_file(ca: Authority, *, is_key_first: bool) -> None:
-    """Before or behind the certificate."""
+    """The key may come before or after the certificate."""
     issued = ca.issue("server")
     parts = [issued.cert_file.read_bytes(), issued.key_file.read_bytes()]
     issued.cert_file.write_bytes(b"".join(reversed(parts) if is_key_first else parts))
@@ -79,7 +79,7 @@ def test_key_in_the_same_file(ca: Authority, *, is_key_first: bool) -> None:
 
 
 def test_key_with_a_passphrase(ca: Authority) -> None:
-    """It is read with the passphrase, which nothing shows."""
+    """The key is read with its passphrase, which is never shown."""
     issued = ca.issue("server", password=PASSWORD)
     files = TlsFiles(issued.cert_file, issued.key_file, SecretStr(PASSWORD), ca.ca_file)
 
@@ -104,10 +104,10 @@ def test_key_with_a_passphrase(ca: Authority) -> None:
         ({"ca_file": None}, "client certificates need a CA file: set tls-ca-file"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_unusable_file_is_reported(
     ca: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], message: str
 ) -> None:
-    """The file and what is wrong with it, and never a passphrase."""
+    """The message names the file and the reason, and never a passphrase."""
     monkeypatch.chdir(tmp_path)
     for name, password in (("server", ""), ("other", ""), ("locked", PASSWORD)):
         ca.issue(name, password=password)
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_said(
 
 @pytest.mark.parametrize("is_server", [True, False])
 def test_revocation_list_is_checked(ca: Authority, *, is_server: bool) -> None:
-    """Of every certificate in the chain, by either side; a server that asks for no certificate needs none."""
+    """Either side checks every certificate of the chain; a server without client certificates needs no list."""
     issued = ca.issue("server")
     files = TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file, ca.revocation_list(issued))
 
@@ -144,10 +144,10 @@ def test_revocation_list_is_checked(ca: Authority, *, is_server: bool) -> None:
         ("expired", "ca.crl: revocation list expired at 2021-03-04 05:06:07 UTC: get a new one from the CA"),
     ],
 )
-def test_revocation_list_that_cannot_be_used(
+def test_unusable_revocation_list_is_reported(
     ca: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, message: str
 ) -> None:
-    """The file and what is wrong with it, on either side."""
+    """The message names the file and the reason, on either side."""
     monkeypatch.chdir(tmp_path)
     issued = ca.issue("server")
     if content == "expired":
@@ -166,16 +166,16 @@ def test_revocation_list_that_cannot_be_used(
         assert str(error.value).startswith(message)
 
 
-def test_first_of_several_revocation_lists_counts(ca: Authority, tmp_path: Path) -> None:
-    """One file has the lists of all CAs; the first that expires is as bad as none."""
+def test_earliest_expiry_of_several_revocation_lists_counts(ca: Authority, tmp_path: Path) -> None:
+    """One file holds the lists of all CAs, and expires with the first of them."""
     texts = [ca.revocation_list(expires=expires).read_text() for expires in ("20500101000000Z", "20490101000000Z")]
     (tmp_path / "all.crl").write_text("a comment\n".join(texts))
 
     assert crls_expire_at(tmp_path / "all.crl") == datetime(2049, 1, 1, tzinfo=UTC).timestamp()
 
 
-def test_client_follows_its_files(ca: Authority, tmp_path: Path) -> None:
-    """Connections that are made later use what is there then; nothing is read again without need."""
+def test_client_reloads_changed_files(ca: Authority, tmp_path: Path) -> None:
+    """Later connections use the current files, which are read only when they change."""
     issued = ca.issue("client")
     tls = ClientTls(TlsFiles(issued.cert_file, issued.key_file, None, ca.ca_file), verify_host=True)
     first = tls.context()
@@ -189,7 +189,7 @@ def test_client_follows_its_files(ca: Authority, tmp_path: Path) -> None:
 
 
 def test_client_settings_from_the_environment(ca: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is given counts, the rest is NAMESRV_ and the setting's name; a secret is not shown."""
+    """Given values take precedence over NAMESRV_ variables; a secret is not shown."""
     for name, value in {
         "TLS": "true",
         "TLS_CA_FILE": "a.pem",
@@ -213,7 +213,7 @@ def test_client_settings_from_the_environment(ca: Authority, monkeypatch: pytest
         ({"tls": "perhaps"}, "tls: 'perhaps': "),
     ],
 )
-def test_client_settings_that_cannot_be(given: dict[str, Any], message: str) -> None:
-    """Files that would not be used are an error: whoever names them believes to be protected."""
+def test_inconsistent_client_settings(given: dict[str, Any], message: str) -> None:
+    """Files without TLS are an error, because their author expects protection."""
     with pytest.raises(ValueError, match=message):
         TlsClientSettings(**given)

@@ -1,4 +1,4 @@
-"""A body is read in each dialect, and never inflated beyond its limits."""
+"""Reading a body in each dialect, and inflating within limits."""
 
 import random
 import tracemalloc
@@ -38,7 +38,7 @@ MSGPACK = msgspec.msgpack.Decoder(Shape)
     ids=["empty", "standard", "bare integer keys", "unquoted and single-quoted", "keys in strings", "byte order mark"],
 )  # fmt: skip
 def test_json_is_read(body: bytes, expected: Shape) -> None:
-    """Standard JSON, what fastjson writes, and what fastjson reads."""
+    """Standard JSON and fastjson's extensions are read."""
     assert expected == read_json(JSON, body, "SHAPE")
 
 
@@ -53,21 +53,21 @@ def test_json_is_read(body: bytes, expected: Shape) -> None:
         (b"[" * 100_000, "Expected `object`, got `array`"),
     ],
 )
-def test_json_that_is_none_is_refused(body: bytes, error: str) -> None:
-    """The remark says what cannot be read, and why; nothing else is ever raised."""
+def test_invalid_json_is_refused(body: bytes, error: str) -> None:
+    """The remark contains the place and the reason; no other exception is raised."""
     with pytest.raises(BadRequestError) as caught:
         read_json(JSON, body, "SHAPE")
     assert f"body of SHAPE cannot be read: {error}" == caught.value.remark
 
 
-def test_json_that_is_too_deep_is_refused() -> None:
-    """Python says how deep that is: since 3.14 as deep as the stack is large."""
+def test_too_deep_json_is_refused() -> None:
+    """The limit is Python's, since 3.14 the size of its stack."""
     with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: (maximum recursion|Stack overflow)"):
         read_json(JSON, b'{"a":' * 1_000_000, "SHAPE")
 
 
 def test_large_body_is_read_strictly_only() -> None:
-    """4 KiB is no body of an unusual peer: bare integer keys are still read, other leniency is not tried."""
+    """From 4 KiB on, bare integer keys are read and no other leniency is tried."""
     padding = b" " * 4_096
     assert Shape("a") == read_json(JSON, b"{name:'a'}" + padding[10:], "SHAPE")
 
@@ -85,7 +85,7 @@ def test_large_body_is_read_strictly_only() -> None:
     ],
 )
 def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
-    """Integer keys are integers; what is not declared is skipped."""
+    """Integer keys are integers, and undeclared members are skipped."""
     assert expected == read_msgpack(MSGPACK, body, "SHAPE")
 
 
@@ -106,14 +106,14 @@ def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
         *(b"\x81\xa4name\x01", b"\x81\xa4name\xa1\xff", b"\x81\xa5table\x81\xa1x\xa1y"),
     ],
 )
-def test_msgpack_that_is_none_is_refused(body: bytes) -> None:
-    """Cut short, of other types, or with lengths that lie; nothing else is ever raised."""
+def test_invalid_msgpack_is_refused(body: bytes) -> None:
+    """Truncated bodies, other types and false lengths raise one error class."""
     with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: "):
         read_msgpack(MSGPACK, body, "SHAPE")
 
 
 def inflated(stream: bytes, *, max_bytes: int, max_ratio: int) -> bytes:
-    """All of it."""
+    """The whole inflated stream."""
     return b"".join(inflate(stream, max_bytes=max_bytes, max_ratio=max_ratio))
 
 
@@ -127,7 +127,7 @@ def inflated(stream: bytes, *, max_bytes: int, max_ratio: int) -> bytes:
     ],
 )
 def test_no_more_than_the_limit_is_inflated(size: int, max_bytes: int, max_ratio: int, limit: int | None) -> None:
-    """The smaller of the bytes and of ratio times size, to the byte; the ratio counts after the first mebibyte."""
+    """The smaller of max_bytes and ratio times size counts; the ratio counts after the first mebibyte."""
     stream = zlib.compress(bytes(size), 9)
     if limit is None:
         assert size == len(inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio))
@@ -138,7 +138,7 @@ def test_no_more_than_the_limit_is_inflated(size: int, max_bytes: int, max_ratio
 
 
 def bomb(mebibytes: int) -> bytes:
-    """A stream of that many mebibytes of zeros; after a full flush every further one is the same thousand bytes."""
+    """A compressed stream of zeros; after a full flush every further mebibyte repeats the same thousand bytes."""
     compressor = zlib.compressobj(9)
     first, more = (compressor.compress(bytes(MEBIBYTE)) + compressor.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     return first + more * (mebibytes - 1)
@@ -146,7 +146,7 @@ def bomb(mebibytes: int) -> bytes:
 
 @pytest.mark.parametrize("max_bytes", [MEBIBYTE, 8 * MEBIBYTE])
 def test_bomb_stops_at_the_limit(max_bytes: int) -> None:
-    """A gibibyte of zeros, a mebibyte on the wire, is never held, and ends at the limit."""
+    """A gibibyte of zeros in a mebibyte is never held, and refused at the limit."""
     stream = bomb(1024)
     tracemalloc.start()
     try:
@@ -159,8 +159,8 @@ def test_bomb_stops_at_the_limit(max_bytes: int) -> None:
     assert peak < 256 * 1024
 
 
-def test_ratio_is_to_the_bytes_that_were_used() -> None:
-    """A bomb is one whatever stands behind it, in the stream or after it; and behind a stream there may be nothing."""
+def test_ratio_counts_only_consumed_bytes() -> None:
+    """Bytes after the zlib stream do not raise the limit; they are refused."""
     noise = random.Random(0).randbytes(MEBIBYTE)
     compressor = zlib.compressobj(9)
     inside = (
@@ -186,7 +186,7 @@ def test_ratio_is_to_the_bytes_that_were_used() -> None:
     ],
     ids=["empty", "one byte", "cut", "json", "wrong checksum", "gzip"],
 )
-def test_what_is_no_zlib_stream_is_refused(stream: bytes, error: str) -> None:
-    """Cut short, damaged, or something else."""
+def test_invalid_zlib_stream_is_refused(stream: bytes, error: str) -> None:
+    """Truncated, damaged and foreign streams are refused."""
     with pytest.raises(BadRequestError, match=f"^compressed body {error}"):
         inflated(stream, max_bytes=MEBIBYTE, max_ratio=200)

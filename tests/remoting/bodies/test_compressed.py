@@ -1,4 +1,4 @@
-"""An inflated registration is read piece by piece, whatever its lengths claim."""
+"""Reading a compressed registration in chunks, with limits on its lengths."""
 
 import zlib
 
@@ -20,7 +20,7 @@ NO_MAPPINGS = b"\x00\x00\x00\x00"
 
 
 def read(body: bytes, *, with_mappings: bool, chunk_bytes: int = 5) -> Compressed:
-    """What it holds, if it comes in such chunks."""
+    """The registration in a body inflated in chunks of this size."""
     chunks = (body[at : at + chunk_bytes] for at in range(0, len(body), chunk_bytes))
     return finished(read_compressed(chunks, with_mappings=with_mappings, tally=Tally(100)))
 
@@ -40,11 +40,11 @@ TOPICS = b'\x00\x00\x00\x02\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}\x00\x00\x00\x2
     [
         (TOPICS + b'\x00\x00\x00\x0d["f:1","g:2"]' + b"\x00\x00\x00\x01" + MAPPING, True,
          [TopicConfig("T1", 8, 7, 6, 0), TopicConfig("%RETRY%G", 1, 1, 4, 0)], {"T": INFO}, ("f:1", "g:2")),
-        # before version 413 it ends with the filter servers
+        # before version 413 the body ends with the filter servers
         (NO_TOPICS + NO_FILTERS, False, [], {}, ()),
-        # and an old server does not look at the mappings of a new broker
+        # an old server ignores the mappings of a new broker
         (NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x01" + MAPPING, False, [], {}, ()),
-        # null filter servers leave those known alone
+        # null filter servers keep the known ones
         (NO_TOPICS + b"\x00\x00\x00\x04null", False, [], {}, None),
         # a mapping without a topic is skipped
         (NO_TOPICS + NO_FILTERS + b"\x00\x00\x00\x02" + b"\x00\x00\x00\x02{}" + MAPPING, True, [], {"T": INFO}, ()),
@@ -57,7 +57,7 @@ def test_body_is_read(
     mappings: dict[str, TopicQueueMappingInfo],
     filters: tuple[str, ...] | None,
 ) -> None:
-    """DataVersion, topics, filter servers, static-topic mappings with bare integer keys."""
+    """The body has a DataVersion, topics, filter servers, and static-topic mappings with bare integer keys."""
     assert (topics, DataVersion(3, 2, 100), mappings, filters) == read(VERSION + body, with_mappings=with_mappings)
 
 
@@ -73,7 +73,7 @@ def test_body_is_read(
     ],
 )
 def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
-    """Name, read and write queues, permission, filter type; attributes are not looked at."""
+    """A line has name, read and write queues, permission and filter type; attributes are ignored."""
     body = VERSION + b"\x00\x00\x00\x01" + bytes([0, 0, len(line) >> 8, len(line) & 255]) + line + NO_FILTERS
 
     assert [topic] == list(read(body, with_mappings=False)[0])
@@ -95,8 +95,8 @@ def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
         (b"x" * 4097, "length of the topic 4097, limit 4096"),
     ],
 )
-def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
-    """With at most 128 bytes of it in the remark."""
+def test_invalid_topic_line_is_refused(line: bytes, error: str) -> None:
+    """The remark contains at most 128 bytes of the line."""
     length = len(line).to_bytes(4)
 
     with pytest.raises(BadRequestError) as caught:
@@ -133,8 +133,8 @@ def test_topic_line_that_is_none_is_refused(line: bytes, error: str) -> None:
          "body of REGISTER_BROKER (static-topic mapping) cannot be read: "),
     ],
 )  # fmt: skip
-def test_length_that_lies_is_refused(body: bytes, error: str) -> None:
-    """Negative, beyond its limit, or more than is left: nothing is allocated for it, and the remark says which."""
+def test_false_length_is_refused(body: bytes, error: str) -> None:
+    """A negative, too large or overlong length allocates nothing and is named in the remark."""
     with pytest.raises(BadRequestError) as caught:
         read(body, with_mappings=True)
     assert (caught.value.remark or "").startswith(error)
@@ -151,15 +151,15 @@ def test_length_that_lies_is_refused(body: bytes, error: str) -> None:
 def test_round_trip(
     topics: list[TopicConfig], version: DataVersion, mappings: list[TopicQueueMappingInfo], filters: list[str]
 ) -> None:
-    """What a broker of ours writes is read; system flags are not transported, as in Java."""
+    """A written body is read back; system flags are not transported, as in Java."""
     by_topic = {mapping.topic or "": mapping for mapping in mappings}
     inflated = zlib.decompress(write_compressed(topics, version, by_topic, filters))
 
     assert (topics, version, by_topic, tuple(filters)) == read(inflated, with_mappings=True)
 
 
-def test_it_is_written_as_java_does() -> None:
-    """To the byte, once it is inflated."""
+def test_written_body_equals_javas() -> None:
+    """The inflated bytes are equal."""
     stream = write_compressed([TopicConfig("T1", 8, 7, 6, 3)], DataVersion(3, 2, 100), {}, ["f:1"])
 
     topic = b"\x00\x00\x00\x01\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"

@@ -1,4 +1,4 @@
-"""Every body is declared once, and spelt as its header says: as Java does, or natively."""
+"""Bodies in Java's JSON and in the native dialect."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from tests.support.commands import VERSIONS
     ("serialize_type", "dialect"),
     [(SerializeType.JSON, JSON), (SerializeType.ROCKETMQ, JSON), (SerializeType.MSGPACK, NATIVE)],
 )
-def test_header_says_how_bodies_are_spelt(serialize_type: SerializeType, dialect: Dialect) -> None:
+def test_serialize_type_chooses_the_dialect(serialize_type: SerializeType, dialect: Dialect) -> None:
     """A binary header goes with JSON bodies, as in RocketMQ."""
     assert dialect is dialect_of(RemotingCommand(code=106, serialize_type=serialize_type))
 
@@ -41,8 +41,8 @@ def test_header_says_how_bodies_are_spelt(serialize_type: SerializeType, dialect
         (b"{}", TopicList([])),
     ],
 )  # fmt: skip
-def test_what_java_leaves_out_has_its_defaults(body: bytes, expected: object) -> None:
-    """Those of a topic, or zero; what comes of it is the type that others are compared with."""
+def test_missing_json_members_have_defaults(body: bytes, expected: object) -> None:
+    """Defaults are a topic's or zero, and the result has the ordinary type."""
     found = JSON.read(type(expected), body)
 
     assert expected == found
@@ -60,16 +60,16 @@ def test_what_java_leaves_out_has_its_defaults(body: bytes, expected: object) ->
         ({"writeQueueNums": "8"}, "Expected `int`, got `str`"),
     ],
 )
-def test_topic_that_cannot_be_is_refused(changed: dict[str, object], error: str) -> None:
-    """A name of 1 to 255 characters; numbers of Java's int."""
+def test_invalid_topic_is_refused(changed: dict[str, object], error: str) -> None:
+    """A name has 1 to 255 characters, and numbers are Java's int."""
     body = msgspec.json.encode({"topicName": "T", **changed})
 
     with pytest.raises(msgspec.ValidationError, match=f"^{error}"):
         msgspec.json.decode(body, type=java(TopicConfig))
 
 
-def test_natively_only_what_is_declared_optional_may_be_missing() -> None:
-    """A server of ours leaves nothing out."""
+def test_native_members_are_required_unless_optional() -> None:
+    """Our servers send every member."""
     for kind in (QueueData, BrokerData, TopicRouteData, ClusterInfo, TopicList, KVTable):
         with pytest.raises(BadRequestError, match=rf"^body of {kind.__name__} cannot be read: .* missing required"):
             NATIVE.read(kind, b"\x80")
@@ -90,13 +90,13 @@ def test_natively_only_what_is_declared_optional_may_be_missing() -> None:
     ],
 )
 def test_data_version_is_read(dialect: Dialect, body: bytes, version: DataVersion | None) -> None:
-    """None when there is none, which is a question about nothing."""
+    """A body without a version is None."""
     assert version == dialect.read_data_version(body)
 
 
 @given(VERSIONS)
 def test_data_version_round_trip(version: DataVersion) -> None:
-    """What was written is read, and is of the one type that versions are compared as."""
+    """A written version is read back with the same type."""
     for dialect in (JSON, NATIVE):
         read = dialect.read_data_version(dialect.encode(version))
         assert version == read
@@ -111,8 +111,8 @@ def test_data_version_round_trip(version: DataVersion) -> None:
         *((NATIVE, body) for body in (b"\x90", b"\x01", b"\x81", b"\x81\xa7counter\xa1x", b"\x80\x80", b"{}")),
     ],
 )  # fmt: skip
-def test_what_is_no_data_version_is_refused(dialect: Dialect, body: bytes) -> None:
-    """By name; in an answer it is the server's fault."""
+def test_invalid_data_version_is_refused(dialect: Dialect, body: bytes) -> None:
+    """The error names the member; in a response it is the server's fault."""
     with pytest.raises(BadRequestError, match=r"^body of DataVersion cannot be read: "):
         dialect.read_data_version(body)
     with pytest.raises(RemoteProtocolError, match=r"^body of DataVersion cannot be read: "):
@@ -121,6 +121,6 @@ def test_what_is_no_data_version_is_refused(dialect: Dialect, body: bytes) -> No
 
 @pytest.mark.parametrize("dialect", [JSON, NATIVE])
 def test_data_version_is_small(dialect: Dialect) -> None:
-    """512 bytes, whatever is in them."""
+    """The limit is 512 bytes."""
     with pytest.raises(BadRequestError, match=r"^body of DataVersion: 513 bytes, limit 512$"):
         dialect.read_data_version(bytes(513))

@@ -1,4 +1,4 @@
-"""Questions and answers of the native protocol are read, and their bounds kept."""
+"""Requests and responses of the native extension codes, and their limits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from tests.support.route_clients import topic_route
 from tests.support.steps import finished, steps_and_result
 
-QUESTIONS: list[type[RequestBody]] = [
+REQUEST_BODIES: list[type[RequestBody]] = [
     PullRoutesRequest,
     RecentEventsRequest,
     ListConnectionsRequest,
@@ -58,8 +58,8 @@ QUESTIONS: list[type[RequestBody]] = [
         (b"\x82\xa7cluster\xa1c\xabbroker_name\xa1a", ListBrokersRequest("c", "a")),
     ],
 )
-def test_question_is_read(body: bytes, expected: RequestBody) -> None:
-    """Topics alone are a batch pull, conditional with boot id and revision; the others ask for all unless told."""
+def test_request_is_read(body: bytes, expected: RequestBody) -> None:
+    """Topics alone are a batch pull, conditional with boot id and revision; other requests default to everything."""
     assert expected == type(expected).read(body)
 
 
@@ -67,12 +67,12 @@ TOO_MANY = b"\x81\xa6topics\xdd\x00\x01\x86\xa1" + b"\xa1T" * 100_001
 
 
 def large_pull(**members: object) -> bytes:
-    """A question about many topics, one of them twice."""
+    """A pull of many topics, one of them twice."""
     return NATIVE.encode({"topics": [f"topic-{number}" for number in range(20_000)] + ["topic-7"], **members})
 
 
-def test_large_pull_is_read_in_steps() -> None:
-    """As a small one is, each topic once; what nobody knows is skipped."""
+def test_large_pull_is_read_in_chunks() -> None:
+    """Every topic is read once, and unknown members are skipped."""
     body = large_pull(boot_id="b1", future=[1], since=7, wait_ms=30_000, observes=True)
     steps, found = steps_and_result(pull_in_steps(body))
 
@@ -113,12 +113,12 @@ def test_large_pull_is_read_in_steps() -> None:
                 (bytes((6 << 20) + 1), "body of PULL_ROUTES: 6291457 bytes, limit 6291456"),
             )
         ),
-        # 1 to 1,000 of them, after a number that is none below 0
+        # 1 to 1,000 events after a number that is not negative
         *(
             (RecentEventsRequest.read, body, "body of RECENT_EVENTS cannot be read: ")
             for body in (b"\x81\xa5limit\x00", b"\x81\xa5limit\xcd\x03\xe9", b"\x81\xa5since\xff", b"\xc0", b"\x90")
         ),
-        # small and flat: it is kept for every live broker
+        # small and flat, because it is kept for every live broker
         *(
             (heartbeat_state, b"\x81\xa5state" + state, error)
             for state, error in (
@@ -130,19 +130,19 @@ def test_large_pull_is_read_in_steps() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(read: Callable[[bytes], object], body: bytes, error: str) -> None:
-    """With what is wrong, and where: the remark names the member."""
+def test_invalid_request_is_refused(read: Callable[[bytes], object], body: bytes, error: str) -> None:
+    """The remark names the member and the reason."""
     with pytest.raises(BadRequestError) as caught:
         read(body)
     assert (caught.value.remark or "").startswith(error)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_questions_are_small(question: type[RequestBody]) -> None:
-    """Before anything of them is looked at; only a pull of many topics may be large."""
-    limit = 6 << 20 if question is PullRoutesRequest else 4096
+@pytest.mark.parametrize("body_type", REQUEST_BODIES)
+def test_requests_have_a_size_limit(body_type: type[RequestBody]) -> None:
+    """The limit is checked before decoding; only a pull may be large."""
+    limit = 6 << 20 if body_type is PullRoutesRequest else 4096
     with pytest.raises(BadRequestError, match=rf"^body of [A-Z_]+: {limit + 1} bytes, limit {limit}$"):
-        question.read(bytes(limit + 1))
+        body_type.read(bytes(limit + 1))
 
 
 @pytest.mark.parametrize(
@@ -156,27 +156,27 @@ def test_questions_are_small(question: type[RequestBody]) -> None:
             b"\x81\xa5state\x85\xa5queue\x07\xa4disk\xcb\x3f\xe0\x00\x00\x00\x00\x00\x00\xa2ok\xc3\xa4role\xa1m\xa1n\xc0",
             {"queue": 7, "disk": 0.5, "ok": True, "role": "m", "n": None},
         ),
-        # 16 KiB to the byte
+        # exactly 16 KiB
         (b"\x81\xa5state\x81\xa1k\xda\x3f\xf3" + b"v" * 16371, {"k": "v" * 16371}),
     ],
 )
 def test_heartbeat_may_carry_a_state(body: bytes, state: dict[str, object] | None) -> None:
-    """A flat map of the broker's own figures; None when it sends none."""
+    """A flat map of values, or None without one."""
     assert state == heartbeat_state(body)
 
 
-# -- answers ----------------------------------------------------------------------------------------------------------
+# -- responses --------------------------------------------------------------------------------------------------------
 
 SPELT = msgspec.to_builtins(topic_route("broker-a"))
 
 
 def pulled(**changes: Any) -> bytes:
-    """An answer to PULL_ROUTES."""
+    """A response to PULL_ROUTES."""
     return NATIVE.encode({"boot_id": "b00t", "revision": 7, "ready": True, "full": True, "routes": {}, **changes})
 
 
 def test_pulled_routes() -> None:
-    """A route, once for all topics that have it, and a topic that positively does not exist."""
+    """A route is shared by all of its topics, and None marks a topic that does not exist."""
     found = read_routes(pulled(routes={"t": SPELT, "u": None, "v": SPELT}))
 
     assert {"t": topic_route("broker-a"), "u": None, "v": topic_route("broker-a")} == found.routes
@@ -184,8 +184,8 @@ def test_pulled_routes() -> None:
     assert (found.boot_id, found.revision, found.full) == ("b00t", 7, True)
 
 
-def test_answer_to_a_pull_is_written_to_the_byte() -> None:
-    """Each route in the bytes that it already has."""
+def test_pull_response_bytes() -> None:
+    """Each route's encoded bytes are copied."""
     answer = RoutesResponse("b1", 7, ready=True, full=False, routes={"T": msgspec.Raw(b"\xc0")})
 
     assert (
@@ -197,20 +197,20 @@ def test_answer_to_a_pull_is_written_to_the_byte() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        # and a map that claims to have four billion members
+        # a map with a false length of four billion members
         *(b"", b"\xc0", b"\x93\x01\x02\x03", b"\xdf\xff\xff\xff\xff", pulled()[:-1]),
         *(pulled(revision="seven"), pulled(routes={"t": 3})),
         pulled(routes={"t": {"broker_datas": [{}], "queue_datas": []}}),
     ],
 )
-def test_what_is_no_answer_to_a_pull_is_the_servers_fault(body: bytes) -> None:
-    """And says so."""
+def test_invalid_pull_response_is_a_remote_error(body: bytes) -> None:
+    """The error blames the server."""
     with pytest.raises(RemoteProtocolError, match="cannot be read"):
         read_routes(body)
 
 
-def test_only_what_every_server_said_is_required() -> None:
-    """What a newer one says besides is left alone."""
+def test_unknown_members_of_a_response_are_ignored() -> None:
+    """A newer server may send more members."""
     found = NATIVE.read_response(
         ServerInfo, msgpack.packb({"boot_id": "b00t", "uptime_seconds": 12.5, "new": {"x": 1}})
     )
@@ -228,15 +228,15 @@ def test_only_what_every_server_said_is_required() -> None:
         {"boot_id": 1, "brokers": [{}], "connections": [{}], "events": [{}]},
     ],
 )
-def test_answer_that_is_none_is_the_servers_fault(members: object) -> None:
-    """Nothing past the decoder meets it."""
+def test_invalid_response_is_a_remote_error(members: object) -> None:
+    """Invalid values do not pass the decoder."""
     for kind in (ServerInfo, BrokersResponse, ConnectionsResponse, EventsResponse):
         with pytest.raises(RemoteProtocolError, match=rf"^body of {kind.__name__} cannot be read: "):
             NATIVE.read_response(kind, msgpack.packb(members))
 
 
-def test_events_have_members_of_their_own() -> None:
-    """Flat ones, besides those that all have."""
+def test_events_have_additional_members() -> None:
+    """Additional members are flat."""
     event: dict[str, Any] = {"seq": 7, "event": "e", "ts_ms": 5, "x": 1, "list": ["a", None]}
     found = read_events(NATIVE.encode(EventsResponse("b", [event])))
 
@@ -245,7 +245,7 @@ def test_events_have_members_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("event", [{}, {"seq": 1}, {"seq": "1", "event": "e"}, {"seq": 1, "event": "e", "x": {"y": 1}}])
-def test_event_that_is_none_is_the_servers_fault(event: dict[str, object]) -> None:
-    """Events are numbered and flat; a nest a thousand deep would end in a traceback."""
+def test_invalid_event_is_a_remote_error(event: dict[str, object]) -> None:
+    """Events are numbered and flat; deep nesting must not end in a traceback."""
     with pytest.raises(RemoteProtocolError, match=r"^body of EventsResponse cannot be read: "):
         read_events(msgpack.packb({"boot_id": "b", "events": [event]}))

@@ -1,4 +1,4 @@
-"""fastjson's dialect is read as fastjson reads it, and fails with no other exception."""
+"""fastjson's dialect: reading it as fastjson does, with one exception class."""
 
 import json
 
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from namesrv_remoting.bodies.fastjson import MAX_BYTES, FastjsonError, coerce_ext_fields, loads, quote_bare_keys
 
-# what could make quoting and parsing disagree: everything that looks like the beginning of a bare key, and quotes
+# strings that look like bare keys or quotes
 nasty_text = st.text(alphabet="{}[],:-0123456789\"'\\ aé\n")
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 
 
 def values(keys: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    """Values of JSON, with such keys."""
+    """JSON values with such keys."""
     return st.recursive(
         scalars | st.text() | nasty_text,
         lambda inner: st.lists(inner, max_size=5) | st.dictionaries(keys, inner, max_size=5),
@@ -25,7 +25,7 @@ def values(keys: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 json_values = values(st.text() | nasty_text)
 java_values = values(st.integers() | nasty_text)
-# documents of any origin, in which quotes, escapes and keys meet
+# documents in which quotes, escapes and keys meet at random
 documents = st.lists(
     st.sampled_from([*"{}[],:\"\"''\\1a0 ", "-1", '{"a":"', ',1:"', '"}', "\\u002c", "\\x2c", "\\'", "{a:"]),
     max_size=20,
@@ -33,7 +33,7 @@ documents = st.lists(
 
 
 def written_by_fastjson(value: object) -> str:
-    """A value as Java writes it: compact, with the integer keys of its maps bare."""
+    """A value as Java writes it: compact, with bare integer keys."""
     if isinstance(value, dict):
         members = (f"{_key(key)}:{written_by_fastjson(member)}" for key, member in value.items())
         return "{" + ",".join(members) + "}"
@@ -47,7 +47,7 @@ def _key(key: object) -> str:
 
 
 def with_string_keys(value: object) -> object:
-    """The same value with the keys that standard JSON has."""
+    """The same value with the keys of standard JSON."""
     if isinstance(value, dict):
         return {str(key): with_string_keys(member) for key, member in value.items()}
     if isinstance(value, list):
@@ -76,13 +76,13 @@ def with_string_keys(value: object) -> object:
         ("a\nb\x00c\x1f", b'"a\nb\x00c\x1f"'),
     ],
 )
-def test_reads_what_fastjson_reads(expected: object, data: bytes) -> None:
-    """Each of these is what fastjson 1.2.83 makes of the same bytes; integer keys become strings."""
+def test_reads_as_fastjson_does(expected: object, data: bytes) -> None:
+    """The expected values are fastjson 1.2.83's; integer keys become strings."""
     assert expected == loads(data)
 
 
-def test_numeric_strings_are_numbers_where_they_have_to_be() -> None:
-    """As fastjson casts them; anything else of another type is refused."""
+def test_numeric_strings_are_cast_to_numbers() -> None:
+    """Numeric strings are cast as in fastjson, and other types refused."""
     assert loads(b"{a:'7',b:\"-1\"}", dict[str, int]) == {"a": 7, "b": -1}
     with pytest.raises(FastjsonError, match=r"^Expected `int`, got `str` - at `\$\[\.\.\.\]`$"):
         loads(b"{a:'7x'}", dict[str, int])
@@ -105,7 +105,7 @@ def test_numeric_strings_are_numbers_where_they_have_to_be() -> None:
             b"[TRUE]", b'{"a":/*c*/1}', b"\x0b1", b"{1.5:2}", b"{-a:1}", b"{a:b}", b"[a:1]", b'{"a":b:1}', b"{1a:2}",
             b"{}}", b'["\\q"]', b'["\\8"]', b'["\xc3\xa9\\u00g0"]', b'["a\\x4"]', b'["\\ude00\\ud83d"]',
         )),
-        # there is no UTF-8 for it: whoever is answered with this string could not be
+        # an unpaired surrogate has no UTF-8, so that no response could contain it
         ("Input data was truncated", b'["\\ud83d"]'),
         ("unterminated string '\"a'", b'["a'),
         ("unterminated string '\"'", b'{"a":"b{c:1,\'d\':"e"'),
@@ -114,13 +114,13 @@ def test_numeric_strings_are_numbers_where_they_have_to_be() -> None:
         ("Number out of range - at `$[0]`", b"[1e400]"),
         ("invalid utf-8 b'\\xff\"]' at byte 2", b'["\xff"]'),
         ("invalid utf-8 b'\\xed\\xa0\\x80\"' at byte 2", b'["\xed\xa0\x80"]'),
-        # from Python 3.13 on it is not too deep, but it ends there
+        # from Python 3.13 on this is not too deep, but truncated
         (("maximum recursion depth exceeded while deserializing an object", "Input data was truncated"), b"[" * 4096),
         ("json of 4097 bytes, limit 4096", b"\xff" * 4097),
     ],
 )  # fmt: skip
-def test_refusal_says_what_is_wrong(message: str | tuple[str, ...], data: bytes) -> None:
-    """And where, as far as it is known."""
+def test_error_has_the_reason_and_place(message: str | tuple[str, ...], data: bytes) -> None:
+    """The place is part of the message where it is known."""
     with pytest.raises(FastjsonError) as refused:
         loads(data)
 
@@ -129,13 +129,13 @@ def test_refusal_says_what_is_wrong(message: str | tuple[str, ...], data: bytes)
 
 
 def test_document_at_the_limit_is_read() -> None:
-    """4 KiB; numbers with all of its digits, too."""
+    """4 KiB and numbers with all of their digits are read."""
     assert str(loads(b"1" * MAX_BYTES)) == "1" * MAX_BYTES
 
 
 @given(st.binary() | (nasty_text | documents).map(str.encode))
 def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
-    """Whatever arrives: a value that can be sent on, or a FastjsonError."""
+    """Any input gives a value that can be sent on, or a FastjsonError."""
     try:
         found = loads(data)
     except FastjsonError:
@@ -144,16 +144,16 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_standard_json_reads_as_it_always_did(value: object, ensure_ascii: bool, indent: int | None) -> None:
-    """The dialect contains the standard: what json writes is read as json reads it."""
+def test_standard_json_is_read_unchanged(value: object, ensure_ascii: bool, indent: int | None) -> None:
+    """The dialect contains the standard: results equal those of json."""
     data = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent).encode()
 
     assert json.loads(data) == loads(data)
 
 
 @given(java_values)
-def test_what_java_writes_is_read(value: object) -> None:
-    """Bare integer keys anywhere, whatever the strings around them hold; quoting them never finds another value."""
+def test_javas_output_is_read(value: object) -> None:
+    """Bare integer keys are quoted anywhere, and never inside strings."""
     data = written_by_fastjson(value).encode()
     assert with_string_keys(value) == loads(data)
     try:
@@ -164,8 +164,8 @@ def test_what_java_writes_is_read(value: object) -> None:
 
 
 @given(documents)
-def test_quoting_and_the_exact_reader_agree(text: str) -> None:
-    """Of documents of any origin: what the strict parser reads after quoting is what the exact reader reads."""
+def test_quoting_agrees_with_the_exact_reader(text: str) -> None:
+    """The strict parser's result after quoting equals the exact reader's, for documents of any origin."""
     data = text.encode()
     try:
         found = msgspec.json.decode(quote_bare_keys(data))
@@ -182,7 +182,7 @@ def test_quoting_and_the_exact_reader_agree(text: str) -> None:
         (b'{"0":"a"}', b'{"0":"a"}'),
         (b'{ 0:"a"}', b'{ 0:"a"}'),
         (b'{a:"b"}', b'{a:"b"}'),
-        # inside a string, where it makes the document unreadable for a strict parser
+        # within a string it makes the document invalid for a strict parser
         (b'{"a":"b,"1":c"}', b'{"a":"b,1:c"}'),
     ],
 )
@@ -207,12 +207,12 @@ def test_quote_bare_keys(expected: bytes, data: bytes) -> None:
     ],
 )
 def test_coerce_ext_fields(expected: dict[str, str], data: bytes) -> None:
-    """Each of these is what fastjson 1.2.83 puts into a `Map<String,String>`, less the null members."""
+    """The expected values are fastjson 1.2.83's `Map<String,String>`, without null members."""
     assert expected == coerce_ext_fields(loads(data))
 
 
-def test_coerce_refuses_what_has_no_end() -> None:
-    """A value that holds itself ends the stack, not the server."""
+def test_coerce_refuses_a_recursive_value() -> None:
+    """A value that contains itself raises an error."""
     endless: list[object] = []
     endless.append(endless)
 
@@ -222,5 +222,5 @@ def test_coerce_refuses_what_has_no_end() -> None:
 
 @given(st.dictionaries(st.text(), json_values, max_size=5))
 def test_coerced_values_are_strings(members: dict[str, object]) -> None:
-    """Whatever an object holds, its ext fields are strings."""
+    """Every ext field is a string, whatever the object contains."""
     assert all(isinstance(text, str) for text in coerce_ext_fields(members).values())

@@ -1,4 +1,4 @@
-"""The syntax of java.util.Properties, case by case as Java reads it."""
+"""The syntax of java.util.Properties as Java reads it."""
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
         ("a=b # c", {"a": "b # c"}),
         ("a#=b", {"a#": "b"}),
         ("a=b\\\n#c", {"a": "b#c"}),
-        # an odd number of backslashes at its end joins a line with the next one, whose blanks are dropped
+        # an odd number of backslashes joins a line with the next one, whose leading blanks are dropped
         ("a=b\\\n   c", {"a": "bc"}),
         ("a=b\\\r\n\tc", {"a": "bc"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
@@ -45,7 +45,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
         ("\\\na=b", {"a": "b"}),
         ("\\\n", {}),
         ("a=1,\\\n  2,\\\n  3", {"a": "1,2,3"}),
-        # a backslash makes a control character, a UTF-16 unit, or takes the meaning from what follows
+        # a backslash makes a control character or a UTF-16 unit, or removes the meaning of the next character
         ("a=\\t\\n\\r\\f", {"a": "\t\n\r\f"}),
         ("a=\\\\\nb=\\q\\b\\0\nc=\\ d\ne\\ f=g", {"a": "\\", "b": "qb0", "c": " d", "e f": "g"}),
         ("a\\=b\\:c=d", {"a=b:c": "d"}),
@@ -58,26 +58,26 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
     ],
 )
 def test_text_is_read(text: str, properties: dict[str, str]) -> None:
-    """As Java reads it."""
+    """The result equals Java's."""
     assert properties == parse_properties(text)
 
 
 @pytest.mark.parametrize("text", ["a=\\u", "a=\\u12", "a=\\u12g4", "a=\\U0041\\u", "\\u=b", "a=\\u 041", "a=\\u+041"])
 def test_broken_unicode_escape_is_an_error(text: str) -> None:
-    """A Unicode escape without four digits is the one thing that Java refuses."""
+    """Java refuses only a Unicode escape without four digits."""
     with pytest.raises(PropertiesError, match=r"malformed \\uxxxx escape"):
         parse_properties(text)
 
 
 @pytest.mark.parametrize("text", ["a=\\ud83d", "a=\\ude00\\ud83d", "\\ud83d=b", "a=\ud83d"])
-def test_half_a_surrogate_pair_is_an_error(text: str) -> None:
-    """Java would keep it; here nothing could send it on."""
+def test_unpaired_surrogate_is_an_error(text: str) -> None:
+    """Java would keep it, but it cannot be encoded."""
     with pytest.raises(PropertiesError, match="half a surrogate pair"):
         parse_properties(text)
 
 
 def test_error_shows_the_escape_in_one_line() -> None:
-    """What follows a broken escape cannot forge a line of the log."""
+    """Text after a broken escape cannot forge a log line."""
     with pytest.raises(PropertiesError) as caught:
         parse_properties("a=\\u1\x1b[2J")
 
@@ -86,7 +86,7 @@ def test_error_shows_the_escape_in_one_line() -> None:
 
 @given(st.text(st.sampled_from("a \t\f=:#!\\u0d8\n\r\ud83dé")) | st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but PropertiesError comes out of any text."""
+    """Any text gives properties or a PropertiesError."""
     try:
         properties = parse_properties(text)
     except PropertiesError:
@@ -96,13 +96,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @given(st.dictionaries(TEXTS, TEXTS))
-def test_what_is_written_is_read_back(properties: dict[str, str]) -> None:
+def test_written_properties_are_read_back(properties: dict[str, str]) -> None:
     """Every key and value survives writing and reading."""
     assert properties == parse_properties(format_properties(properties))
 
 
 def test_written_lines_are_sorted_and_plain() -> None:
-    """The form of Apache's answer: key=value, sorted, nothing escaped that need not be."""
+    """Lines are key=value as in Apache's response, sorted, with necessary escapes only."""
     properties = {"listenPort": "9876", "bindAddress": "::", "configStorePath": "C:\\x y", "a": " b\n"}
 
     assert format_properties(properties) == "a=\\ b\\n\nbindAddress=::\nconfigStorePath=C:\\\\x y\nlistenPort=9876\n"

@@ -1,4 +1,4 @@
-"""A registration is read in each of the forms that brokers send, and refused in any other."""
+"""Registrations in every form that brokers send, and their limits."""
 
 import tracemalloc
 import zlib
@@ -24,7 +24,7 @@ from tests.support.commands import NAMES, REGISTRATIONS
 from tests.support.steps import finished
 
 MEBIBYTE = 1 << 20
-# as a 5.x broker spells it
+# as a 5.x broker sends it
 JSON_BODY = (
     b'{"filterServerList":["f:1"],"topicConfigSerializeWrapper":{"dataVersion":{"counter":3,"stateVersion":2,'
     b'"timestamp":100},"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"topicConfigTable":{"T1":'
@@ -33,7 +33,7 @@ JSON_BODY = (
     b'"b","currIdMap":{0:1,12:3},"dirty":false,"epoch":7,"scope":"__global__","topic":"S","totalQueues":2}}}}'
 )
 WRAPPER = b'{"dataVersion":{"counter":3,"timestamp":100},"topicConfigTable":{"T1":{"topicName":"T1","perm":4}}}'
-# DataVersion, one topic, no filter servers; then no static-topic mappings
+# DataVersion, one topic, no filter servers, no static-topic mappings
 OLD_INFLATED = (
     b'\x00\x00\x00\x1d{"counter":3,"timestamp":100}'
     b"\x00\x00\x00\x01\x00\x00\x00\x16T1 8 7 6 SINGLE_TAG {}"
@@ -51,24 +51,24 @@ NATIVE_BODY = (
     b"\xaedeleted_topics\x91\xa3OLD"
 )
 NATIVE = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {}, ("f:1",), ("OLD",))
-# larger than what is parsed in one go
+# larger than what is parsed at once
 PADDING = b"x" * 8_192
 PAD = b'"pad1":"' + PADDING + b'","pad2":["' + PADDING + b'"],'
 every_size = pytest.mark.parametrize("pad", [pytest.param(b"", id="whole"), pytest.param(PAD, id="in slices")])
 
 
 def read(body: bytes, version: int = 479, *, compressed: bool = False) -> RegisterBrokerBody:
-    """What a RocketMQ broker registers."""
+    """The registration of a RocketMQ broker."""
     return frozen(finished(decode_body(body, version, compressed=compressed)))
 
 
 def read_native(body: bytes, *, compressed: bool = False) -> RegisterBrokerBody:
-    """What a native broker registers."""
+    """The registration of a native broker."""
     return frozen(finished(decode_native_body(body, compressed=compressed)))
 
 
 def frozen(body: RegisterBrokerBody) -> RegisterBrokerBody:
-    """The same with a tuple of topics, as it is made by hand; in JSON they are of a type of their own."""
+    """The same with a tuple of topics, because JSON topics have a type of their own."""
     topics = (msgspec.convert(topic, TopicConfig, from_attributes=True) for topic in body.topic_configs)
     return replace(body, topic_configs=tuple(topics))
 
@@ -88,7 +88,7 @@ def test_json_form(version: int, pad: bytes) -> None:
 @pytest.mark.parametrize("compressed", [True, False])
 @every_size
 def test_oldest_form(version: int, pad: bytes, compressed: bool) -> None:
-    """Before version 37 the wrapper comes bare, and leaves the filter servers alone; nothing is ever compressed."""
+    """Before version 37 the body is the bare wrapper, never compressed, and keeps the known filter servers."""
     body = RegisterBrokerBody((TopicConfig("T1", perm=4),), DataVersion(3, 0, 100), {}, None)
 
     assert body == read(b"{" + pad + WRAPPER[1:], version, compressed=compressed)
@@ -98,14 +98,14 @@ def test_oldest_form(version: int, pad: bytes, compressed: bool) -> None:
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("level", [0, 1, 6, 9])
 def test_compressed_form(version: int, inflated: bytes, compressed: bool, level: int) -> None:
-    """With mappings from 413 on; 5.x brokers say compressed=false all the same, so that zlib's magic decides."""
+    """Mappings follow from 413 on; 5.x brokers send compressed=false by mistake, so that zlib's magic decides."""
     body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6),), DataVersion(3, 0, 100), {}, ())
 
     assert body == read(zlib.compress(inflated, level), version, compressed=compressed)
 
 
 def test_native_form() -> None:
-    """The same names in snake_case; a delta names the topics that are gone; zlib when the header says so."""
+    """Names are in snake_case; a delta names deleted topics; the header marks zlib."""
     assert read_native(NATIVE_BODY) == NATIVE
     assert read_native(zlib.compress(NATIVE_BODY), compressed=True) == NATIVE
     assert encode_native_body(NATIVE) == NATIVE_BODY
@@ -113,7 +113,7 @@ def test_native_form() -> None:
 
 @pytest.mark.parametrize("version", [0, 36, 37, 479])
 def test_no_body_registers_no_topics(version: int) -> None:
-    """With a DataVersion of zeros and no filter servers, compressed or not."""
+    """An empty body has a DataVersion of zeros and no filter servers, compressed or not."""
     for compressed in (False, True):
         assert RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ()) == read(b"", version, compressed=compressed)
 
@@ -132,7 +132,7 @@ def test_no_body_registers_no_topics(version: int) -> None:
             b'"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"S":{"currIdMap":{"0":1,-1:2}}}}',
             RegisterBrokerBody((), None, {"S": TopicQueueMappingInfo(curr_id_map={0: 1, -1: 2})}, ()),
         ),
-        # of members that come twice the last one counts, and all of it
+        # the last of duplicate members counts, as a whole
         (
             (b'"topicConfigSerializeWrapper":{"dataVersion":{},"topicConfigTable":{"T":{"topicName":"T"}},'
             b'"topicQueueMappingInfoMap":{"S":{}}},"topicConfigSerializeWrapper":{}'),
@@ -147,19 +147,20 @@ def test_no_body_registers_no_topics(version: int) -> None:
          "wrapper twice", "mappings twice"],
 )  # fmt: skip
 def test_missing_and_null_members(members: bytes, expected: RegisterBrokerBody, pad: bytes) -> None:
-    """A DataVersion that nobody named is None, which equals no other; null filter servers leave those known alone."""
+    """A missing DataVersion is None and equals no other; null filter servers keep the known ones."""
     assert expected == read(b"{" + pad + members + b"}")
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC"), st.integers(0, 9)), max_size=8))
-def test_of_topics_that_come_twice_the_last_one_counts(said: list[tuple[str, str, int]]) -> None:
-    """By their keys, and then by the names in their values, wherever a body is cut into slices."""
+def test_last_of_duplicate_topics_counts(entries: list[tuple[str, str, int]]) -> None:
+    """Duplicates are found by their keys and then by the names in their values, in any slices."""
     sent = ",".join(
-        f'"{key}":{{"pad":"{"x" * 6000}","topicName":"{name}","readQueueNums":{queues}}}' for key, name, queues in said
+        f'"{key}":{{"pad":"{"x" * 6000}","topicName":"{name}","readQueueNums":{queues}}}'
+        for key, name, queues in entries
     )
     body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{sent}}}}}}}'.encode()
 
-    by_key = {key: (name, queues) for key, name, queues in said}
+    by_key = {key: (name, queues) for key, name, queues in entries}
     assert dict(by_key.values()) == {topic.topic_name: topic.read_queue_nums for topic in read(body).topic_configs}
 
 
@@ -184,14 +185,14 @@ def test_of_topics_that_come_twice_the_last_one_counts(said: list[tuple[str, str
     ids=["no body", "empty", "no filter servers any more", "mapping", "twice"],
 )
 def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody) -> None:
-    """What is not named is not touched: no filter server list leaves those known alone. The last of two counts."""
+    """Missing members change nothing: a missing filter server list keeps the known ones. The last duplicate counts."""
     assert expected == read_native(body)
 
 
 @pytest.mark.parametrize(
     ("body", "topic"),
     [
-        # the name of the value counts, not the key, as in RouteInfoManager
+        # the name in the value counts, not the key, as in RouteInfoManager
         *(
             (b"{" + pad + b'"topicConfigSerializeWrapper":{"topicConfigTable":{"K":{"topicName":"V"}}}}', ("V", 16, 6))
             for pad in (b"", PAD)
@@ -204,7 +205,7 @@ def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody
     ],
 )
 def test_json_of_unusual_peers(body: bytes, topic: tuple[str, int, int]) -> None:
-    """Read as Java would."""
+    """The result equals Java's."""
     assert [topic] == [(found.topic_name, found.read_queue_nums, found.perm) for found in read(body).topic_configs]
 
 
@@ -223,7 +224,7 @@ def test_json_of_unusual_peers(body: bytes, topic: tuple[str, int, int]) -> None
             )
         ),
         (b'{"filterServerList":[null]}', "Expected `str`, got `null` - at `$.filterServerList[0]`"),
-        # or every native question for the topic would be closed upon
+        # otherwise every native request for the topic would fail
         *(
             (b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":{"currIdMap":{%b}}}}}' % ids, error)
             for ids, error in (
@@ -238,8 +239,8 @@ def test_json_of_unusual_peers(body: bytes, topic: tuple[str, int, int]) -> None
         ),
     ],
 )
-def test_json_that_is_no_registration_is_refused(body: bytes, error: str) -> None:
-    """Before anything happens: Java would register a broker group without addresses for some of these."""
+def test_invalid_json_registration_is_refused(body: bytes, error: str) -> None:
+    """The refusal comes before any change; Java would register an empty broker group for some of these."""
     with pytest.raises(BadRequestError) as caught:
         read(body)
     assert (caught.value.remark or "").startswith(f"body of REGISTER_BROKER cannot be read: {error}")
@@ -258,8 +259,8 @@ def test_json_that_is_no_registration_is_refused(body: bytes, error: str) -> Non
     ids=["negative version", "negative version without a body", "not compressed", "cut", "of an old broker",
          "compressed json"],
 )  # fmt: skip
-def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, error: str) -> None:
-    """With the reason in the remark."""
+def test_invalid_compressed_body_is_refused(body: bytes, version: int, error: str) -> None:
+    """The remark contains the reason."""
     with pytest.raises(BadRequestError, match=f"^{error}$"):
         read(body, version, compressed=True)
 
@@ -274,12 +275,12 @@ def test_compressed_body_that_is_none_is_refused(body: bytes, version: int, erro
         b"\x81\xbctopic_queue_mapping_info_map\x81\xa1T\x81\xabcurr_id_map\x81\x00\xce\x80\x00\x00\x00",
         NATIVE_BODY[:-1],
         NATIVE_BODY + b"\x80",
-        # our own agents say whether they compress: nothing is sniffed
+        # our own agents declare compression, so that the magic is not checked
         zlib.compress(NATIVE_BODY),
     ],
 )
-def test_native_body_that_is_none_is_refused(body: bytes) -> None:
-    """Wrong types, empty names, lengths that lie, cut short, or more than one."""
+def test_invalid_native_body_is_refused(body: bytes) -> None:
+    """Wrong types, empty names, false lengths, truncation and trailing bytes are refused."""
     with pytest.raises(BadRequestError, match=r"^body of REGISTER_BROKER (\([\w -]+\) )?cannot be read: "):
         read_native(body)
 
@@ -291,8 +292,8 @@ FEW = RegistrationLimits(max_topics=2)
 
 @every_size
 @pytest.mark.parametrize("number", [2, 3])
-def test_json_has_no_more_than_it_may(number: int, pad: bytes) -> None:
-    """Topics, mappings, and queues of mappings, of which there may be two for each topic."""
+def test_json_registration_is_limited(number: int, pad: bytes) -> None:
+    """Topics, mappings and queues of mappings are limited; there may be two mappings per topic."""
     topics = b",".join(b'"%d":{"topicName":"t"}' % count for count in range(number))
     mappings = b",".join(b'"%d":{}' % count for count in range(number))
     queues = b'"S":{"currIdMap":{%b}}' % b",".join(b"%d:0" % count for count in range(number + 2))
@@ -306,7 +307,7 @@ def test_json_has_no_more_than_it_may(number: int, pad: bytes) -> None:
             finished(decode_body(body, 479, compressed=False, limits=FEW))
             assert number == 2
         except BadRequestError as error:
-            assert (number, what) == (3, error.remark)  # noqa: PT017 - either outcome is right
+            assert (number, what) == (3, error.remark)  # noqa: PT017 - both outcomes are right
 
 
 @pytest.mark.parametrize(
@@ -317,14 +318,14 @@ def test_json_has_no_more_than_it_may(number: int, pad: bytes) -> None:
         (b"\x81\xbctopic_queue_mapping_info_map\xdf\x00\x00\x00\x03", "static-topic mappings"),
     ],
 )
-def test_native_registration_has_no_more_than_it_may(body: bytes, what: str) -> None:
-    """Known by its length, before any element is there."""
+def test_native_registration_is_limited(body: bytes, what: str) -> None:
+    """Lengths are checked before any element is decoded."""
     with pytest.raises(BadRequestError, match=f"^3 {what} in one registration, limit 2$"):
         finished(decode_native_body(body, compressed=False, limits=FEW))
 
 
 def test_limits_hold_for_both_protocols() -> None:
-    """What inflates to more than it may is refused while it inflates, and is never held."""
+    """A body that inflates beyond the limit is refused while it inflates."""
     lines = b"\x00\x00\x00\x02{}" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02[]" + bytes(64 * MEBIBYTE)
     topic = b"\x82\xaatopic_name\xa1a\xa1x\xc5\xff\x00" + bytes(0xFF00)
     native = b"\x81\xadtopic_configs\xdc\x03\xe8" + topic * 1000
@@ -347,8 +348,8 @@ def test_limits_hold_for_both_protocols() -> None:
 
 
 @pytest.mark.parametrize("is_native", [False, True])
-def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool) -> None:
-    """Three kilobytes may inflate to the same topic twenty thousand times; those that differ are read."""
+def test_number_of_topics_is_limited_by_the_compressed_size(is_native: bool) -> None:
+    """Three kilobytes may inflate to twenty thousand equal topics; topics that differ are read."""
     names = [f"{number:05}" for number in range(20_000)]
 
     def read_back(names: list[str]) -> int:
@@ -364,8 +365,8 @@ def test_stream_has_no_more_topics_than_its_bytes_can_tell_apart(is_native: bool
     assert read_back(["T"] * 1000) == 1000
 
 
-def test_limits_unless_told_otherwise() -> None:
-    """64 MiB, and 200 times the size: ten thousand real topics make 37."""
+def test_default_limits() -> None:
+    """64 MiB, and 200 times the compressed size; ten thousand real topics inflate 37-fold."""
     assert RegistrationLimits(100_000, 64 * MEBIBYTE, 200) == RegistrationLimits()
 
     topics = tuple(TopicConfig(f"%RETRY%some-consumer-group-{number:05}", 1, 1, 6, 0) for number in range(10_000))
@@ -379,27 +380,27 @@ def test_limits_unless_told_otherwise() -> None:
         *((1_000, True, 7_315_456), (200_000, True, 11_121_152), (MEBIBYTE, True, 19_898_368)),
     ],
 )
-def test_memory_is_known_beforehand(body_bytes: int, compressed: bool, most: int) -> None:
-    """2 MiB for slices, and 64 times the body; or 4 times, and a kibibyte for each topic; a stream as far as it may."""
+def test_memory_is_estimated_before_decoding(body_bytes: int, compressed: bool, most: int) -> None:
+    """JSON in slices: 2 MiB and 64 times the body; native: 4 times and a kibibyte per topic; streams: their limit."""
     limits = RegistrationLimits(max_topics=1000, max_inflated_bytes=4 * MEBIBYTE, max_inflate_ratio=10)
 
     assert most == limits.most_bytes(body_bytes, compressed=compressed)
 
 
-# -- there and back ---------------------------------------------------------------------------------------------------
+# -- round trips ------------------------------------------------------------------------------------------------------
 
 
 @given(REGISTRATIONS, st.lists(NAMES, max_size=3).map(tuple))
 def test_round_trip(body: RegisterBrokerBody, deleted_topics: tuple[str, ...]) -> None:
-    """What an agent of ours writes is read, in JSON, in JSON that is read in slices, and natively."""
+    """A written registration is read back, in JSON, in sliced JSON, and natively."""
     delta, written = replace(body, deleted_topics=deleted_topics), encode_json_body(body)
 
     assert delta == read_native(encode_native_body(delta))
     assert body == read(written) == read(b"{" + PAD + written[1:])
 
 
-def test_json_is_written_as_java_does() -> None:
-    """Compact, alphabetical, integer keys quoted; with the members that no NameServer uses."""
+def test_written_json_equals_javas() -> None:
+    """JSON is compact and alphabetical, with quoted integer keys and the members that no NameServer uses."""
     body = RegisterBrokerBody((TopicConfig("T1", 8, 7, 6, 1),), DataVersion(3, 2, 100), {"S": MAPPING}, ("f:1",))
 
     assert encode_json_body(body) == (

@@ -1,4 +1,4 @@
-"""What a NameServer answers with is written to the byte in JSON and natively, and read back."""
+"""Response bodies in JSON and natively, written to the byte and read back."""
 
 import tracemalloc
 from typing import Any
@@ -109,7 +109,7 @@ ROUTES = st.builds(
     ],
 )  # fmt: skip
 def test_body_in_both_dialects(body: Any, in_json: bytes, native: dict[str, Any] | None) -> None:
-    """In JSON compact, in alphabetical order, with quoted keys and without nulls; natively with nil, as declared."""
+    """JSON is compact and alphabetical with quoted keys and without nulls; natively nil is written where declared."""
     assert in_json == JSON.encode(body)
     assert (native or msgspec.to_builtins(body)) == msgpack.unpackb(NATIVE.encode(body), strict_map_key=False)
     for dialect, other in ((JSON, NATIVE), (NATIVE, JSON)):
@@ -122,14 +122,14 @@ def test_body_in_both_dialects(body: Any, in_json: bytes, native: dict[str, Any]
     ("name", "spelt"),
     [("\u4e3b\u9898", '"\u4e3b\u9898"'), ('a"b\\', r'"a\"b\\"'), ("a/b", '"a/b"'), ("\x01\n", r'"\u0001\n"')],
 )
-def test_names_are_escaped_where_json_has_to(name: str, spelt: str) -> None:
-    """Raw UTF-8 and slashes, as Java's default form has them; quotes, backslashes and control characters escaped."""
+def test_names_have_only_necessary_escapes(name: str, spelt: str) -> None:
+    """UTF-8 and slashes are raw, as in Java's default form; quotes, backslashes and control characters are escaped."""
     assert f'{{"topicList":[{spelt}]}}'.encode() == JSON.encode(TopicList([name]))
 
 
 @given(ROUTES)
 def test_routes_round_trip(route: TopicRouteData) -> None:
-    """What was written is read in either spelling, all of it or only the queues."""
+    """A written route is read back in either encoding, as a whole or only its queues."""
     for dialect in (JSON, NATIVE):
         assert route == dialect.read_response(TopicRouteData, dialect.encode(route))
         assert route.queue_datas == read_queue_datas(dialect, dialect.encode(route))
@@ -145,14 +145,14 @@ def test_routes_round_trip(route: TopicRouteData) -> None:
     ],
 )
 def test_routes_of_apaches_servers(body: bytes, flag: int) -> None:
-    """With bare keys, whatever the version."""
+    """Bare keys are read from every version."""
     group = BrokerData("cluster-1", "broker-a", {0: "10.0.0.1:10911"})
 
     assert TopicRouteData([group], [QueueData("broker-a", 8, 8, 6, flag)]) == read_route(body)
 
 
 def test_a_long_list_is_not_copied() -> None:
-    """Its names are written as they are: to look through a hundred thousand of them first keeps the loop."""
+    """Names are written without an extra pass: checking a hundred thousand of them first would block the loop."""
     topics = TopicList(["t"] * 100_000)
     tracemalloc.start()
     try:
@@ -160,7 +160,7 @@ def test_a_long_list_is_not_copied() -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # as many references would be 800 KB
+    # a copied list of references would take 800 KB
     assert 400_000 < len(body) < most < 2 * len(body)
 
 
@@ -179,13 +179,13 @@ def test_a_long_list_is_not_copied() -> None:
     ],
 )
 def test_nulls_count_as_missing(kind: type[object], body: bytes, bare: bytes) -> None:
-    """Fastjson leaves them out; servers that are not written in Java may spell them."""
+    """Fastjson leaves nulls out; servers in other languages may write them."""
     assert JSON.read_response(kind, bare) == JSON.read_response(kind, body)
 
 
 @pytest.mark.parametrize("body", [b'{"topicList":[null]}', b'{"topicList":"null"}', b'{"x":' + b"[" * 5000 + b"null"])
-def test_nulls_excuse_nothing_else(body: bytes) -> None:
-    """An element that is null is none."""
+def test_null_elements_are_refused(body: bytes) -> None:
+    """A null in place of an element is an error."""
     with pytest.raises(RemoteProtocolError, match=r"^body of TopicList cannot be read: "):
         JSON.read_response(TopicList, body)
 
@@ -193,8 +193,8 @@ def test_nulls_excuse_nothing_else(body: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"null", b"[]", b"not json", b'{"brokerDatas":3}', b'{"queueDatas":[{}]}', b"\xff"]
 )
-def test_what_is_no_route_is_the_servers_fault(body: bytes) -> None:
-    """And says what it was."""
+def test_invalid_route_is_a_remote_error(body: bytes) -> None:
+    """The message contains the reason."""
     with pytest.raises(RemoteProtocolError, match=r"^body of TopicRouteData cannot be read: "):
         read_route(body)
 
@@ -216,7 +216,7 @@ def test_what_is_no_route_is_the_servers_fault(body: bytes) -> None:
     ],
 )  # fmt: skip
 def test_queues_of_a_route(dialect: Dialect, body: bytes, queue_datas: list[QueueData]) -> None:
-    """All else is skipped, bare integer keys included; in JSON what is missing is 0, as in Java's QueueData."""
+    """Other members are skipped, bare integer keys included; missing JSON members are 0 as in Java's QueueData."""
     assert queue_datas == read_queue_datas(dialect, body)
 
 
@@ -229,21 +229,21 @@ def test_queues_of_a_route(dialect: Dialect, body: bytes, queue_datas: list[Queu
         *((NATIVE, body) for body in (b"", b"\xc0", b"\x90", b"\x81\xabqueue_datas\x91\x81\xabbroker_name\xa1a")),
     ],
 )  # fmt: skip
-def test_queues_that_are_none_are_refused(dialect: Dialect, body: bytes) -> None:
-    """A queue belongs to a broker that has a name; natively no number has a default."""
+def test_invalid_queues_are_refused(dialect: Dialect, body: bytes) -> None:
+    """A queue needs a broker name; native numbers have no default."""
     with pytest.raises(BadRequestError, match=r"^body of TopicRouteData cannot be read: "):
         read_queue_datas(dialect, body)
 
 
-def test_queues_are_few() -> None:
-    """128 KiB of them, in either spelling."""
+def test_queues_are_limited() -> None:
+    """128 KiB of queues is the limit in either encoding."""
     for dialect in (JSON, NATIVE):
         with pytest.raises(BadRequestError, match=r"^body of TopicRouteData: 131073 bytes, limit 131072$"):
             read_queue_datas(dialect, bytes(131_073))
 
 
-def test_a_zone_sees_its_own_groups_and_those_without_master() -> None:
-    """As RocketMQ's NameServer filters for __ZONE_NAME; names are compared without their case."""
+def test_zone_contains_its_groups_and_those_without_a_master() -> None:
+    """The filter equals RocketMQ's for __ZONE_NAME; names are compared case-insensitively."""
     route = TopicRouteData(
         [
             group("broker-a", zone="East"),

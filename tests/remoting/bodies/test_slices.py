@@ -1,4 +1,4 @@
-"""A document means the same whether it is parsed whole or in slices."""
+"""Reading a document in slices: the result equals that of the whole."""
 
 import json
 
@@ -15,14 +15,14 @@ from tests.support.steps import finished
 
 
 class Document(msgspec.Struct):
-    """A small value, a table, and whatever else."""
+    """A document with a small value, a table and other members."""
 
     small: list[str] | None = None
     table: dict[str, "Value"] | None = None
 
 
 class Value(msgspec.Struct):
-    """What the table holds."""
+    """A value of the table."""
 
     name: str = ""
     ids: dict[int, int] = {}
@@ -34,7 +34,7 @@ WHOLE = msgspec.json.Decoder(Document)
 
 
 def in_slices(data: bytes, slice_bytes: int) -> tuple[Document, int]:
-    """A Document that is read in slices of some size, and how many there were of its table."""
+    """A document read in slices of this size, and the number of slices of its table."""
     found, slices = Document(), 0
 
     def take_small(values: list[str] | None) -> None:
@@ -56,7 +56,7 @@ def in_slices(data: bytes, slice_bytes: int) -> tuple[Document, int]:
     return found, slices
 
 
-# what a cut could be taken for, inside of strings too; what a bare key could be taken for is refused, see fastjson
+# characters that look like boundaries, also within strings; what looks like a bare key is refused, see fastjson
 texts = st.text(st.sampled_from('a\\"{}[],:')) | st.sampled_from(['},"a":{', '"},"b":{"', "é\U0001f600", ""])
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
@@ -82,16 +82,16 @@ def _pretty(value: object) -> str:
 
 
 @given(documents, st.sampled_from([json.dumps, _pretty, written_by_fastjson]), st.integers(1, 60))
-def test_slices_say_what_the_whole_says(value: object, write: object, slice_bytes: int) -> None:
-    """However it is spelt, whatever its strings hold, and wherever it is cut."""
+def test_slices_equal_the_whole(value: object, write: object, slice_bytes: int) -> None:
+    """Results are equal for any format, any strings and any slice size."""
     assert callable(write)
     data = write(value).encode()
 
     assert read_strictly(WHOLE, data, "DOCUMENT") == in_slices(data, slice_bytes)[0]
 
 
-def test_table_is_cut_where_it_is_full() -> None:
-    """A hundred topics as Java writes them, each in the slice that is not full yet."""
+def test_table_is_split_into_full_slices() -> None:
+    """A hundred topics as Java writes them are in the first slice with room."""
     table = {f"T{number:02}": {"attributes": {}, "name": "x" * 20, "order": False} for number in range(100)}
     found, slices = in_slices(json.dumps({"table": table}, separators=(",", ":")).encode(), slice_bytes=610)
 
@@ -124,8 +124,8 @@ def test_table_is_cut_where_it_is_full() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_document_is_refused(data: bytes, error: str) -> None:
-    """With what was expected and where, or which limit was passed; nothing else is ever raised."""
+def test_invalid_document_is_refused(data: bytes, error: str) -> None:
+    """The error names the expected token and place, or the exceeded limit."""
     with pytest.raises(BadRequestError) as caught:
         in_slices(data, 100)
     assert f"body of DOCUMENT cannot be read: {error}" == caught.value.remark
@@ -133,7 +133,7 @@ def test_what_is_no_document_is_refused(data: bytes, error: str) -> None:
 
 @given(st.text('{}[]",:01 \\smaltben').map(str.encode), st.integers(1, 20))
 def test_no_bytes_break_the_reader(data: bytes, slice_bytes: int) -> None:
-    """A document or a refusal; what a strict parser takes is taken, and means the same."""
+    """Any input gives a document or an error; strict JSON is accepted with the same result."""
     try:
         found = in_slices(data, slice_bytes)[0]
     except BadRequestError:

@@ -1,4 +1,4 @@
-"""A JSON header is written as Java writes it, and read as fastjson would have read it."""
+"""JSON headers: written as Java does, read with fastjson's leniency."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +34,7 @@ DEFAULTS = RemotingCommand(code=0, opaque=None, version=0, language=0)
     ids=["answer", "no opaque"],
 )
 def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
-    """Alphabetical, compact, without null members; ext fields `{}` are there, ext fields None are not."""
+    """Members are alphabetical, compact, without nulls; empty ext fields are written, None is not."""
     length = len(header)
 
     assert bytes([0, 0, 0, length + 4, 0, 0, 0, length]) + header == encode_command(command)
@@ -43,7 +43,7 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
 @pytest.mark.parametrize(
     ("header", "changed"),
     [
-        # missing members have Java's defaults: code, flag and version 0, language JAVA, and no opaque
+        # missing members have Java's defaults: code, flag and version 0, language JAVA, no opaque
         (b"{}", {}),
         (b'{"code":null,"opaque":null,"flag":null,"version":null,"remark":null,"extFields":null}', {}),
         (b'{"code":"9999","opaque":"-7","flag":"2"}', {"code": 9999, "opaque": -7, "flag": 2}),
@@ -55,13 +55,13 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
         (b'{"code":105,"code":106}', {"code": 106}),
         (b'{"remark":"\\u00e9\\n"}', {"remark": "\u00e9\n"}),
         (b"{remark:1}", {"remark": None}),
-        # the type is the frame's
+        # the frame contains the type
         (b'{"serializeTypeCurrentRPC":"ROCKETMQ"}', {}),
-        # a language is a name or an ordinal; one that nobody knows is OTHER
+        # a language is a name or an ordinal; an unknown one is OTHER
         (b'{"language":"GO"}', {"language": 9}),
         (b'{"language":"KLINGON"}', {"language": 7}),
         (b'{"language":9}', {"language": 9}),
-        # ext fields become strings, as the Node client sends them with the types they have in JavaScript
+        # ext fields become strings, because the Node client sends JavaScript types
         (b'{"extFields":{}}', {"ext_fields": {}}),
         (b'{"extFields":{"namespace":1,"key":true}}', {"ext_fields": {"namespace": "1", "key": "true"}}),
         (b'{"extFields":{"namespace":null,"key":1.5}}', {"ext_fields": {"key": "1.5"}}),
@@ -72,7 +72,7 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
     ],
 )
 def test_header_is_read_with_fastjsons_leniency(header: bytes, changed: dict[str, Any]) -> None:
-    """Whatever is missing, null, or of another type."""
+    """Missing and null members and other types are accepted."""
     assert replace(DEFAULTS, **changed) == decode_header(0, header)
 
 
@@ -81,18 +81,18 @@ def test_header_is_read_with_fastjsons_leniency(header: bytes, changed: dict[str
     [
         *(b"", b"null", b"[]", b"1", b'{"code":105,,,', b'{"code":105', b'{"code":105}{', b"GET / HTTP/1.1"),
         b"\x96\x00\x00\x00\x00\xc0\xc0",
-        # not of Java's int
+        # outside Java's int
         *(b'{"flag":1e99}', b'{"version":99999999999999999999999999}'),
         *(b'{"code":1.5}', b'{"code":[105]}', b'{"code":{}}'),
         *(b'{"code":"%b"}' % text for text in (b"105x", b"1_0", b" 1", b"\xd9\xa3", b"")),
         *(b'{"language":99}', b'{"language":-1}', b'{"extFields":[]}', b'{"extFields":"a"}'),
-        # for which there is no UTF-8
+        # cannot be encoded in UTF-8
         *(b'{"remark":"\xff\xfe"}', b'{"remark":"\\ud800"}', b'{"extFields":{"\\udc00":"x"}}'),
         *(b"[" * 60_000, b'{"a":' * 12_000, b'{"extFields":{"a":' + b"[" * 30_000),
     ],
 )
-def test_what_is_no_header_is_a_protocol_error(header: bytes) -> None:
-    """Never anything else, however deep it is nested or wherever it ends; the connection is closed."""
+def test_invalid_header_is_a_protocol_error(header: bytes) -> None:
+    """Any nesting and truncation raises a protocol error, which closes the connection."""
     with pytest.raises(RemoteProtocolError) as caught:
         decode_header(0, header)
     assert caught.value.reason == "header"
@@ -101,8 +101,8 @@ def test_what_is_no_header_is_a_protocol_error(header: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["code", "opaque", "flag", "version"])
 @pytest.mark.parametrize("number", [1 << 31, -(1 << 31) - 1])
-def test_numbers_are_javas_int(name: str, number: int) -> None:
-    """What is larger is refused by name and value."""
+def test_numbers_are_limited_to_javas_int(name: str, number: int) -> None:
+    """A larger number is refused with its name and value."""
     with pytest.raises(RemoteProtocolError, match=f"^header field {name}: {number} is not a 32-bit integer$"):
         decode_header(0, b'{"%b":%d}' % (name.encode(), number))
 
@@ -116,7 +116,7 @@ def test_numbers_are_javas_int(name: str, number: int) -> None:
     ],
 )
 def test_ext_fields_are_bounded(ext_fields: bytes, error: str) -> None:
-    """In number, name and value; unquoted ones are bounded the same."""
+    """Number, names and values are limited, also for unquoted ones."""
     for header in (b'{"extFields":' + ext_fields + b"}", b"{extFields:" + ext_fields + b"}"):
         with pytest.raises(RemoteProtocolError) as caught:
             decode_header(0, header)
@@ -124,8 +124,8 @@ def test_ext_fields_are_bounded(ext_fields: bytes, error: str) -> None:
         assert (lenient if header.startswith(b"{e") and len(header) > 4096 else error) == str(caught.value)
 
 
-def test_ext_fields_at_their_bounds_are_taken() -> None:
-    """256 fields; a name of 255 characters with a value of 32,768."""
+def test_ext_fields_at_their_limits_are_accepted() -> None:
+    """The limits are 256 fields, 255 characters of a name and 32,768 of a value."""
     many = b"{" + b",".join(b'"%d":""' % number for number in range(256)) + b"}"
     large = b'{"' + b"k" * 255 + b'":"' + b"v" * 32768 + b'"}'
 

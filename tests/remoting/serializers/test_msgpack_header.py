@@ -1,4 +1,4 @@
-"""A native header is an array of six, written and read to the byte, and bounded whatever it holds."""
+"""Native headers: an array of six, written and read to the byte, with limits."""
 
 import msgpack
 import pytest
@@ -26,7 +26,7 @@ from tests.support.commands import decode_header
     ids=["answer", "no opaque, empty ext fields"],
 )
 def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) -> None:
-    """Code, opaque, flag, version, remark or nil, ext fields or nil, each as short as msgpack has it."""
+    """The array is code, opaque, flag, version, remark or nil, ext fields or nil, each in msgpack's shortest form."""
     assert frame == encode_command(command)
 
 
@@ -48,7 +48,7 @@ def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) ->
     ids=["short", "empty", "long spellings"],
 )
 def test_header_is_read(header: bytes, expected: RemotingCommand) -> None:
-    """The language is not told, so it is OTHER."""
+    """The header has no language, so that it is OTHER."""
     assert expected == decode_header(77, header)
 
 
@@ -64,7 +64,7 @@ def test_header_is_read(header: bytes, expected: RemotingCommand) -> None:
     ],
 )
 def test_ext_fields_become_strings(ext: bytes, expected: dict[str, str] | None) -> None:
-    """Booleans and integers are spelt as Java's; nil is as good as missing."""
+    """Booleans and integers become Java's strings; nil counts as missing."""
     assert expected == decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext).ext_fields
 
 
@@ -74,14 +74,14 @@ def test_ext_fields_become_strings(ext: bytes, expected: dict[str, str] | None) 
         *(b"", b"\xc1", b"\x90", b"\x80", b"\xc0", b"\xa6ninety", b"\x96\x91" * 8_000),
         *(b"\x95\x6a\x05\x00\x00\xc0", b"\x97\x6a\x05\x00\x00\xc0\xc0\xc0"),
         *(b"\x96\x6a\x05\x00\x00\xc0", b"\x96\x6a\x05\x00\x00\xc0\xc0\xc0"),
-        # text that is not UTF-8, extension types, and lengths that lie
+        # invalid UTF-8, extension types, and false lengths
         *(b"\x96\x6a\x05\x00\x00\xa2\xff\xfe\xc0", b"\x96\x6a\x05\x00\x00\xa3\xed\xa0\x80\xc0"),
         *(b"\x96\x6a\x05\x00\x00\xc0\xd4\x05x", b"\x96\x6a\x05\x00\x00\xc0\xd6\xff\x00\x00\x00\x00"),
         *(b"\x96\x6a\x05\x00\x00\xc0" + kind + b"\xff\xff\xff\xff" for kind in (b"\xdf", b"\xdd", b"\xdb")),
     ],
 )
-def test_what_is_no_header_is_a_protocol_error(header: bytes) -> None:
-    """Not an array of six, cut short, with something behind it, or with spellings that a header has no use for."""
+def test_invalid_header_is_a_protocol_error(header: bytes) -> None:
+    """Other shapes, truncation, trailing bytes and unused types are refused."""
     with pytest.raises(RemoteProtocolError, match=r"^header cannot be read: ") as caught:
         decode_header(77, header)
     assert caught.value.reason == "header"
@@ -106,8 +106,8 @@ NO_EXT_FIELDS: tuple[object, ...] = ([], "x", {7: "v"}, {"k": []}, {"k": {}}, {"
         (5, {"k": "v" * 32769}, "ext field k of 32769 characters, limit 32768$"),
     ],
 )
-def test_members_have_types_and_bounds(at: int, value: object, error: str) -> None:
-    """Four integers of 32 bits, a text, and 256 ext fields that are strings, booleans and integers."""
+def test_members_have_types_and_limits(at: int, value: object, error: str) -> None:
+    """Four 32-bit integers, a text, and 256 ext fields of strings, booleans and integers are accepted."""
     members: list[object] = [106, 5, 0, 479, None, None]
     members[at] = value
 

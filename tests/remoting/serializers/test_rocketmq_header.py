@@ -1,4 +1,4 @@
-"""A binary header is written and read as RocketMQSerializable does."""
+"""Binary headers as RocketMQSerializable writes and reads them."""
 
 import pytest
 
@@ -40,7 +40,7 @@ COMMAND = RemotingCommand(code=9999, opaque=9, version=479, language=0, serializ
     ids=["21 bytes", "34 bytes", "35 bytes", "signed, utf-8, no opaque"],
 )  # fmt: skip
 def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) -> None:
-    """Fixed fields in 13 bytes, then a length and the remark, a length and the ext fields."""
+    """Fixed fields of 13 bytes, then the remark and the ext fields with their lengths."""
     length = len(header)
 
     assert header == rocketmq_header.encode_header(command)
@@ -60,8 +60,8 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
         ),
     ],
 )
-def test_what_does_not_fit_is_our_fault(command: RemotingCommand, error: str) -> None:
-    """Extension codes fit (20001 < 32768); larger numbers cannot be said in this spelling."""
+def test_value_that_does_not_fit_is_a_local_error(command: RemotingCommand, error: str) -> None:
+    """Extension codes fit (20001 < 32768); larger codes cannot be encoded."""
     with pytest.raises(LocalProtocolError, match=f"^{error}$"):
         encode_command(command)
 
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_our_fault(command: RemotingCommand, error: str) ->
     ids=["21 bytes", "body", "remark and ext field"],
 )  # fmt: skip
 def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
-    """However it is chopped."""
+    """The result does not depend on how the stream is split."""
     assert expected == decode(frame)
 
 
@@ -102,8 +102,8 @@ def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
     ids=["unknown language", "negative version", "negative opaque and flag", "ext length -1",
          "least ext length"],
 )  # fmt: skip
-def test_odd_numbers_are_taken(header: bytes, expected: RemotingCommand) -> None:
-    """As Java takes them; an ext length of 0 or less means that there are none."""
+def test_unusual_numbers_are_accepted(header: bytes, expected: RemotingCommand) -> None:
+    """Numbers are accepted as in Java; an ext length of 0 or less means no ext fields."""
     assert expected == decode_header(1, header)
 
 
@@ -118,7 +118,7 @@ def test_odd_numbers_are_taken(header: bytes, expected: RemotingCommand) -> None
     ids=["empty value", "empty key", "two", "twice"],
 )
 def test_length_0_means_null(ext: bytes, expected: dict[str, str]) -> None:
-    """An empty value is as good as no field; a key without a name names nothing; of two the last one counts."""
+    """An empty value counts as missing, an empty key is ignored, and the last of two counts."""
     assert expected == decode_header(1, START + NONE + ext).ext_fields
 
 
@@ -135,13 +135,13 @@ def test_length_0_means_null(ext: bytes, expected: dict[str, str]) -> None:
         (START + NONE + b"\x00\x00\x00\x07\x00\x08\x00\x00\x00\x01x", "ext field name of 8 bytes, limit 5"),
         (START + NONE + b"\x00\x00\x00\x07\x00\x01k\x00\x00\x00\x09", "ext field value of 9 bytes, limit 0"),
         (START + NONE + b"\x00\x00\x00\x07\x00\x01k\xff\xff\xff\xff", "ext field value of -1 bytes, limit 0"),
-        # empty ones count as well
+        # empty fields count as well
         (START + NONE + b"\x00\x00\x06\x06" + bytes(257 * 6), "more than 256 ext fields"),
         (START + b"\x00\x00\x00\x02\xff\xfe" + NONE, "'utf-8' codec can't decode byte 0xff in position 0"),
     ],
 )
 def test_length_beyond_its_limit_is_a_protocol_error(header: bytes, error: str) -> None:
-    """Negative, or more than there is."""
+    """Negative lengths and those beyond the available bytes are refused."""
     with pytest.raises(RemoteProtocolError, match=f"^binary header: {error}") as caught:
         decode_header(1, header)
     assert caught.value.reason == "header"
@@ -158,7 +158,7 @@ def test_length_beyond_its_limit_is_a_protocol_error(header: bytes, error: str) 
     ],
     ids=["remark", "remark within the limit", "ext fields", "value", "field that ends outside the ext fields"],
 )
-def test_header_does_not_eat_the_body(header: bytes, error: str) -> None:
-    """A length is held against the declared header, or the declared ext fields, not against what happens to follow."""
+def test_lengths_end_within_the_header(header: bytes, error: str) -> None:
+    """A length is limited by the declared header or ext fields, not by the bytes that follow."""
     with pytest.raises(RemoteProtocolError, match=f"^binary header: {error}"):
         decode_header(1, header, b"\x00\x00\x00\x02" + bytes(64))

@@ -1,4 +1,4 @@
-"""The frame's type byte chooses the serializer, both ways; what all of them have in common."""
+"""The choice of the serializer by the frame's type byte, and properties of all serializers."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ BINARY = b"\x27\x0f\x00\x01\xdf\x00\x00\x00\x09\x00\x00\x00\x00"
 
 @pytest.mark.parametrize(("serialize_type", "first"), [(0, b"{"), (1, b"\x00\x6a"), (77, b"\x96")])
 def test_type_chooses_the_serializer(serialize_type: int, first: bytes) -> None:
-    """JSON, binary, msgpack: told by the byte before the header length, and by how the header begins."""
+    """JSON, binary and msgpack differ in the byte before the header length and in the header's first byte."""
     command = RemotingCommand(code=106, body=bytes(1024), serialize_type=serialize_type)
     frame = encode_command(command)
 
@@ -29,7 +29,7 @@ def test_type_chooses_the_serializer(serialize_type: int, first: bytes) -> None:
 
 
 def test_header_is_read_by_the_frames_type() -> None:
-    """A good header of one type is a bad one of another."""
+    """A valid header of one type is invalid in another."""
     assert decode_frame(Frame(0, b'{"code":106}', b"")).code == 106
     for wrong in (1, 77):
         with pytest.raises(RemoteProtocolError):
@@ -48,7 +48,7 @@ def test_header_is_read_by_the_frames_type() -> None:
     ],
 )
 def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
-    """Refused by name and value; a number of hundreds of digits is not shown."""
+    """The error has name and value; a number with hundreds of digits is shortened."""
     if error is None:
         assert value == int32("opaque", value)
         return
@@ -58,7 +58,7 @@ def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
 
 @pytest.mark.parametrize("value", [-32768, 32767])
 def test_sendable_number_fits_its_bits(value: int) -> None:
-    """16 bits, signed."""
+    """The code has 16 bits, signed."""
     assert value == check_sendable("code", value, 16)
     with pytest.raises(LocalProtocolError, match=rf"^code {value * 2} does not fit 16 bits$"):
         check_sendable("code", value * 2, 16)
@@ -68,7 +68,7 @@ NOT_EMPTY = TEXT.filter(bool)
 
 
 def commands(serialize_type: int) -> st.SearchStrategy[RemotingCommand]:
-    """What each can carry: binary headers small numbers and nothing empty, native ones no language."""
+    """Commands that each header can carry: binary ones small numbers and nothing empty, native ones no language."""
     is_binary = serialize_type == SerializeType.ROCKETMQ
     ext_fields = st.dictionaries(NOT_EMPTY, NOT_EMPTY, min_size=1, max_size=8) if is_binary else EXT_FIELDS
     return st.builds(
@@ -88,7 +88,7 @@ def commands(serialize_type: int) -> st.SearchStrategy[RemotingCommand]:
 @pytest.mark.parametrize("serialize_type", SerializeType)
 @given(data=st.data())
 def test_round_trip(serialize_type: int, data: st.DataObject) -> None:
-    """What was written is read, whatever it was."""
+    """A written command is read back."""
     command = data.draw(commands(serialize_type))
 
     assert command == decode(encode_command(command))
@@ -96,7 +96,7 @@ def test_round_trip(serialize_type: int, data: st.DataObject) -> None:
 
 @given(EXT_FIELDS)
 def test_binary_header_drops_empty_names_and_values(ext_fields: dict[str, str]) -> None:
-    """They come out as if they had not been there."""
+    """They are dropped while writing."""
     kept = {key: value for key, value in ext_fields.items() if key and value}
     command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
 
@@ -116,7 +116,7 @@ def test_binary_header_drops_empty_names_and_values(ext_fields: dict[str, str]) 
 def test_no_bytes_break_the_reader(
     serialize_type: int, headers: st.SearchStrategy[bytes], data: st.DataObject, body: bytes
 ) -> None:
-    """A command with a body as long as it was and texts that can be sent on, or a protocol error: nothing else."""
+    """Any input gives a command that can be sent on, or a protocol error."""
     try:
         command = decode_header(serialize_type, data.draw(headers), body)
     except RemoteProtocolError:
