@@ -1,4 +1,4 @@
-"""Set-up of every journey: servers in processes of their own, on both event loops, and peers closed after it."""
+"""Fixtures of the journeys: servers in separate processes, on both event loops, and peers that are closed."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def loop(request: pytest.FixtureRequest) -> LoopName:
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """The data directory of this test's server; not there yet."""
+    """The data directory of this test's server, which does not exist yet."""
     return tmp_path / "data"
 
 

@@ -1,4 +1,4 @@
-"""The audit trail of real servers: who changed what, who was refused, and what a crash or a full disk leaves of it."""
+"""The audit trail of real servers: changes, refusals, and the lines that survive a crash or a full disk."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.heartbeat_files import Line, of, read_log
 from tests.support.peer import Broker, Connect, Peer, until
 
-# nothing here depends on the loop
+# No test of this file depends on the event loop.
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 BROKER = Broker()
@@ -33,18 +33,18 @@ def numbers(data_dir: Path) -> list[int]:
 
 
 def changes(data_dir: Path, request: str | None) -> list[list[dict[str, Any]]]:
-    """What the lines of one kind of request say has changed."""
+    """The changes in the lines of one kind of request."""
     return [line["changes"] for line in of(trail(data_dir), "change") if line["request"] == request]
 
 
 def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
-    """Who, what, before and after: a broker's life, a topic, a permission, KV, settings over the wire and by a file."""
+    """Each change of a broker or an operator is a line with the peer and the values before and after."""
     config = tmp_path / "namesrv.toml"
     config.write_text("")
     daemon = start("--config", str(config), "--admin-enabled", "--nameserver-name=ns-1")
     broker, operator = connect(daemon), connect(daemon)
     BROKER.register(broker)
-    # says the same again, and nothing is changed
+    # An equal registration changes nothing.
     BROKER.register(broker)
     assert operator.ask(205, {"brokerName": "broker-a"}).code == 0
     assert operator.ask(205, {"brokerName": "broker-a"}).code == 0
@@ -102,7 +102,7 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
     setting = {"what": "setting", "setting": "order_message_enable", "before": False, "after": True}
     assert [[setting]] == changes(data_dir, "UPDATE_NAMESRV_CONFIG")
-    # what was changed over the wire is as the file says again
+    # The reload restores the file's value of a setting that a request had changed.
     bound = {"what": "setting", "setting": "max_topics", "before": 1_000_000, "after": 5}
     assert [[{**setting, "before": True, "after": False}, bound]] == changes(data_dir, "SIGHUP")
 
@@ -113,7 +113,7 @@ def test_every_change_is_a_line(start: Start, connect: Connect, data_dir: Path, 
 
 
 def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_dir: Path) -> None:
-    """Whoever registers a live broker's name and address, and whoever takes its id, is in the trail with the change."""
+    """A registration of a live broker's address or id over another connection is a line with both connections."""
     daemon = start()
     owner, stranger = connect(daemon), connect(daemon)
     BROKER.register(owner)
@@ -130,8 +130,8 @@ def test_a_takeover_names_both_connections(start: Start, connect: Connect, data_
     assert (new["broker_addr"], new["before"]) == ("10.6.6.6:10911", None)
 
 
-def test_a_removal_that_nobody_asked_for(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A broker whose connection closes is taken out by the server itself: the line names no request and no peer."""
+def test_removal_by_the_server_names_no_peer(start: Start, connect: Connect, data_dir: Path) -> None:
+    """The server removes a broker whose connection has closed: the line names no request and no peer."""
     daemon = start()
     peer = connect(daemon)
     BROKER.register(peer)
@@ -157,7 +157,7 @@ may = [{ access = "broker-control", clusters = ["cluster-a"] }]
 
 
 def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_path: Path) -> None:
-    """In changes and refusals, with the rule's reason; a takeover that is refused; another access file; no secret."""
+    """Lines of changes, refusals, takeovers and access files name accounts and reasons, and no secret."""
     file = tmp_path / "access.toml"
     file.write_text(ACCESS)
     daemon = start("--access", str(file), "--takeover=refuse")
@@ -192,7 +192,7 @@ def test_accounts_are_named(start: Start, connect: Connect, data_dir: Path, tmp_
 
 
 def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) -> None:
-    """The names in the certificate of who asks, and its account; no password among the settings."""
+    """A line has the account and the names in the peer's certificate; the settings contain no password."""
     authority = Authority(tmp_path)
     server, client = authority.issue("server", password="hunter2-key"), authority.issue("op", "op.example")
     file = tmp_path / "access.toml"
@@ -225,7 +225,7 @@ def test_certificates_are_named(start: Start, data_dir: Path, tmp_path: Path) ->
 
 
 def test_a_killed_server_leaves_what_it_did(start: Start, connect: Connect, data_dir: Path) -> None:
-    """A line is on disk shortly after the change, not when a buffer is full; the next start goes on beside it."""
+    """A line is on disk shortly after the change, even if the server is killed; the next boot writes new files."""
     daemon = start()
     BROKER.register(connect(daemon))
     until(lambda: changes(data_dir, "REGISTER_BROKER") and of(trail(data_dir), "start"))

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only, broken or stuck: serving goes on, and nothing that was confirmed is lost.
+"""A disk that is full, read-only, broken or stuck: the server continues to serve, and loses no confirmed change.
 
 `NAMESRV_KILLS=100` (`make durability`) kills more servers.
 """
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(why_not() is not None, reason
 
 PUT, ROUTE, LIST = 100, 105, 219
 FIRST, SECOND = Broker(), Broker(name="broker-b", addr="10.0.0.2:10911")
-# what the server says of each file that it cannot write
+# The log event for each file that the server cannot write.
 FILES = {
     "snapshot": "snapshot_not_written",
     "kv": "kv_write_failed",
@@ -40,7 +40,7 @@ FAULTS = {
 
 @pytest.fixture
 def disk(data_dir: Path, tmp_path: Path) -> FaultyDisk:
-    """The one that the data directory is on."""
+    """The disk of the data directory."""
     return FaultyDisk(data_dir, tmp_path)
 
 
@@ -57,20 +57,20 @@ def put(value: str, key: str = "k") -> dict[str, str]:
 
 
 def values(peer: Peer) -> dict[str, str]:
-    """What the namespace holds."""
+    """The values of the namespace."""
     answer = peer.ask(LIST, {"namespace": "NS"})
     table: dict[str, str] = json.loads(answer.body)["table"] if answer.code == 0 else {}
     return table
 
 
 def is_written(place: Path) -> bool:
-    """Whether the second broker is in a file, or in one of a folder."""
+    """True if the second broker is in the file, or in a file of the folder."""
     files = [place] if place.is_file() else place.rglob("*.open")
     return any(b"broker-b" in file.read_bytes() for file in files)
 
 
-def said_of_disk(daemon: Daemon) -> str:
-    """The check of `/readyz?verbose`; the server is ready whatever it says."""
+def disk_check(daemon: Daemon) -> str:
+    """The disk's check in `/readyz?verbose`; it never makes the server unready."""
     page = ask(daemon.http_address, "/readyz?verbose")
     assert page.status == 200
     (line,) = (line for line in page.text.splitlines() if line.startswith("[+] disk: "))
@@ -78,18 +78,18 @@ def said_of_disk(daemon: Daemon) -> str:
 
 
 def failing(daemon: Daemon) -> dict[str, float]:
-    """The same as metrics have it."""
+    """The failing files in the metrics."""
     scrape = Scrape(ask(daemon.http_address, "/metrics").text)
     return {file: scrape("nameserver_disk_failing", file=file) for file in FILES}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault: str) -> None:
-    """And with one again, all is written that was not, without a restart."""
+    """The server serves without a working disk; once the disk works again, all files are written without a restart."""
     with serving(disk, data_dir) as (daemon, peer):
         FIRST.register(peer)
         assert peer.ask(PUT, put("before")).code == 0
-        assert said_of_disk(daemon) == "no problem"
+        assert disk_check(daemon) == "no problem"
 
         disk.turn(fault)
         with Peer(daemon.address) as other:
@@ -98,10 +98,10 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
                 peer.send(PUT, put("meanwhile"))
             else:
                 assert peer.ask(PUT, put("meanwhile")).code == 1
-            for file, said in FILES.items():
-                found = daemon.wait_for("write_stuck", file=file) if fault == "slow" else daemon.wait_for(said)
+            for file, event in FILES.items():
+                found = daemon.wait_for("write_stuck", file=file) if fault == "slow" else daemon.wait_for(event)
                 assert found["level"] == "error"
-            until(lambda: all(f"{file}: {FAULTS[fault]}" in said_of_disk(daemon) for file in FILES))
+            until(lambda: all(f"{file}: {FAULTS[fault]}" in disk_check(daemon) for file in FILES))
             until(lambda: dict.fromkeys(FILES, 1.0) == failing(daemon))
             assert other.ask(ROUTE, {"topic": "orders"}).code == 0
             assert values(other)["k"] == "before"
@@ -110,7 +110,7 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
             answer = peer.receive() if fault == "slow" else peer.ask(PUT, put("meanwhile"))
             assert answer.code == 0
             until(lambda: all(is_written(data_dir / folder) for folder in ("heartbeats", "audit", "snapshot.json")))
-            until(lambda: said_of_disk(daemon) == "no problem")
+            until(lambda: disk_check(daemon) == "no problem")
             until(lambda: dict.fromkeys(FILES, 0.0) == failing(daemon))
             daemon.kill()
 
@@ -124,13 +124,13 @@ def test_serving_goes_on_without_a_disk(disk: FaultyDisk, data_dir: Path, fault:
 
 
 def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path) -> None:
-    """Killed between two answers, on a disk that works now and then."""
+    """A server that is killed between two responses, on a disk that fails now and then, keeps all confirmed values."""
     rng, confirmed = Random(1), set[str]()
     for life in range(int(os.environ.get("NAMESRV_KILLS", "3"))):
         disk.turn("ok")
         with serving(disk, data_dir) as (daemon, peer):
             assert confirmed <= values(peer).keys()
-            # answered one after the other
+            # Requests are answered one after the other.
             asked = [f"{life}.{number}" for number in range(60)]
             for key in asked:
                 peer.send(PUT, put("v", key))
@@ -142,7 +142,7 @@ def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path)
             daemon.kill()
             with suppress(EOFError):
                 while True:
-                    # what was confirmed before, and is read only now
+                    # A confirmation that was sent before the kill and is read only now.
                     codes.append(peer.receive().code)
             assert 0 in codes
             confirmed |= {key for key, code in zip(asked, codes, strict=False) if code == 0}
@@ -150,6 +150,6 @@ def test_a_killed_server_has_what_it_confirmed(disk: FaultyDisk, data_dir: Path)
     with serving(disk, data_dir) as (_, peer):
         lost = confirmed - values(peer).keys()
     figures = {"kills": life + 1, "confirmed": len(confirmed), "lost": len(lost)}
-    # the last line of `make durability`
+    # The last line of `make durability`.
     sys.stdout.write(f"\n{json.dumps(figures)}\n")
     assert not lost

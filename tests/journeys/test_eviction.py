@@ -1,4 +1,4 @@
-"""A broker that died leaves the routes, and no other does."""
+"""Evictions of dead brokers, and none of live ones."""
 
 import signal
 from datetime import datetime
@@ -10,7 +10,7 @@ from tests.support.peer import Broker, Connect, until
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
 BROKER_B = Broker(name="broker-b", addr="10.0.0.2:10911")
-# of brokers that have to send heartbeats in time: a busy machine may hold any process up for a second
+# Expiry of brokers that must send heartbeats in time: a busy machine may delay any process by a second.
 EXPIRY = ("--scan-interval-seconds", "0.2", "--broker-expiry-seconds", "3")
 
 ROUTE, ORDERS = 105, {"topic": "orders"}
@@ -19,7 +19,7 @@ TOPIC_NOT_EXIST = 17
 
 
 def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect: Connect) -> None:
-    """A registration that arrives together with the end of its connection leaves nothing behind."""
+    """A registration that arrives together with the end of its connection leaves no broker."""
     daemon = start("--log-level", "debug")
     peer = connect(daemon)
     address = peer.address
@@ -28,14 +28,14 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
     peer.close()
     daemon.wait_for("connection_closed", peer=address)
 
-    # whichever came first, the end of the connection is the last word
+    # The close of the connection is handled last, in either order of arrival.
     client = connect(daemon, native=True)
     until(lambda: not client.call(LIST_BROKERS)["brokers"])
     assert client.ask(ROUTE, ORDERS).code == TOPIC_NOT_EXIST
 
 
-def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -> None:
-    """With --no-evict-on-disconnect a broken connection says nothing; silence does."""
+def test_disconnect_evicts_no_broker_when_disabled(start: Start, connect: Connect) -> None:
+    """With --no-evict-on-disconnect a closed connection evicts no broker; the expiry does."""
     daemon = start(*EXPIRY, "--no-evict-on-disconnect", "--log-level", "debug")
     broker, client = connect(daemon), connect(daemon)
     BROKER_A.register(broker)
@@ -49,8 +49,8 @@ def test_disconnect_evicts_nobody_when_told_so(start: Start, connect: Connect) -
 
 
 @pytest.mark.slow
-def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
-    """A server that was stopped for longer than the expiry blames itself: brokers get the time back."""
+def test_stopped_server_evicts_no_live_broker(start: Start, connect: Connect) -> None:
+    """After a stop longer than the expiry, the server extends the deadlines of brokers by that time."""
     daemon = start(*EXPIRY)
     alive, silent = connect(daemon, native=True), connect(daemon, native=True)
     BROKER_A.register(alive)
@@ -73,7 +73,7 @@ def test_stopped_server_evicts_nobody(start: Start, connect: Connect) -> None:
     until(silent_one_is_gone)
     evicted = daemon.wait_for("broker_evicted")
     assert evicted["broker_name"] == "broker-b"
-    # not at once: it had most of its three seconds left when the server was stopped
+    # The eviction takes a while: the broker had most of its three seconds left when the server was stopped.
     passed = datetime.fromisoformat(evicted["ts"]) - datetime.fromisoformat(late["ts"])
     assert passed.total_seconds() > 0.3
     assert BROKER_A.heartbeat(alive) == 0

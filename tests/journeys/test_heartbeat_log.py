@@ -9,7 +9,7 @@ import pytest
 from tests.support.daemon import Start
 from tests.support.peer import Broker, Connect, until
 
-# nothing here depends on the loop
+# No test of this file depends on the event loop.
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 BROKER = Broker()
@@ -17,13 +17,13 @@ ROUTE, ORDERS = 105, {"topic": "orders"}
 
 
 def wait_for_file(root: Path, suffix: str) -> Path:
-    """The first file of a kind with a line in it, as soon as it is there."""
+    """The first file with this suffix, as soon as it has a line."""
     until(lambda: [path for path in root.rglob(f"*{suffix}") if path.stat().st_size])
     return next(path for path in root.rglob(f"*{suffix}") if path.stat().st_size)
 
 
 def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data_dir: Path) -> None:
-    """All but the last one, at most; the next start closes the file and leaves it as it is."""
+    """At most the last line is incomplete; the next start closes the file without changing its content."""
     daemon = start()
     peer = connect(daemon)
     BROKER.register(peer)
@@ -44,7 +44,7 @@ def test_a_killed_server_leaves_whole_lines(start: Start, connect: Connect, data
 
 @pytest.mark.parametrize("mode", ["keep", "drop"])
 def test_closed_files_become_parquet(start: Start, connect: Connect, data_dir: Path, mode: str) -> None:
-    """In a process of their own; what is being written stays as it is."""
+    """A separate process compacts closed files; the open file is not touched."""
     daemon = start()
     BROKER.register(connect(daemon))
     root = data_dir / "heartbeats"
@@ -58,5 +58,5 @@ def test_closed_files_become_parquet(start: Start, connect: Connect, data_dir: P
     closed = made.with_suffix(".jsonl.gz")
     until(lambda: closed.exists() is (mode == "keep"))
     assert again.lines("heartbeat_log_not_compacted") == []
-    # the one that is being written
+    # The file that is being written.
     until(lambda: len(list(root.rglob("*.open"))) == 1)

@@ -19,7 +19,7 @@ HTTP = ("--http-listen", "127.0.0.1:0")
     ["127.0.0.1", pytest.param("[::1]", marks=pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here"))],
 )
 def test_pages(host: str, start: Start) -> None:
-    """Alive, ready and its metrics, on a port of their own that the log names."""
+    """Liveness, readiness and metrics are served on a separate port, which the log names."""
     daemon = start("--http-listen", f"{host}:0")
 
     assert [f"{host}:{daemon.http_address[1]}"] == daemon.wait_for("listening")["http"]
@@ -32,10 +32,10 @@ def test_pages(host: str, start: Start) -> None:
 
 
 def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
-    """From the signal on nobody is to be sent here; it is to be seen until the end, and then no more."""
+    """From the signal on `/readyz` fails, and `/livez` answers until the server has ended."""
     daemon = start(*HTTP, "--drain-seconds", "600")
     address = daemon.http_address
-    # without a connection there is nothing to drain; two, since the first is closed at once
+    # The server drains connections only: two of them, since the first is closed at once.
     for _ in range(2):
         assert connect(daemon).ask(106).code == 0
 
@@ -49,7 +49,7 @@ def test_not_ready_while_it_drains(start: Start, connect: Connect) -> None:
 
 
 def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
-    """The server does not start: to run unseen would be worse. One line says which flag is to be changed."""
+    """The server does not start without its HTTP port; one line names the flag to change."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with Daemon(data_dir, "--http-listen", f"127.0.0.1:{port}", loop=loop) as daemon:
@@ -67,7 +67,7 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
 def test_installed_without_the_extra(
     missing: tuple[str, ...], data_dir: Path, loop: LoopName, connect: Connect
 ) -> None:
-    """It serves, and one warning says that it is not to be seen and how that is mended."""
+    """The server serves without the HTTP port, and one warning names the package to install."""
     with Daemon(data_dir, *HTTP, loop=loop, missing_packages=missing) as daemon:
         Broker().register(connect(daemon.listening()))
         assert connect(daemon).ask(105, {"topic": "orders"}).code == 0

@@ -18,7 +18,7 @@ def slave(broker_id: int, addr: str) -> Broker:
 
 
 def dialled(listener: socket.socket) -> RemotingCommand:
-    """The one request that the server sends to a broker: it dials, tells, and hangs up."""
+    """The only request on a connection that the server opens to a broker and closes again."""
     accepted, _ = listener.accept()
     with Peer(accepted) as peer:
         command = peer.receive()
@@ -26,15 +26,15 @@ def dialled(listener: socket.socket) -> RemotingCommand:
     return command
 
 
-def test_members_are_told_when_their_master_comes_and_goes(start: Start, connect: Connect) -> None:
-    """A RocketMQ member is dialled at its own address, a native one is told over the connection it registered on.
+def test_members_are_notified_of_a_new_and_a_lost_master(start: Start, connect: Connect) -> None:
+    """A RocketMQ member is notified at its own address, a native one over the connection that it registered on.
 
-    Where nobody listens, or what is no address, costs a line in the log and holds nobody up.
+    An unreachable or invalid address is a line in the log, and delays no other notification.
     """
     daemon = start("--notify-min-broker-id-changed")
     master, native = connect(daemon), connect(daemon, native=True)
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        unreachable = "{}:{}".format(*nobody.getsockname())
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        unreachable = "{}:{}".format(*closed.getsockname())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(GUARD_SECONDS)
         addr = "{}:{}".format(*listener.getsockname())
@@ -45,10 +45,10 @@ def test_members_are_told_when_their_master_comes_and_goes(start: Start, connect
 
         MASTER.register(master)
         came = {"minBrokerId": "0", "brokerName": "broker-a", "minBrokerAddr": MASTER.addr}
-        for told in (dialled(listener), native.receive()):
-            assert (told.code, told.flag) == (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY)
-            assert {**came, "haBrokerAddr": "10.0.0.1:109110"} == told.ext_fields
-        assert told.is_native
+        for notice in (dialled(listener), native.receive()):
+            assert (notice.code, notice.flag) == (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY)
+            assert {**came, "haBrokerAddr": "10.0.0.1:109110"} == notice.ext_fields
+        assert notice.is_native
         assert {addr, "10.0.0.2:10911", unreachable, "nowhere"} == set(
             daemon.wait_for("min_broker_id_changed")["recipients"]
         )
@@ -57,18 +57,18 @@ def test_members_are_told_when_their_master_comes_and_goes(start: Start, connect
 
         master.close()
         went = {"minBrokerId": "1", "brokerName": "broker-a", "minBrokerAddr": addr, "offlineBrokerAddr": MASTER.addr}
-        for told in (dialled(listener), native.receive()):
-            assert (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY, went) == (told.code, told.flag, told.ext_fields)
+        for notice in (dialled(listener), native.receive()):
+            assert (NOTIFY_MIN_BROKER_ID_CHANGE, FLAG_ONEWAY, went) == (notice.code, notice.flag, notice.ext_fields)
 
 
-def test_nobody_is_told_by_default(start: Start, connect: Connect) -> None:
-    """Without the setting members find out at their next poll."""
+def test_no_member_is_notified_by_default(start: Start, connect: Connect) -> None:
+    """Without the setting members notice a new lowest id at their next poll."""
     daemon = start()
     native = connect(daemon, native=True)
     slave(1, "10.0.0.2:10911").register(native)
 
     MASTER.register(connect(daemon))
 
-    # the next frame is the answer to this, and no notice
+    # The next frame is the response to this request, not a notification.
     assert native.ask(106).code == 0
     assert daemon.lines("min_broker_id_changed") == []

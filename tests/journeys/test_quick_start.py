@@ -15,13 +15,13 @@ BIN = Path(sys.executable).parent
 
 
 def block_with(language: str, word: str) -> Block:
-    """The README's block in a language that has this word."""
+    """The README's block in this language that contains the word."""
     (found,) = [block for block in blocks(ROOT / "README.md") if block.language == language and word in block.text]
     return found
 
 
-def test_what_the_readme_promises_is_seen(tmp_path: Path) -> None:
-    """A broker is registered, every command shows it, and `watch` says at once that it has left."""
+def test_quick_start_works_as_written(tmp_path: Path) -> None:
+    """A broker is registered, every command shows it, and `watch` reports at once that it has left."""
     with Daemon(tmp_path / "data") as daemon:
         address = "{}:{}".format(*daemon.listening().address)
         ours = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
@@ -37,10 +37,10 @@ def test_what_the_readme_promises_is_seen(tmp_path: Path) -> None:
             brokers, route, watch = block_with("sh", "namesrvctl").text.splitlines()
             for text in (brokers, route):
                 program, *words = text.split()
-                said = subprocess.run(
+                output = subprocess.run(
                     [BIN / Path(program).name, *words], env=environ, capture_output=True, text=True, check=True
                 ).stdout
-                assert re.search(r"broker-a.*127\.0\.0\.1:10911", said), said
+                assert re.search(r"broker-a.*127\.0\.0\.1:10911", output), output
 
             source = block_with("python", "RouteClient").text.replace("127.0.0.1:9876", address)
             found = subprocess.run(

@@ -1,4 +1,4 @@
-"""SIGHUP changes what can change, and leaves the rest alone."""
+"""SIGHUP changes the settings that can change at run time, and no other ones."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tests.support.terminal import Terminal
 
 
 def test_reload(start: Start, connect: Connect, tmp_path: Path) -> None:
-    """A file that has changed: what can change is in effect, what cannot is named; connections stay."""
+    """After a reload the changeable settings are in effect, the others are named in the log, and connections stay."""
     config = tmp_path / "namesrv.toml"
     config.write_text("enable_all_topic_list = true\n")
     daemon = start("--config", str(config), "--max-connections", "50")
@@ -27,18 +27,18 @@ def test_reload(start: Start, connect: Connect, tmp_path: Path) -> None:
     assert tuple(daemon.wait_for("reloaded")[name] for name in ("changed", "need_restart")) == (2, 1)
     changed = daemon.wait_for("setting_changed", setting="enable_all_topic_list")
     assert (True, False, f"file {config}") == (changed["old"], changed["new"], changed["origin"])
-    # the port is a flag's, which wins over the file as at the start
+    # The port comes from a flag, which wins over the file, as at the start.
     needs = daemon.wait_for("setting_needs_restart")
     assert (needs["setting"], needs["old"], needs["new"]) == ("scan_interval_seconds", 10.0, 5.0)
     assert peer.ask(206).code == 1
     assert peer.ask(105, {"topic": "orders"}).code == 0
-    # at the level debug a connection is told
+    # At the level debug each connection is logged.
     address = connect(daemon).address
     daemon.wait_for("connection_opened", peer=address)
 
 
 def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
-    """Changes nothing, says what is wrong, and the next good one counts; properties of an Apache server, too."""
+    """A bad file changes nothing and is logged with its error; the next good one counts, also Apache's properties."""
     config, properties = tmp_path / "namesrv.toml", tmp_path / "namesrv.properties"
     config.write_text("")
     properties.write_text("orderMessageEnable=false\n")
@@ -62,14 +62,14 @@ def test_bad_file(start: Start, connect: Connect, tmp_path: Path) -> None:
 
 
 PLACE = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen="]
-# a terminal belongs to a session only once its first process has opened it
+# A terminal belongs to a session only after the session's first process has opened it.
 CODE = "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR)); from namesrv.cli import main; sys.exit(main())"
 
 
 def test_terminal(tmp_path: Path) -> None:
-    """A signal that somebody sent is what it says; the kernel sends the same one when the terminal is closed.
+    """SIGHUP of a process reloads; SIGHUP of the kernel, whose terminal has closed, ends the server.
 
-    Then the server ends: nobody would be left to end it with Ctrl-C.
+    Without its terminal the server could not be ended with Ctrl-C.
     """
     with Terminal([sys.executable, "-c", CODE, *PLACE, f"--data-dir={tmp_path}"]) as terminal:
         terminal.wait_for("listening")

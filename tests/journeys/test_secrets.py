@@ -1,7 +1,7 @@
-"""Secrets appear nowhere: a server, agents, clients and tools that have some, in order and in trouble, are searched.
+"""No secret appears in the output of a server, agents, clients and tools, whether they succeed or fail.
 
-Searched are all files that they leave, all that they print, and all that a server answers, as it is, in hex and in
-Base64; what the test itself wrote for them is left out.
+The test searches all files, all printed text and all responses, in plain text, hex and Base64, except for the files
+that it wrote itself.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.support.daemon import Daemon, Start
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.printing_process import PrintingProcess
 
-# each is one of a kind, so that it says where it came from
+# Each secret is unique, so that a finding shows its origin.
 SECRETS: Final = {
     name: f"zq7-{name}-{number:04}-secret"
     for number, name in enumerate(["broker", "operator", "operator-next", "reader", "passphrase", "wrong", "broken"])
@@ -48,7 +48,7 @@ may = ["route-read", "admin-read", "admin-write"]
 secrets = ["{SECRETS["reader"]}"]
 may = ["route-read"]
 """
-# what people get wrong while they change a secret
+# Mistakes that operators make while they change a secret.
 BROKEN_FILES: Final = (
     f'[accounts.broker]\nsecrets = "{SECRETS["broken"]}"\nmay = []\n',
     f'[accounts.broker]\nsecrets = ["{SECRETS["broken"]}", "{SECRETS["broken"]}", "x"]\nmay = ["{SECRETS["broken"]}"\n',
@@ -70,7 +70,7 @@ async def main():
 
 asyncio.run(main())
 """
-# A bug in the middle of a server's work. The log cuts its message, so that every object of ours is printed before.
+# A bug of the server. The log cuts the message, so the reprs of our objects come first.
 CRASHING_SERVER: Final = """
 import gc, sys
 from namesrv.cli import main
@@ -88,7 +88,7 @@ sys.exit(main())
 
 
 def signing(account: str, secret: str = "") -> dict[str, str]:
-    """The environment of somebody who signs."""
+    """The environment variables for signing."""
     return {"NAMESRV_ACCESS_KEY": account, "NAMESRV_SECRET_KEY": SECRETS[secret or account]}
 
 
@@ -100,7 +100,7 @@ class Searched:
         self.printed: list[str] = []
 
     def run(self, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
-        """What a program prints until its end, which has to be this."""
+        """The output of a program, whose exit code must be `code`."""
         with PrintingProcess(sys.executable, *words, **(env or {})) as process:
             ended = process.wait()
         text = "\n".join(process.lines)
@@ -109,7 +109,7 @@ class Searched:
         return text
 
     def ctl(self, *words: str, code: int | None = 0, env: Mapping[str, str] | None = None) -> None:
-        """The same, of namesrvctl."""
+        """Run namesrvctl and keep its output."""
         done = run("-s", self.server, *words, env=dict(env or {}))
         assert code in (None, done.code), done
         self.printed += [done.out, done.err]
@@ -126,7 +126,7 @@ def written(directory: Path, inputs: set[Path]) -> dict[str, bytes]:
 
 
 def spellings(secret: str) -> list[bytes]:
-    """As it could be shown; of Base64 the part that does not depend on what comes before."""
+    """Encodings in which the secret could appear; of Base64 the part that does not depend on preceding bytes."""
     plain = secret.encode()
     return [plain, plain.hex().encode(), *(base64.b64encode(b"\0" * at + plain)[4:-4] for at in range(3))]
 
@@ -139,7 +139,7 @@ def encrypted(key_file: Path, passphrase: str) -> None:
 
 
 def side_car(path: Path, server: str) -> None:
-    """A file for the side-car, with its secret in another one."""
+    """Write a settings file for the side-car, and its secret into another file."""
     path.with_name("broker.secret").write_text(f"{SECRETS['broker']}\n")
     path.write_text(
         f'cluster_name = "c1"\nbroker_name = "broker-a"\nbroker_addr = "10.0.0.5:1"\nname_servers = "{server}"\n'
@@ -149,7 +149,7 @@ def side_car(path: Path, server: str) -> None:
 
 
 def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) -> None:
-    """Whatever goes right or wrong, in no log, metric, setting, error, event, heartbeat log, audit trail or crash."""
+    """No log, metric, setting, error, event, heartbeat log, audit trail or traceback contains a secret."""
     inputs = tmp_path / "inputs"
     inputs.mkdir()
     access, config, agent_file = inputs / "access.toml", inputs / "namesrv.toml", inputs / "agent.toml"
@@ -214,7 +214,7 @@ def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) ->
 
 
 def _in_order(searched: Searched) -> None:
-    """Everything that operators and clients do."""
+    """Successful requests of operators and clients."""
     env = signing("operator")
     for words in (
         *(
@@ -244,10 +244,10 @@ def _in_order(searched: Searched) -> None:
 
 
 def _refused(searched: Searched, daemon: Daemon) -> None:
-    """Those who may not, who have the wrong secret, or half of what it takes."""
+    """Requests without permission, with a wrong secret, or with an incomplete configuration."""
     searched.ctl("kv", "put", "ns", "k", "w", code=1, env=signing("reader"))
     searched.ctl("whoami", code=1, env=signing("operator", "wrong"))
-    searched.ctl("whoami", code=1, env=signing("nobody", "wrong"))
+    searched.ctl("whoami", code=1, env=signing("unknown", "wrong"))
     searched.ctl("whoami", code=2, env={"NAMESRV_SECRET_KEY": SECRETS["wrong"]})
     searched.ctl("whoami", code=2, env={**signing("operator"), "NAMESRV_SECRET_KEY_FILE": "/nonexistent"})
     searched.run(
@@ -275,7 +275,7 @@ def _refused(searched: Searched, daemon: Daemon) -> None:
 
 
 def _changed_files(searched: Searched, daemon: Daemon, access: Path) -> None:
-    """A file that is wrong, read by a running server, by one that starts, and by namesrvctl."""
+    """A wrong file is read by a running server, by a starting one, and by namesrvctl."""
     good = access.read_text()
     for count, text in enumerate(BROKEN_FILES, start=1):
         access.write_text(text)

@@ -1,4 +1,4 @@
-"""A server that is stopped answers what it was asked, closes connections gently, and remembers its brokers."""
+"""A server that is stopped answers pending requests, closes connections one by one, and saves its brokers."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ PULL_ROUTES = 20001
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_idle_server_stops_with_0(number: signal.Signals, start: Start) -> None:
-    """SIGTERM and SIGINT end a server with code 0; without connections it waits for nobody."""
+    """SIGTERM and SIGINT end a server with code 0, and without connections at once."""
     daemon = start("--drain-seconds", "600")
 
     daemon.send_signal(number)
@@ -35,9 +35,9 @@ def test_idle_server_stops_with_0(number: signal.Signals, start: Start) -> None:
 
 
 def test_connections_are_closed_one_after_the_other(start: Start, connect: Connect) -> None:
-    """One by one over the drain time, clients before brokers, whoever came first.
+    """Connections are closed one by one over the drain time, clients before brokers, in any order of arrival.
 
-    That says nothing about brokers: none is evicted, and the snapshot names all of them.
+    The server evicts no broker for it, and the snapshot contains all of them.
     """
     daemon = start("--drain-seconds", "0.8", "--log-level", "debug")
     brokers = [connect(daemon) for _ in range(2)]
@@ -65,14 +65,14 @@ def test_connections_are_closed_one_after_the_other(start: Start, connect: Conne
 
 
 def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
-    """A server that was told to stop ends, whatever its threads wait for: here, for settings out of a pipe."""
+    """A stopping server ends although a thread hangs, here in reading settings from a pipe."""
     config = tmp_path / "namesrv.toml"
     config.touch()
     daemon = start("--config", str(config))
     config.unlink()
     os.mkfifo(config)
     daemon.send_signal(signal.SIGHUP)
-    # opens once its thread has opened the other end; nothing is ever written
+    # Opening succeeds once the server's thread has opened the other end; nothing is ever written.
     with config.open("w"):
         assert daemon.stop() == 0
 
@@ -83,7 +83,7 @@ def test_thread_that_hangs(start: Start, tmp_path: Path) -> None:
 
 
 def test_bug_is_in_the_log(data_dir: Path) -> None:
-    """A server that runs into a bug of its own ends with 70, and its last line has the traceback."""
+    """An unexpected exception ends the server with code 70, and the last line of the log has the traceback."""
     script = """if True:
         from namesrv.server.housekeeping import Housekeeping
         from namesrv_runtime import program
@@ -106,10 +106,10 @@ def test_bug_is_in_the_log(data_dir: Path) -> None:
 
 @pytest.mark.slow
 def test_heartbeat_log_that_hangs(start: Start, data_dir: Path) -> None:
-    """A server whose heartbeat log waits for a disk leaves without it, says so, and has closed its connections."""
+    """A server whose heartbeat log hangs on a disk closes its connections, logs that, and ends without the log."""
     left = data_dir / "heartbeats/dt=2026-03-01/hour=07/ns-00-1.jsonl.open"
     left.parent.mkdir(parents=True)
-    # it looks like a file of a crash, and whoever wants to compress it waits for a writer for ever
+    # The pipe has the name of a crash's file; compressing it would wait for a writer for ever.
     os.mkfifo(left)
     daemon = start("--nameserver-name", "ns")
 
@@ -118,8 +118,8 @@ def test_heartbeat_log_that_hangs(start: Start, data_dir: Path) -> None:
     assert [line["event"] for line in daemon.log[-2:]] == ["heartbeat_log_incomplete", "stopped"]
 
 
-def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
-    """A pipe that is full holds up no answer and no end."""
+def test_full_log_pipe_delays_nothing(data_dir: Path, tmp_path: Path) -> None:
+    """A full pipe at standard error delays neither responses nor the shutdown."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):
@@ -139,15 +139,15 @@ def test_log_that_nobody_reads(data_dir: Path, tmp_path: Path) -> None:
     os.close(reading)
 
 
-def test_leaving_server_answers_whom_it_has(start: Start, connect: Connect) -> None:
-    """Nobody new is let in; a watch that waits for routes is answered as it stands before its connection is closed."""
+def test_draining_server_answers_its_connections(start: Start, connect: Connect) -> None:
+    """A draining server accepts no new connection, and answers a pending watch before it closes the connection."""
     daemon = start("--drain-seconds", "600")
     watching, last = connect(daemon, native=True), connect(daemon)
     Broker().register(last)
     known = watching.call(PULL_ROUTES, topics=["orders"])
     question = {"topics": ["orders"], "boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 300_000}
     watching.send(PULL_ROUTES, None, NATIVE.encode(question))
-    # answered after the watch is known to the server
+    # The response shows that the server has received the watch.
     assert connect(daemon, native=True).call(20002)["watchers"] == 1
 
     daemon.send_signal(signal.SIGTERM)
@@ -163,7 +163,7 @@ def test_leaving_server_answers_whom_it_has(start: Start, connect: Connect) -> N
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_second_signal_ends_at_once(number: signal.Signals, code: int, start: Start, connect: Connect) -> None:
-    """Whoever signals twice does not want to wait: 128 and the signal's number, as a shell would say."""
+    """A second signal ends the server at once, with 128 plus the signal's number."""
     daemon = start("--drain-seconds", "600")
     peers = [connect(daemon) for _ in range(2)]
     for peer in peers:

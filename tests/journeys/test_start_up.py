@@ -1,4 +1,4 @@
-"""A server starts where it can, and says in one line why where it cannot."""
+"""A server starts, or ends with one line that has the reason."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from tests.support.peer import Broker, Connect
 
 
 def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
-    """Why a server did not start: the error of the only line that it wrote."""
+    """The reason why a server did not start: the error in its only line of log."""
     with Daemon(data_dir, *flags, loop=loop) as daemon:
         assert daemon.wait() == 1
     assert [line["event"] for line in daemon.log] == ["start_failed"]
@@ -21,8 +21,8 @@ def refusal(data_dir: Path, *flags: str, loop: LoopName) -> str:
     return str(daemon.log[0]["error"])
 
 
-def test_listening_line_says_where_and_what(start: Start, data_dir: Path) -> None:
-    """Addresses (which share one port), absolute data directory, version, boot id; and that it is ready at once."""
+def test_listening_line_has_addresses_and_boot_id(start: Start, data_dir: Path) -> None:
+    """The line has the addresses (which share one port), data directory, version and boot id; the server is ready."""
     daemon = start("--listen-host", "127.0.0.1,127.0.0.2", "--data-dir", os.path.relpath(data_dir))
 
     line = daemon.wait_for("listening")
@@ -36,7 +36,7 @@ def test_listening_line_says_where_and_what(start: Start, data_dir: Path) -> Non
     assert data_dir.stat().st_mode & 0o777 == 0o700
 
 
-def test_as_many_files_may_be_open_as_the_system_lets_it(start: Start) -> None:
+def test_soft_limit_of_open_files_is_raised(start: Start) -> None:
     """The soft limit, often 1,024, is for programs that use select(): 10,000 connections need no settings."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
@@ -50,7 +50,7 @@ def test_as_many_files_may_be_open_as_the_system_lets_it(start: Start) -> None:
 
 @pytest.mark.skipif(not can_use_ipv6(), reason="no IPv6 loopback here")
 def test_ipv6(start: Start, connect: Connect) -> None:
-    """On ::1 it serves, and writes addresses in brackets."""
+    """A server on ::1 serves, and logs addresses in brackets."""
     daemon = start("--listen-host", "::1", "--log-level", "debug")
     peer = connect(daemon)
 
@@ -60,8 +60,8 @@ def test_ipv6(start: Start, connect: Connect) -> None:
     assert peer.ask(105, {"topic": "orders"}).code == 0
 
 
-def test_address_that_it_cannot_have(data_dir: Path, loop: LoopName) -> None:
-    """One that somebody listens on, and one of another machine: code 1 and a line that names it."""
+def test_unavailable_address_is_an_error(data_dir: Path, loop: LoopName) -> None:
+    """A port in use and an address of another machine end the server with code 1 and a line that names the address."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for flags, address, reason in [
@@ -73,10 +73,10 @@ def test_address_that_it_cannot_have(data_dir: Path, loop: LoopName) -> None:
             assert error.endswith(reason)
 
 
-def test_data_directory_that_it_cannot_have(start: Start, data_dir: Path, loop: LoopName, connect: Connect) -> None:
-    """One of another server, which serves on, one below a file, one with a KV file that cannot be read.
+def test_unusable_data_directory_is_an_error(start: Start, data_dir: Path, loop: LoopName, connect: Connect) -> None:
+    """A directory of a running server, one below a file, and one with an unreadable KV file are refused.
 
-    To go on without that would be to forget what is in it. A server that was killed leaves no lock behind.
+    A server without its KV file would lose the values in it. A killed server leaves no lock behind.
     """
     first = start()
     assert f"data directory {data_dir} is in use by another namesrv" == refusal(data_dir, loop=loop)

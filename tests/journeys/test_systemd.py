@@ -1,4 +1,4 @@
-"""A service manager learns what becomes of the server."""
+"""Notifications to the service manager."""
 
 import signal
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.support.peer import until
 
 @pytest.fixture
 def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotifySocket]:
-    """A systemd that the servers of this test are told of, with a watchdog."""
+    """The socket of a systemd with a watchdog; the test's servers notify it."""
     with NotifySocket(tmp_path / "notify") as found:
         monkeypatch.setenv("NOTIFY_SOCKET", found.address)
         monkeypatch.setenv("WATCHDOG_USEC", "10000000")
@@ -21,7 +21,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NotifyS
 
 
 def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
-    """Ready when it listens, alive every second, reloading and ready again on SIGHUP, stopping at the end."""
+    """The server reports ready, a watchdog ping every second, reloading and ready on SIGHUP, and stopping."""
     daemon = start("--drain-seconds", "3", "--log-level", "debug")
     assert systemd.receive_with("READY") == {"READY": "1", "STATUS": "ready: no brokers expected"}
     assert systemd.receive_with("WATCHDOG") == {"WATCHDOG": "1"}
@@ -39,7 +39,7 @@ def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
 
 
 def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
-    """A server that hangs says nothing, and would be restarted."""
+    """A stopped server sends no watchdog ping, so that systemd would restart it."""
     daemon = start()
     systemd.receive_with("WATCHDOG")
     daemon.send_signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A server with TLS, its peers, and those who have or want none: real sockets, real processes."""
+"""A server with TLS, and peers with and without TLS: real sockets, real processes."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ def flags(ca: Authority, mode: str = "enforcing", *others: str) -> list[str]:
 
 
 def name_server(daemon: Daemon) -> str:
-    """Where it listens, as a list of NameServers has it."""
+    """The server's address, as in a list of NameServers."""
     return f"127.0.0.1:{daemon.address[1]}"
 
 
@@ -52,7 +52,7 @@ def agent_of(daemon: Daemon, **settings: Any) -> BrokerAgent:
 
 
 def client_of(daemon: Daemon, **settings: Any) -> RouteClient:
-    """A client that knows of nothing yet."""
+    """A client without any cached route."""
     return RouteClient(ClientSettings(name_servers=name_server(daemon), **settings), protocols=ServerProtocols())
 
 
@@ -88,7 +88,7 @@ def page(daemon: Daemon, path: str, ca: Authority | None = None, shown: Identity
 
 
 def test_http_port_over_tls(start: Start, ca: Authority) -> None:
-    """Metrics and health over HTTPS say how long the certificate lasts; plain HTTP there is told what is wrong."""
+    """Metrics and health over HTTPS contain the certificate's expiry; plain HTTP gets an error that names TLS."""
     daemon = start(*flags(ca, "off", "--http-tls", "--http-listen=127.0.0.1:0"))
 
     assert re.search(r"(?m)^nameserver_tls_certificate_expiry_seconds \d", page(daemon, "/metrics", ca)[1])
@@ -96,8 +96,8 @@ def test_http_port_over_tls(start: Start, ca: Authority) -> None:
     assert page(daemon, "/livez") == (400, "plain HTTP received, but this port speaks HTTPS only\n")
 
 
-def test_http_port_has_its_own_demand_for_certificates(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """Health checks and collectors need none where brokers and clients do, unless the HTTP port demands one, too."""
+def test_http_port_has_its_own_client_authentication(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """The HTTP port requires client certificates only if its own setting does."""
     config = tmp_path / "namesrv.toml"
     config.write_text("")
     others = ("--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}", "--http-tls", "--http-listen=127.0.0.1:0")
@@ -115,7 +115,7 @@ def test_http_port_has_its_own_demand_for_certificates(start: Start, ca: Authori
 
 
 def serial_number(daemon: Daemon, ca: Authority) -> Any:
-    """Of the certificate that a new connection is shown."""
+    """The serial number of the certificate on a new connection."""
     context = ssl.create_default_context(cafile=str(ca.ca_file))
     with (
         socket.create_connection(daemon.address, GUARD_SECONDS) as plain,
@@ -125,7 +125,7 @@ def serial_number(daemon: Daemon, ca: Authority) -> Any:
 
 
 def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> None:
-    """New connections get the new one without a signal; a broken one is named and not used; open ones stay."""
+    """New connections get a replaced certificate without a signal; a broken one is logged and not used."""
     daemon = start(*flags(ca, "enforcing", "--http-listen=127.0.0.1:0"))
     first = serial_number(daemon, ca)
     context = ssl.create_default_context(cafile=str(ca.ca_file))
@@ -141,7 +141,7 @@ def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> N
         key_file = ca.ca_file.parent / "server.key"
         key_file.write_text("not a key")
         problem = f"{key_file}: no private key"
-        # another one may have come before it, between the certificate and its key
+        # Another reload may have come first, between the replacement of certificate and key.
         daemon.wait_for("tls_certificate_refused", error=problem)
         assert second == serial_number(daemon, ca)
         assert problem in page(daemon, "/readyz?verbose")[1]
@@ -153,12 +153,12 @@ def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> N
         daemon.send_signal(signal.SIGHUP)
         daemon.wait_for("reloaded")
         assert serial_number(daemon, ca) not in {first, second}
-        # what was open all the time
+        # The connection that was open all the time.
         assert Peer(kept).ask(105, {"topic": "orders"}).code == 17
 
 
 def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Authority, tmp_path: Path) -> None:
-    """SIGHUP takes a server from plain text over permissive to enforcing and back; open connections go on."""
+    """SIGHUP changes a server from plain text to permissive, to enforcing and back; open connections stay."""
     issued = ca.issue("server")
     place = f'tls_cert_file = "{issued.cert_file}"\ntls_key_file = "{issued.key_file}"\n'
     config = tmp_path / "namesrv.toml"
@@ -188,8 +188,8 @@ def test_moving_to_tls_without_a_restart(start: Start, connect: Connect, ca: Aut
         serial_number(daemon, ca)
 
 
-def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """What needs a restart keeps what it needs: a reload that takes its certificate away is refused."""
+def test_reload_cannot_remove_https(start: Start, ca: Authority, tmp_path: Path) -> None:
+    """HTTPS needs a restart to be turned off, so a reload that removes its certificate is refused."""
     config = tmp_path / "namesrv.toml"
     issued = ca.issue("server")
     config.write_text(f'http_tls = true\ntls_cert_file = "{issued.cert_file}"\ntls_key_file = "{issued.key_file}"\n')
@@ -203,7 +203,7 @@ def test_https_is_not_lost_by_a_reload(start: Start, ca: Authority, tmp_path: Pa
 
 
 def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority, tmp_path: Path) -> None:
-    """In the audit trail: a plain-text attempt hides no attempt without a certificate, or with a foreign one."""
+    """Plain text, a missing certificate and a foreign certificate have separate lines in the audit trail."""
     daemon = start(*flags(ca, "enforcing", "--tls-client-auth=require", f"--tls-ca-file={ca.ca_file}"))
     others = Authority(tmp_path, "foreign")
     foreign, another = (others.issue(f"forged-{name}", f"{name}.example.com") for name in ("operators", "brokers"))
@@ -235,11 +235,11 @@ def test_each_kind_of_refused_connection_has_a_line(start: Start, ca: Authority,
     assert any(line["remark"].endswith(claimed) for line in lines)
 
 
-def test_start_says_which_file_is_wrong(ca: Authority, data_dir: Path) -> None:
-    """A certificate that cannot be used keeps the server from starting."""
+def test_unusable_certificate_is_an_error(ca: Authority, data_dir: Path) -> None:
+    """A server with an unusable certificate does not start, and the error names the file."""
     named = flags(ca)
     (ca.ca_file.parent / "server.key").unlink()
     with Daemon(data_dir, *named) as daemon:
-        said = daemon.wait_for("printed")["line"]
+        line = daemon.wait_for("printed")["line"]
         assert daemon.wait() == 2
-    assert f"namesrv: TLS: {ca.ca_file.parent / 'server.key'}: no such file or directory" == said
+    assert f"namesrv: TLS: {ca.ca_file.parent / 'server.key'}: no such file or directory" == line

@@ -1,6 +1,6 @@
-"""Ten thousand peers that begin a TLS handshake and go no further: nobody who is connected notices, and it ends.
+"""Ten thousand peers that begin a TLS handshake and stall delay no connected peer, and are disconnected.
 
-They come from one address, whose share of the memory is enough for about 2,300 handshakes; the others are refused.
+Their address has a share of the memory for about 2,300 handshakes; further ones are refused.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from tests.support.http_peer import ask
 from tests.support.peer import Peer, until
 
 HELLOS = 10_000
-# elsewhere, as far as shares for each address go
+# An address with a share of its own.
 ATTACKER = ("127.0.0.2", 0)
-# at a time on their way
+# Number of concurrent connection attempts.
 _AT_ONCE = 200
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def _many_files() -> Iterator[None]:
 
 
 def hello(context: ssl.SSLContext) -> bytes:
-    """How a client begins."""
+    """The ClientHello of a client."""
     outgoing = ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
@@ -49,13 +49,13 @@ def hello(context: ssl.SSLContext) -> bytes:
 
 
 def over_tls(daemon: Daemon, context: ssl.SSLContext) -> Peer:
-    """One that completes its handshake."""
+    """A peer that has completed its handshake."""
     plain = socket.create_connection(daemon.address, GUARD_SECONDS)
     return Peer(context.wrap_socket(plain, server_hostname="127.0.0.1"))
 
 
 async def stall(daemon: Daemon, begin: bytes) -> list[socket.socket]:
-    """Connect, send the beginning and say no more."""
+    """Open connections that send a ClientHello and nothing more."""
     loop, gate = asyncio.get_running_loop(), asyncio.Semaphore(_AT_ONCE)
 
     async def one() -> socket.socket:
@@ -64,7 +64,7 @@ async def stall(daemon: Daemon, begin: bytes) -> list[socket.socket]:
             peer.setblocking(False)  # noqa: FBT003 - positional only
             peer.bind(ATTACKER)
             await loop.sock_connect(peer, daemon.address)
-            # some are refused before they have said anything
+            # Some connections are refused before they send a byte.
             with contextlib.suppress(ConnectionError):
                 await loop.sock_sendall(peer, begin)
             return peer
@@ -73,17 +73,17 @@ async def stall(daemon: Daemon, begin: bytes) -> list[socket.socket]:
 
 
 def open_connections(daemon: Daemon) -> int:
-    """As its metrics count them."""
+    """Number of open connections, from the metrics."""
     text = ask(daemon.http_address, "/metrics").text
     return int(sum(float(count) for count in re.findall(r"(?m)^nameserver_connections\{.*\} (\S+)$", text)))
 
 
 async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
-    """They take no more memory than their share; others get in meanwhile; nobody who is connected waits or is lost."""
+    """The stalled peers use no more than their share of memory; other peers connect, and no connected one waits."""
     ca = Authority(tmp_path)
     server = ca.issue("server")
     flags = ("--tls-mode=enforcing", f"--tls-cert-file={server.cert_file}", f"--tls-key-file={server.key_file}")
-    # the newcomer's time, too: on a busy machine it may need a while for its part
+    # Includes the newcomer's own handshake, which may take a while on a busy machine.
     patient = ("--whole-frame-timeout-seconds=180", "--http-listen=127.0.0.1:0")
     daemon = start(*flags, *patient, "--max-connections=20000", "--share-per-ip-percent=100")
     context = ssl.create_default_context(cafile=str(ca.ca_file))
@@ -99,12 +99,12 @@ async def test_ten_thousand_hellos(start: Start, tmp_path: Path) -> None:
         peers = await stalled
         with over_tls(daemon, context) as newcomer:
             assert newcomer.ask(105, {"topic": "orders"}).code == 17
-        # an eighth of max-memory-bytes for one address, and what a process of this size takes to answer thousands
+        # An eighth of max-memory-bytes for one address, plus the process's own needs for thousands of connections.
         assert status_bytes(status.read_text()) - before < 160 * 1024 * 1024
         daemon.wait_for("connection_refused", reason="tls", error="timed out waiting for the TLS handshake")
         until(lambda: open_connections(daemon) == 1)
         assert connected.ask(105, {"topic": "orders"}).code == 17
-    # while they came
+    # While the stalled peers connected.
     assert answered
     for peer in peers:
         peer.close()

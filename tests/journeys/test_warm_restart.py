@@ -1,4 +1,4 @@
-"""A restarted server waits for the brokers that it knew, instead of making clients forget them."""
+"""A restarted server waits for its expected brokers before it answers route requests."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from namesrv.state import snapshot
 from tests.support.daemon import Daemon, Start
 from tests.support.peer import Broker, Connect, Peer
 
-# nothing here depends on the loop
+# No test of this file depends on the event loop.
 pytestmark = pytest.mark.parametrize("loop", ["auto"])
 
 BROKER_A = Broker(name="broker-a", addr="10.0.0.1:10911")
@@ -21,30 +21,30 @@ SERVER_INFO = 20002
 
 
 def route_answer(peer: Peer) -> tuple[int, str | None]:
-    """Code and remark of the answer to a route question."""
+    """Code and remark of the response to a route request."""
     answer = peer.ask(105, {"topic": "orders"})
     return answer.code, answer.remark
 
 
 def perms(peer: Peer) -> Mapping[str, int]:
-    """What may be done with the topic `orders` on each broker."""
+    """The permission of the topic `orders` on each broker."""
     answer = peer.ask(105, {"topic": "orders"})
     assert answer.code == 0, answer
     return {queues["brokerName"]: queues["perm"] for queues in json.loads(answer.body)["queueDatas"]}
 
 
 def expected_brokers(daemon: Daemon) -> list[str]:
-    """Whom the next start will wait for."""
+    """The brokers for which the next boot will wait."""
     written = snapshot.load(daemon.data_dir / "snapshot.json")
     assert written is not None
     return [broker.broker_name for broker in written.brokers]
 
 
 def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
-    """Until both brokers of the last life are back, route questions are refused, and all else is answered.
+    """Until both expected brokers are back, route requests are refused, and all other requests are answered.
 
-    A client that asks is sent away: only so does it turn to another server. A broker asks for routes, too, and keeps
-    its connection. It may come back with another address, and one that said goodbye is not waited for.
+    The server closes the connection of a refused client, which then tries another server, but not a broker's. A broker
+    may come back with another address; brokers that unregistered are not expected.
     """
     daemon = start()
     first, second, third = (connect(daemon) for _ in range(3))
@@ -81,7 +81,7 @@ def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
 
 
 def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, connect: Connect) -> None:
-    """The snapshot is written every 5 s when brokers came or went; what is given back after a restart stays so."""
+    """The snapshot is written within 5 s of a change; a permission that is added back stays so after a restart."""
     daemon = start("--log-level", "debug")
     peer = connect(daemon)
     BROKER_A.register(peer)
