@@ -72,11 +72,11 @@ _SETTING_NAMES = {key: name for name, key in JAVA_NAMES.items()}
 _REMARKS = {
     "kvConfigPath": (None, "the KV configuration is kept in the data directory, see data-dir"),
     "serverChannelMaxIdleTimeSeconds": ("120", "see broker-expiry-seconds and idle-timeout-seconds"),
-    "tls.test.mode.enable": ("false", "there is no built-in certificate for tests; set tls-cert-file"),
+    "tls.test.mode.enable": ("false", "this server has no built-in certificate for tests; set tls-cert-file"),
     "tls.server.authClient": ("true", "certificates of clients are always verified, see tls-client-auth"),
     "tls.config.file": (None, "name that file with --tls-properties"),
-    "clusterTest": ("false", "there is no cluster test mode"),
-    "enableControllerInNamesrv": ("false", "there is no controller in this server; run it on its own"),
+    "clusterTest": ("false", "this server has no cluster test mode"),
+    "enableControllerInNamesrv": ("false", "this server has no controller; run one separately"),
 }
 # Keys without effect for any value, with the reason: keys that NamesrvConfig, NettyServerConfig, NettyClientConfig and
 # ControllerConfig of 4.2 to 5.5 read, and keys of brokers and clients that operators put there nevertheless.
@@ -92,7 +92,7 @@ _WITHOUT_EFFECT = {
         useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark
         """,
     "this server keeps its files in the data directory, see data-dir": "configBlackList configStorePath rocketmqHome",
-    "there is no cluster test mode": "productEnvName",
+    "this server has no cluster test mode": "productEnvName",
     "this server does not connect to brokers": """
         channelNotActiveInterval clientAsyncSemaphoreValue clientCallbackExecutorThreads
         clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout clientOnewaySemaphoreValue
@@ -106,7 +106,7 @@ _WITHOUT_EFFECT = {
     "name servers do not know each other; brokers and clients need their addresses": """
         namesrvAddr nsAddr nsaddr rocketmq.namesrv.addr
         """,
-    "there is no controller in this server; run it on its own": """
+    "this server has no controller; run one separately": """
         controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerRequestThreadPoolQueueCapacity
         controllerStorePath controllerThreadPoolNums controllerType electMasterMaxRetryCount enableElectUncleanMaster
         jRaftControllerRPCAddr jRaftElectionTimeoutMs jRaftGroupId jRaftInitConf jRaftScanWaitTimeoutMs jRaftServerId

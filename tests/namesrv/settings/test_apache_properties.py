@@ -122,12 +122,12 @@ def test_switches_of_apache(properties: dict[str, str], expected: dict[str, str]
         # unknown keys are named, so that no operator takes them for settings
         ("listnPort", "1", [], ["file f has unknown keys: listnPort (did you mean listenPort?)"]),
         ("x\ny", "", [], ['file f has unknown keys: "x\\ny"']),
-        ("clusterTest", "true", [], ["{key} has no effect: there is no cluster test mode"]),
+        ("clusterTest", "true", [], ["{key} has no effect: this server has no cluster test mode"]),
         (
             "enableControllerInNamesrv",
             "true",
             [],
-            ["{key} has no effect: there is no controller in this server; run it on its own"],
+            ["{key} has no effect: this server has no controller; run one separately"],
         ),
         (
             "serverChannelMaxIdleTimeSeconds",

@@ -62,7 +62,7 @@ def test_tls_keys_without_effect_have_a_warning(tmp_path: Path) -> None:
     lines = ("tls.test.mode.enable=true", "tls.server.authClient=false", "tls.client.certPath=x", "tls.nonsense=1")
     warnings = "\n".join(loaded("--tls-properties", properties(tmp_path, *lines)).warnings)
 
-    assert "tls.test.mode.enable has no effect: there is no built-in certificate for tests" in warnings
+    assert "tls.test.mode.enable has no effect: this server has no built-in certificate for tests" in warnings
     assert "tls.server.authClient has no effect: certificates of clients are always verified" in warnings
     assert "tls.client.certPath has no effect: this server does not connect to brokers" in warnings
     assert "unknown keys: tls.nonsense" in warnings
