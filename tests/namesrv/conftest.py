@@ -1,4 +1,4 @@
-"""A NameServer in the test's own process, and a peer of it; `@pytest.mark.settings(NAME=VALUE)` sets it up."""
+"""A NameServer in the test process, with settings of `@pytest.mark.settings(NAME=VALUE)`, and a peer."""
 
 from collections import ChainMap
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from tests.support.namesrv_peer import SPELLINGS, NamesrvPeer, Spelling
 
 @pytest.fixture
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InProcess]:
-    """A server that runs until the end of the test, on a clock that the test moves."""
+    """A server on a fake clock that runs until the end of the test."""
     marks = [mark.kwargs for mark in request.node.iter_markers("settings")]
     async with namesrv_in_process(tmp_path, **dict(ChainMap(*marks))) as server:
         yield server
@@ -20,12 +20,12 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 async def peer(server: InProcess) -> NamesrvPeer:
-    """A connection to it."""
+    """A connection to the server."""
     return await server.connect()
 
 
 @pytest.fixture(params=SPELLINGS)
 def spelling(request: pytest.FixtureRequest) -> Spelling:
-    """Each header in which a question may be asked, for tests that do not choose."""
+    """Each serialization of a request, for tests of all of them."""
     found: Spelling = request.param
     return found

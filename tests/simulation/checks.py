@@ -34,7 +34,7 @@ _READING_ITERATIONS: Final = 3
 _ACCEPTING_ITERATIONS: Final = 2
 # number of latest signs of a broker at a server: more than can arrive during these iterations
 _SIGNS_KEPT: Final = 32
-# of latency, and of passes of a loop between what arrives and what comes of it
+# for latencies, and for loop iterations between an arrival and its effect
 _SLACK_SECONDS: Final = 0.3
 # the largest difference of two clocks
 _DRIFT: Final = 0.002
@@ -199,7 +199,7 @@ class Checks:
             self._fail("NoRemovalOfNewerRegistration", f"{where} was unregistered by an earlier life")
 
     def _last_sign_due(self, broker: BrokerNode, server: ServerNode) -> float:
-        """When the last sign of life arrived that the server has to know of.
+        """The arrival of the last sign of life that the server has to know of.
 
         A busy server reads its sockets, computes and then evicts, so it cannot know of signs that arrive in between.
         """

@@ -43,7 +43,7 @@ class Attack(NamedTuple):
     spelling: Spelling = "json"
 
 
-# as docs/security.md names them
+# names as in docs/security.md
 ATTACKS = {
     "add a broker of its own to any topic": Attack(
         103, Broker("broker-evil", 0, "10.6.6.6:10911").ext, registration("T", "U")

@@ -163,7 +163,7 @@ NO_PERMISSION = 16
 
 @pytest.fixture(scope="module")
 def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """The authority that server and peers trust."""
+    """The certificate authority that server and peers trust."""
     return Authority(tmp_path_factory.mktemp("ca"))
 
 

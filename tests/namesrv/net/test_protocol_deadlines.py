@@ -20,7 +20,7 @@ Steps = list[bytes | float]
 @pytest.mark.parametrize(
     ("limits", "steps", "late"),
     [
-        # RocketMQ 5.x connects to every name server in advance and may ask two minutes later
+        # clients of RocketMQ 5.x connect to every NameServer, and may send their first request two minutes later
         ({}, [120, 1], ("silent", "nothing received for 120 s")),
         ({}, [120, FRAME, 7200], None),
         # the deadline begins with the first byte of the frame

@@ -141,7 +141,7 @@ async def test_shares_are_divided_among_the_active_addresses() -> None:
 
 
 async def test_requests_of_closed_connections_are_counted() -> None:
-    """A peer that closes its connection before its requests are due for counting does not escape the quotas."""
+    """Requests that are not yet counted when their connection closes are counted towards the quotas."""
     counted: list[int] = []
     shares = ReadShares(lambda share: counted.append(share.uncounted))
 

@@ -179,7 +179,7 @@ class Side:
                 return self._outgoing.read()
 
     def sealed(self, data: bytes) -> bytes:
-        """Records with the data."""
+        """TLS records with the data."""
         self.tls.write(data)
         return self._outgoing.read()
 
@@ -296,7 +296,7 @@ async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Autho
         second, peer = await resumed(session)
         assert [response.opaque for response in await second.frames(peer, 1)] == [7]
         assert second.tls.session_reused
-        # a century
+        # a hundred years
         served.clock.step_wall(36_525 * 86_400.0)
         third, peer = await resumed(session)
         assert third.tls.session_reused
@@ -470,7 +470,7 @@ async def test_broken_record_ends_the_connection(ca: Authority) -> None:
         await until(lambda: served.listener.closed)
 
         [message] = [message for _, _, message in served.listener.refused]
-        # OpenSSL's words, the second since 3.5
+        # messages of OpenSSL before and since 3.5
         broken = ("decryption failed or bad record mac", "record layer failure")
         assert message.removeprefix("TLS connection broken: ") in broken
 

@@ -184,7 +184,7 @@ class Close(Operation):
 
 
 class Scan(Operation):
-    """The scan for silent brokers."""
+    """A scan for silent brokers."""
 
     def decide(self, observer: "RouteMachine") -> None:
         """Remove the brokers that are silent for more than their expiry."""
@@ -226,7 +226,7 @@ class RouteMachine(RuleBasedStateMachine):
         # sent registrations, each with a digest of its own
         self.sent: list[Registration] = []
         self.sequence = 0
-        # (revision, routes) of two clients
+        # revision and routes of two clients
         self.clients: list[tuple[int, dict[str, Any]]] = [(0, dict.fromkeys(TOPICS)) for _ in range(2)]
         self.membership_seen: tuple[int, Any] = (0, self.members())
         # live brokers and revisions according to the effects so far
