@@ -1,4 +1,4 @@
-"""Set-up of tests against real peers: they run only when asked for, and say loudly what cannot be tried."""
+"""Fixtures of tests against real peers: the tests run only when named, and are skipped without their tools."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.interop.peers.place import absent_tools
 from tests.support.daemon import Daemon
 
 HERE = Path(__file__).parent
-# every peer from Apache; a file that needs more, or less, says so by a `pytestmark` of its own
+# The tools for every peer from Apache; a file with other needs has its own `pytestmark`.
 JAVA = ("java", "javac", "mvn")
 
 _numbers = itertools.count()
@@ -26,42 +26,42 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave this folder out unless it, or something in it, is named on the command line: `make interop` does."""
+    """Ignore this folder unless the command line names a path in it, as `make interop` does."""
     named = [config.invocation_params.dir / arg.partition("::")[0] for arg in config.args]
     is_asked_for = any(path.resolve() == HERE or HERE in path.resolve().parents for path in named)
     return None if is_asked_for else True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a tool that this machine truly does not have; anything else that is missing is a failure."""
+    """Skip tests that need a tool that this machine lacks; anything else that is missing is a failure."""
     marker = item.get_closest_marker("needs")
     missing = sorted(absent_tools().intersection(marker.args if marker else JAVA))
     if missing:
-        pytest.skip(f"there is no {' and no '.join(missing)} on this machine")
+        pytest.skip(f"not installed on this machine: {', '.join(missing)}")
 
 
 @pytest.fixture
 def unique() -> str:
-    """A name that no topic, group or client of this run had before."""
+    """A name that no topic, group or client of this test run has used before."""
     return f"u{next(_numbers)}"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for the homes of what a module's tests share."""
+    """A directory for the homes of the processes that a module's tests share."""
     return tmp_path_factory.mktemp("peers")
 
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[ExitStack]:
-    """Ends what a module's tests share, the last one first."""
+    """The stack that ends the processes that a module's tests share, the last one first."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
 def daemon_flags() -> tuple[str, ...]:
-    """What both daemons of a module are started with; a file that wants other than the defaults has its own."""
+    """Flags of both daemons of a module; a file that needs other flags overrides this fixture."""
     return ()
 
 
@@ -74,7 +74,7 @@ def two_daemons(place: Path, stage: ExitStack, daemon_flags: tuple[str, ...]) ->
 
 @pytest.fixture(scope="module")
 def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
-    """Where the two listen."""
+    """The addresses of the two daemons."""
     return [daemon.where for daemon in two_daemons]
 
 
@@ -92,5 +92,5 @@ def clients(place: Path, stage: ExitStack) -> Driver:
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
-    """A pair of a kind, which its file has started, once both NameServers know both brokers."""
+    """A pair of one kind, as soon as both NameServers know both brokers."""
     return pairs[request.param].complete()

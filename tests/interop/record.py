@@ -1,9 +1,9 @@
-"""Writes what real brokers say to Apache's NameServer, and what it answers, into tests/golden/recordings.
+"""Records the requests of real brokers to Apache's NameServer, and its responses, into tests/golden/recordings.
 
     sh tests/interop/setup.sh && python -m tests.interop.record [NAME...]
 
-Each recording is one scenario of tests/golden, with a file beside it that says where it is from. Brokers listen on
-fixed ports, so that a new recording differs from the old one in little but numbers and times.
+Each recording is one scenario of tests/golden, with a file beside it that names its origin. Brokers listen on fixed
+ports, so that a new recording differs from the old one mainly in numbers and times.
 """
 
 import json
@@ -34,7 +34,7 @@ CLUSTERS: Final = 106
 TOPICS: Final = 206
 QUERY_VERSION: Final = 322
 
-# a topic that is made while the brokers run
+# A topic that is created while the brokers run.
 MADE: Final = "made-by-hand"
 NAMES: Final = {
     103: "REGISTER_BROKER",
@@ -46,19 +46,19 @@ NAMES: Final = {
     901: "GET_BROKER_MEMBER_GROUP",
     904: "BROKER_HEARTBEAT",
 }
-# of what is asked again and again, as heartbeats are, two are enough
+# Of repeated requests, such as heartbeats, the recording keeps two.
 KEPT: Final = 2
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What is recorded."""
+    """The brokers and steps of one recording."""
 
     name: str
     peer: BrokerPeer
     about: str
     settings: Mapping[str, object] = field(default_factory=dict)
-    # Apache's NameServer does not understand this broker, so there are no tables to ask for
+    # Apache's NameServer does not understand this broker, so the recording has no requests for its tables.
     is_refused: bool = False
 
 
@@ -99,13 +99,13 @@ ALL: Final = (
 STEPS: Final = (
     "the master starts, then the slave",
     f"a topic, {MADE}, is made on the master with mqadmin",
-    "the slave is told to stop, then the master",
+    "the slave is stopped, then the master",
     "between these, clusters, topics and routes are asked for on a connection of their own",
 )
 
 
 def record(recording: Recording, home: Path, ports: Sequence[int] = PORTS) -> list[dict[str, Any]]:
-    """The steps of a scenario; takes about a minute."""
+    """Record the steps of a scenario; this takes about a minute."""
     with ApacheNameServer(home / "namesrv") as name_server, Recorder(name_server.booted().address) as recorder:
         _play(recording, home, ports, name_server.address, recorder)
         exchanges = recorder.exchanges()
@@ -121,8 +121,8 @@ def _play(recording: Recording, home: Path, ports: Sequence[int], name_server: s
             _ask(recording, recorder)
             admin.make_topics(master.booted().address, MADE, read=3, write=2)
             until(lambda: recording.is_refused or MADE in topics_of(name_server))
-            said = _said_by_slave(recorder)
-            until(lambda: _said_by_slave(recorder) > said)
+            count = _requests_of_slave(recorder)
+            until(lambda: _requests_of_slave(recorder) > count)
             _ask(recording, recorder)
             slave.booted().stop()
         until(lambda: all(1 not in members for members in brokers_of(name_server).values()))
@@ -144,12 +144,12 @@ def _broker(recording: Recording, home: Path, ports: Sequence[int], recorder: Re
     )
 
 
-def _said_by_slave(recorder: Recorder) -> int:
+def _requests_of_slave(recorder: Recorder) -> int:
     return sum(len(recorder.exchanges(code, brokerId="1")) for code in (REGISTER, QUERY_VERSION))
 
 
 def _ask(recording: Recording, recorder: Recorder) -> None:
-    """What the tables hold now, as more steps of the recording."""
+    """Record requests for the current content of the tables."""
     if recording.is_refused:
         return
     with Peer(parse_address(recorder.address)) as peer:
@@ -160,18 +160,18 @@ def _ask(recording: Recording, recorder: Recorder) -> None:
 
 
 def _without_repetitions(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """The exchanges, but of those that say the same on one connection only the first ones."""
+    """The exchanges, with only the first ones of equal requests on one connection."""
     seen: Counter[str] = Counter()
     for exchange in exchanges:
         answer = exchange.answer or {}
-        said = [
+        content = [
             exchange.connection,
             {**exchange.header, "opaque": 0},
             exchange.body.hex(),
             {**answer.get("header", {}), "opaque": 0},
             answer.get("body"),
         ]
-        key = json.dumps(said, sort_keys=True)
+        key = json.dumps(content, sort_keys=True)
         seen[key] += 1
         if seen[key] <= KEPT:
             yield exchange
@@ -192,22 +192,22 @@ def _step(scenario: str, number: int, exchange: Exchange) -> dict[str, Any]:
 
 
 def _provenance(recording: Recording) -> str:
-    """A TOML file."""
-    said = {
+    """The TOML file with the origin of a recording."""
+    origin = {
         "about": recording.about,
         "product": "Apache RocketMQ broker, from its package org.apache.rocketmq:rocketmq-broker",
         "version": VERSIONS[recording.peer],
         "answered_by": "Apache RocketMQ NameServer 5.3.3, from its package org.apache.rocketmq:rocketmq-namesrv",
         "done": list(STEPS),
     }
-    lines = [f"{name} = {json.dumps(value)}\n" for name, value in said.items()]
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in origin.items()]
     settings = {"registerNameServerPeriod": 10000, **recording.settings}
     lines += ["\n", "[settings]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())]
     return "".join(lines)
 
 
 def write(recording: Recording, directory: Path, ports: Sequence[int] = PORTS) -> Path:
-    """Record into a directory; the file of the steps."""
+    """Record into a directory; returns the file of the steps."""
     with tempfile.TemporaryDirectory() as home:
         steps = record(recording, Path(home), ports)
     lines = [json.dumps(step, separators=(",", ":"), ensure_ascii=False) + "\n" for step in steps]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Fetches the real peers into .interop/<peer>/lib and compiles our Java and Go programs; quick when nothing changed.
 #
-# A tool that this machine does not have is said loudly and written to .interop/absent, and the tests that need it are
+# A tool that this machine does not have is reported and written to .interop/absent, and the tests that need it are
 # skipped with that reason. Everything else that is missing is a failure.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
@@ -30,7 +30,7 @@ fi
 for tool in java javac mvn go; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "$tool" >>"$into/absent.new"
-        echo "interop: THERE IS NO $tool ON THIS MACHINE, what needs it is not tried" >&2
+        echo "interop: $tool IS NOT INSTALLED ON THIS MACHINE, tests that need it are skipped" >&2
     fi
 done
 mv "$into/absent.new" "$into/absent"

@@ -12,9 +12,9 @@ from tests.interop.peers.pair import BODIES, SLAVE_SECONDS, TOPIC, Pair
 from tests.interop.peers.route import routes_of, until_routed
 from tests.interop.peers.waiting import until, until_equal
 
-# what 5.3 does with a NameServer that it takes for an old one (322 and 105), and what it does with one of 5 (904, 901)
+# The requests of 5.3 to a NameServer that it takes for an old one (322 and 105), and to one of version 5 (904, 901).
 KINDS: Final = {"322": "true", "904": "false"}
-# the brokers ask for this one; without, ours would wait 120 s
+# The expiry that the brokers request; the default is 120 s.
 BROKER_EXPIRY_SECONDS: Final = 10
 
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
 
 @pytest.fixture(scope="module")
 def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
-    """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
+    """A pair of each kind with its own NameServers; all pairs start, and get their messages, at the same time."""
     flags = ("--support-acting-master", "--notify-min-broker-id-changed", "--scan-interval-seconds", "1")
     pairs = {
         kind: stage.enter_context(
@@ -44,8 +44,8 @@ def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
 
 
 def test_heartbeats_keep_a_broker(pair: Pair) -> None:
-    """Nobody is evicted while both brokers live, though they asked for less time than between two registrations."""
-    # which takes five times as long as they asked for
+    """Heartbeats keep both brokers registered, although their expiry is shorter than the registration interval."""
+    # Five times the requested expiry.
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
 
     for daemon in pair.daemons:
@@ -53,7 +53,7 @@ def test_heartbeats_keep_a_broker(pair: Pair) -> None:
 
 
 def test_slave_acts_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:
-    """The slave is in the master's place at once, without write permission, and knows; consumers read from it."""
+    """The slave is acting master in the routes at once, without write permission; consumers read from it."""
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
     acted = _acted(pair)
 
@@ -69,12 +69,12 @@ def test_slave_acts_when_the_master_is_killed(pair: Pair, clients: Driver, uniqu
     pair.complete()
     for route in until_routed(pair.name_servers, TOPIC):
         assert {pair.name: pair.members} == route.brokers
-    # the master's next registration gives the permission back
+    # The master's next registration restores the permission.
     until_equal([{pair.name: (4, 4, 6)}] * 2, lambda: _queues(pair))
 
 
 def test_master_that_hangs_is_replaced_after_its_own_expiry(pair: Pair) -> None:
-    """The silence that counts is the one that the broker asked for; when it goes on, it is the master again."""
+    """A hanging master is evicted after the expiry that it requested; when it continues, it is the master again."""
     with leaves(pair.daemons, pair.master, "silent", expiry_seconds=BROKER_EXPIRY_SECONDS):
         pair.master.pause()
 
@@ -86,7 +86,7 @@ def test_master_that_hangs_is_replaced_after_its_own_expiry(pair: Pair) -> None:
 
 
 def _acted(pair: Pair) -> int:
-    """How often the slave has taken over what only one broker of a group does."""
+    """Number of times that the slave has started to act as master."""
     return pair.slave.log().count("ScheduleServiceStatus changed to true")
 
 

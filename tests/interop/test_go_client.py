@@ -1,7 +1,7 @@
 """A Go application does not notice that one of two NameServers is killed and restarted.
 
-A Go client asks its NameServers in turn, and each topic that it has not used before makes it ask: each message here
-goes to a topic of its own, so that there is a pull in every phase of a restart.
+A Go client sends its route requests to its NameServers in turn, one for each unused topic. Each message of this test
+goes to a new topic, so that the client pulls a route in every phase of a restart.
 """
 
 import itertools
@@ -28,7 +28,7 @@ class World(Restarts):
         self.consumer = stack.enter_context(GoConsumer(place / "consumer", self.addresses, TOPICS)).started()
 
     def send_to_new_topics(self, count: int = 3) -> None:
-        """One message to each of some topics that the producer has not used yet; each is acknowledged."""
+        """Send one message to each of some unused topics; each must be acknowledged."""
         for topic in itertools.islice(self.unused, count):
             assert self.producer.send(topic, f"body of {topic}"), self.producer
 
@@ -40,16 +40,16 @@ class World(Restarts):
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """All of it, fresh."""
+    """New servers and clients for each test."""
     with ExitStack() as stack:
         yield World(tmp_path, stack)
 
 
 def test_application_does_not_notice_a_restart(world: World) -> None:
-    """Each of the two is killed once; with one dead, just started, and back, every topic is found at once.
+    """Each server is killed once; routes are found at once while a server is dead, just restarted, and back.
 
-    What was acknowledged is consumed, neither program said that anything was wrong, and a producer that starts while
-    one is dead has the routes from the one that lives, whichever comes first in its list.
+    All acknowledged messages are consumed, neither program logs an error, and a producer that starts while one server
+    is dead gets its routes from the other, in either order of its list.
     """
     world.send_to_new_topics()
     for number in (0, 1):
@@ -67,10 +67,10 @@ def test_application_does_not_notice_a_restart(world: World) -> None:
 
 
 def test_new_topics_while_one_is_not_ready(world: World) -> None:
-    """Every other question goes to a server that waits for a broker of its last run, and no message is refused.
+    """Every other request goes to a server that is not ready, and every message is sent all the same.
 
-    What is refused for a topic, a Go client asks the other for TBW102, and takes the topic to have as many queues as
-    that one, four at most.
+    After a refused route a Go client requests TBW102 from the other server, and assumes the same number of queues, four
+    at most.
     """
     world.restart_unready(0)
 

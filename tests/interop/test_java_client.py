@@ -1,7 +1,7 @@
 """A Java application does not notice that one of two NameServers is killed and restarted.
 
-A Java client stays with one NameServer until its connection ends. The clients here ask every half second for the routes
-that they have, and the producer is given topics that it has not used yet in every phase of a restart.
+A Java client stays with one NameServer until its connection ends. The clients of this test poll their routes every half
+second, and the producer sends to unused topics in every phase of a restart.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,16 @@ from tests.interop.peers.driver import Application
 from tests.interop.peers.restarts import STREAM, TOPICS, Restarts
 from tests.interop.peers.waiting import until, until_equal
 
-# What a Java client says that asked on a connection while it closed.
+# The error of a Java client whose connection closed during its request.
 LOST_CONNECTION: Final = r"Remoting(Connect|SendRequest|Timeout)Exception"
-# The same, and of a topic that both of its questions missed.
+# The same, and the error for a topic whose two requests both failed.
 NO_ANSWER: Final = rf"{LOST_CONNECTION}|No route info of this topic"
-# Each has an even chance to be the last.
+# Each server may be the last one that the client tried.
 ATTEMPTS: Final = 20
 
 
 class World(Restarts):
-    """The servers, and Java clients: a stream of messages, and who reads it."""
+    """The servers, and Java clients: a stream of messages with its consumer."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         super().__init__(place, stack)
@@ -33,16 +33,16 @@ class World(Restarts):
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """All of it, fresh."""
+    """New servers and clients for each test."""
     with ExitStack() as stack:
         yield World(tmp_path, stack)
 
 
 def test_application_does_not_notice_a_restart(world: World) -> None:
-    """Each of the two is killed once, under a stream of messages; with one dead, just started, and back, all goes on.
+    """Each server is killed once under a stream of messages, which continues in every phase.
 
-    What was acknowledged is consumed, and no send failed, but for the first question after a kill: it may go to the
-    server that is gone, and since 5.3 a Java client asks no other one for it. The application sends again.
+    All acknowledged messages are consumed, and no send fails but one: the first request after a kill may go to the
+    killed server, and since 5.3 a Java client does not retry it elsewhere. The application sends again.
     """
     clients = world.clients
     clients.start()
@@ -59,19 +59,19 @@ def test_application_does_not_notice_a_restart(world: World) -> None:
 
 
 def test_clients_that_start_while_one_is_not_ready(world: World) -> None:
-    """A server that waits for a broker of its last run refuses them, and they find their routes at the other.
+    """A server that is not ready refuses the clients, which get their routes from the other.
 
-    That is so for whichever of the two a client tries first, which is random. What is refused for a topic, it asks the
-    other for TBW102, so that until its next poll it takes the topic to have as many queues as that one, four at most.
-    (While a server is dead, a Java client that starts may fail by itself, whose NameServer that may be: since 5.3 it
-    tries one server for each question, and a connection that is refused is an error that the application sees. So may a
-    client whose second question comes just while the connection closes on which the first one was refused. It does what
-    an application does then: it tries again.)
+    A client tries the servers in random order. After a refused route it requests TBW102 from the other server,
+    and until its next poll assumes the same number of queues, four at most.
+    (With any NameServer a Java client that starts while a server is dead may fail: since 5.3 it sends each request to
+    one server only, and the application sees a refused connection as an error. The same holds for a client whose
+    second request is sent while the connection of the first, refused one closes. The test's application then tries
+    again.)
     """
     clients = world.clients
 
     def send(name: str, topic: str) -> set[str]:
-        """Send three messages; the bodies of all that were acknowledged, from attempts that were cut short too."""
+        """Send three messages; returns the acknowledged bodies, also of attempts that failed midway."""
         attempts = (clients.send(name, topic, 3, f"{name}-{number}") for number in range(ATTEMPTS))
         while len(next(attempts)) < 3:
             clients.excuse(NO_ANSWER)

@@ -1,8 +1,7 @@
 """Two running Apache NameServers are replaced by ours, one at a time, without a failed pull.
 
-As docs/migrating.md says. A real broker stays registered, a Java producer and a Java consumer work all the time, and a
-second producer uses topics that it has not used before in every phase, so that each phase has pulls that cannot be
-answered from memory.
+The steps are those of docs/migrating.md. A real broker stays registered, a Java producer and a Java consumer work all
+the time, and a second producer sends to unused topics in every phase, so that it pulls routes in every phase.
 """
 
 import re
@@ -29,12 +28,12 @@ from tests.support.daemon import Daemon
 from tests.support.pages import example
 from tests.support.peer import Peer
 
-# the brokers here register every 10 s, those of operators every 30 s
+# The brokers of this test register every 10 s, operators' brokers every 30 s.
 WAIT_SECONDS: Final = 20
 
 
 def _example(name: str, places: Mapping[str, Path | str]) -> str:
-    """The commands of an example of the page, with the places that this test has for those of an operator."""
+    """The commands of an example on the page, with the paths and addresses of this test."""
     commands = example("docs/migrating.md", name)
     for place, here in places.items():
         commands = commands.replace(place, str(here))
@@ -49,7 +48,7 @@ def _our(command: str, *more: str) -> "subprocess.CompletedProcess[str]":
 
 
 class Move:
-    """Two of Apache's NameServers, who uses them, and what an operator does to replace one."""
+    """Two of Apache's NameServers with their broker and clients, and the steps to replace a NameServer."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self._place = place
@@ -66,7 +65,7 @@ class Move:
         self.clients = stack.enter_context(Application(place / "clients", self.addresses, STREAM, iter(TOPICS)))
 
     def replace(self, number: int) -> Daemon:
-        """Stop one of Apache's, and start ours in its place, with the commands of the page."""
+        """Stop one of Apache's servers, and start ours in its place, with the commands of the page."""
         theirs = self._apaches[number]
         theirs.stop()
         data_dir = self._place / f"ours-{number}"
@@ -83,13 +82,13 @@ class Move:
         subprocess.run(["sh", "-euc", _example("prepare", places)], check=True)
         program, *flags = shlex.split(_example("start", places))
         assert program == "namesrv"
-        # a test's daemon is told a port of its own, and the last flag counts; the wait is as short as this broker's
+        # The test appends flags, of which the last one counts: the port, and a wait as short as this broker's interval.
         flags += ["--listen-port", str(theirs.port), "--wait-for-service-seconds", str(WAIT_SECONDS)]
         self.daemons.append(self._stack.enter_context(Daemon(data_dir, *flags)))
         return self.daemons[-1].listening()
 
     def compare(self, number: int) -> str:
-        """Ours with the other server, which is one of Apache's the first time; what the check says in the end."""
+        """Compare our server with the other one, which is Apache's the first time; returns the output of the check."""
         command = _example("compare", {"ns1:9876": self.addresses[number], "ns2:9876": self.addresses[1 - number]})
         program, *words = shlex.split(command)
         assert program == "namesrvctl"
@@ -104,13 +103,13 @@ class Move:
 
 @pytest.fixture
 def move(tmp_path: Path) -> Iterator[Move]:
-    """All of it, fresh."""
+    """New servers, broker and clients for each test."""
     with ExitStack() as stack:
         yield Move(tmp_path, stack)
 
 
 def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
-    """No send fails, what was acknowledged is read, and what operators had configured is still there."""
+    """No send fails, all acknowledged messages are consumed, and the operators' configuration is kept."""
     clients = move.clients
     for admin in move.admins:
         put = admin("updateOrderConf", "-m", "put", "-t", "ordered", "-v", "broker-a:4")
@@ -119,7 +118,7 @@ def test_servers_are_replaced_one_at_a_time(move: Move) -> None:
     clients.send_to_new_topics()
 
     for number, daemon in ((number, move.replace(number)) for number in (0, 1)):
-        # the other one serves meanwhile
+        # The other server serves meanwhile.
         assert move.answer(number) == ResponseCode.SYSTEM_ERROR
         clients.send_to_new_topics()
         assert "2 servers agree: 1 broker, " in move.compare(number)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
 
 @pytest.fixture(scope="module")
 def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
-    """A pair of each kind, with NameServers of its own; all of them start, and are filled, at the same time."""
+    """A pair of each kind with its own NameServers; all pairs start, and get their messages, at the same time."""
     pairs = {
         kind: stage.enter_context(Pair(place / kind, *FOUND_SOON, peer=peer, role=role))
         for kind, (peer, role) in KINDS.items()
@@ -34,7 +34,7 @@ def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
 
 
 def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
-    """A topic that a producer made is everywhere, and its messages reach a consumer."""
+    """A topic that a producer created is on both servers and brokers, and its messages reach a consumer."""
     for route in until_routed(pair.name_servers, TOPIC):
         assert {pair.name: (4, 4, 6)} == route.queues
         assert {pair.name: pair.members} == route.brokers
@@ -43,16 +43,16 @@ def test_messages_arrive(pair: Pair, clients: Driver, unique: str) -> None:
 
 
 def test_slave_learns_its_master(pair: Pair, place: Path) -> None:
-    """From our answers alone the slave knows where to fetch the log from, and whom to copy topics from."""
+    """From our responses alone the slave learns the address for its log, and the master whose topics it copies."""
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
     if pair.peer == "broker-5":
-        # 4.9 has no such question
+        # Version 4.9 does not have this request.
         with MqAdmin(place / "mqadmin", *pair.name_servers) as mqadmin:
             assert "#SlaveNum\t1" in mqadmin.succeed("haStatus", "-b", pair.master.address).stdout
 
 
 def test_slave_serves_reads_when_the_master_is_killed(pair: Pair, clients: Driver, unique: str) -> None:
-    """The master leaves the route at once; a consumer that comes later gets all that was sent from the slave."""
+    """The master is removed from the route at once; a later consumer gets all messages from the slave."""
     until(pair.slave_is_filled, within=SLAVE_SECONDS)
     with leaves(pair.daemons, pair.master, "disconnected"):
         pair.master.kill()

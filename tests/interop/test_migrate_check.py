@@ -1,4 +1,4 @@
-"""`namesrvctl migrate check` between Apache's NameServer and ours: what it finds is true, and it finds what differs."""
+"""`namesrvctl migrate check` between Apache's NameServer and ours finds exactly the differences."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from tests.support.daemon import Daemon
 
 @pytest.fixture(scope="module")
 def sides(place: Path, stage: ExitStack) -> tuple[str, str]:
-    """Apache's and ours, with the same real broker, two agents of many topics, and an order configuration."""
+    """Apache's server and ours, with the same real broker, two agents with many topics, and an order configuration."""
     apache = stage.enter_context(ApacheNameServer(place / "apache", settings={"orderMessageEnable": "true"})).booted()
     ours = stage.enter_context(Daemon(place / "ours", "--order-message-enable")).listening()
     both = (apache.address, ours.where)
@@ -36,7 +36,7 @@ def sides(place: Path, stage: ExitStack) -> tuple[str, str]:
 def agent(
     number: int, name: str, servers: tuple[str, ...], cluster: str = "cluster", topics: int = 300
 ) -> SyncBrokerAgent:
-    """A broker with topics that is registered with these servers."""
+    """The agent of a broker with topics, registered with these servers."""
     settings = AgentSettings(
         cluster_name=cluster, broker_name=name, broker_addr=f"10.0.0.{number + 1}:10911", name_servers=";".join(servers)
     )
@@ -44,7 +44,7 @@ def agent(
 
 
 def checked(sides: tuple[str, str], *more: str) -> tuple[int, dict[str, Any]]:
-    """The exit code, and the last document."""
+    """The exit code and the last document of the check."""
     apache, ours = sides
     command = [*COMMAND, "migrate", "check", "--from", apache, "--to", ours, "-o", "json", *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -52,8 +52,8 @@ def checked(sides: tuple[str, str], *more: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout if "--within" not in more else done.stdout.splitlines()[-1])
 
 
-def test_only_what_nobody_notices_differs(sides: tuple[str, str]) -> None:
-    """Of a real broker and two agents, with order configuration: the order of brokers, and bare keys to old clients."""
+def test_only_harmless_differences_are_found(sides: tuple[str, str]) -> None:
+    """The only differences are the order of brokers, and bare keys in responses to old clients."""
     code, found = checked(sides)
 
     assert (code, found["agree"]) == (0, True)
@@ -65,8 +65,8 @@ def test_only_what_nobody_notices_differs(sides: tuple[str, str]) -> None:
     assert {"real", "topic-1"} <= set(keys["names"])
 
 
-def test_what_matters_is_found_until_it_is_over(sides: tuple[str, str], tmp_path: Path) -> None:
-    """A broker that names only one of them, an order configuration that was not copied; then both are mended."""
+def test_relevant_differences_are_found_until_they_are_fixed(sides: tuple[str, str], tmp_path: Path) -> None:
+    """A broker on one server only and a missing order configuration are found, until both are fixed."""
     apache, _ = sides
     with ExitStack() as only_there, MqAdmin(tmp_path, apache) as admin:
         only_there.enter_context(agent(7, "broker-c", (apache,), topics=2)).registered()

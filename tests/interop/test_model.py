@@ -1,4 +1,4 @@
-"""The rules of registering, leaving and watching in TLA+, followed through every order of events by TLC."""
+"""The rules of registrations, evictions and watches in TLA+, checked by TLC for every order of events."""
 
 import re
 import shutil
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.needs("java", "mvn")
 
 
 def _check(config: str, home: Path, planted: str = "nothing") -> str:
-    """What TLC says of the model with a fault planted in it."""
+    """TLC's output for the model, with a fault planted in it."""
     rules = (MODEL / f"{config}.cfg").read_text(encoding="utf-8")
-    # it looks for all its files beside the model
+    # TLC expects all its files beside the model.
     (home / "registry.cfg").write_text(rules.replace('"nothing"', f'"{planted}"'), encoding="utf-8")
     shutil.copy(MODEL / "registry.tla", home)
     java = ["java", "-XX:+UseParallelGC", "-Xmx3g", "-cp", class_path("tlc")]
@@ -26,11 +26,11 @@ def _check(config: str, home: Path, planted: str = "nothing") -> str:
 
 @pytest.mark.parametrize("config", ["registering", "watching"])
 def test_model_has_no_fault(config: str, tmp_path: Path) -> None:
-    """Exhaustive within the bounds of the configuration."""
-    said = _check(config, tmp_path)
+    """TLC finds no violation within the bounds of the configuration."""
+    output = _check(config, tmp_path)
 
-    assert "Model checking completed. No error has been found." in said, said
-    assert " 0 states left on queue" in said, said
+    assert "Model checking completed. No error has been found." in output, output
+    assert " 0 states left on queue" in output, output
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_model_has_no_fault(config: str, tmp_path: Path) -> None:
         ("removal not counted", "watching", "WatchLosesNothing"),
     ],
 )
-def test_model_finds_what_is_planted(planted: str, config: str, violated: str, tmp_path: Path) -> None:
-    """A model in which nothing can go wrong would prove nothing."""
-    said = _check(config, tmp_path, planted)
+def test_model_finds_planted_faults(planted: str, config: str, violated: str, tmp_path: Path) -> None:
+    """TLC finds each planted fault, so the invariants can fail."""
+    output = _check(config, tmp_path, planted)
 
-    assert re.search(rf"Invariant ({violated}) is violated", said), said
+    assert re.search(rf"Invariant ({violated}) is violated", output), output

@@ -1,9 +1,9 @@
-"""Every command of mqadmin that asks a NameServer prints the same against ours and against Apache's.
+"""Every mqadmin command that sends requests to a NameServer prints the same for ours and for Apache's.
 
-The same real brokers are registered with both, and each command runs against both at the same moment. What has to
-differ is made equal first: the NameServer's address, the name of a topic that each side has for itself, and figures
-that the brokers count while they run. Where nothing in an answer is ordered, neither is what is compared. What differs
-on purpose is in DIFFERENCES, with its reason, and each entry is shown to be true.
+The same real brokers are registered with both servers, and each command runs against both at the same moment. Values
+that must differ are made equal first: the NameServer's address, the name of a topic that only one side has, and figures
+that the brokers count. Unordered output is compared without its order. Intended differences are in DIFFERENCES, with
+their reasons, and a test confirms each entry.
 """
 
 import json
@@ -24,7 +24,7 @@ from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon
 from tests.support.ports import free_port
 
-# command -> what differs on purpose, and why
+# Command -> the intended difference and its reason.
 DIFFERENCES: Final[Mapping[str, str]] = {
     "updateNamesrvConfig": "refused unless the daemon runs with --admin-enabled, and then sets only what can safely "
     "change in a running server: Apache's lets everybody who reaches the port rewrite its files",
@@ -37,7 +37,7 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "topicList -c": "the same, in its first column",
 }
 
-# of equal length: tables are padded
+# Names of equal length, since tables are padded.
 OURS: Final = "ours"
 APACHES: Final = "them"
 Comparable = Callable[[str], object]
@@ -71,7 +71,7 @@ class Sides:
         self._threads = stack.enter_context(ThreadPoolExecutor(len(self.addresses)))
 
     def run(self, command: str) -> dict[str, Output]:
-        """What a command printed on each side; {side} in it is the side's name, {master} the address of a broker."""
+        """The output of a command on each side; {side} in it is the side's name, {master} the address of a broker."""
 
         def run_on(side: str) -> Output:
             words = command.format(side=side, master=self.master.address).split()
@@ -80,10 +80,10 @@ class Sides:
         return dict(zip(self.addresses, self._threads.map(run_on, self.addresses), strict=True))
 
     def same(self, command: str, comparable: Comparable = str) -> object:
-        """What both printed, as far as it is compared; a command that prints nothing at all shows nothing.
+        """The compared part of both outputs, which must be equal and not empty.
 
         Raises:
-            AssertionError: they printed different things.
+            AssertionError: the outputs differ.
         """
         outputs = self.run(command)
         ours, apaches = (comparable(self._alike(side, output)) for side, output in outputs.items())
@@ -92,43 +92,43 @@ class Sides:
         return ours
 
     def _alike(self, side: str, output: Output) -> str:
-        said = output.stdout + output.stderr
-        return said.replace(self.addresses[side], "NAMESRV").replace(f"-{side}", "-SIDE")
+        text = output.stdout + output.stderr
+        return text.replace(self.addresses[side], "NAMESRV").replace(f"-{side}", "-SIDE")
 
 
-# -- what of an output is compared ------------------------------------------------------------------------------------
+# -- the compared parts of outputs ------------------------------------------------------------------------------------
 
 
-def rows(said: str) -> list[list[str]]:
-    """Rows of a table in any order; what brokers measure (rates, loads, progress of the timer) is no number of ours."""
-    said = re.sub(r"\d+\.\d+|\d+-\d+\(|\(\d+,\d+ms(\|\d+,\d+ms)?\)", "N", said)
-    return sorted(line.split() for line in said.splitlines())
+def rows(output: str) -> list[list[str]]:
+    """Rows of a table in any order, without the brokers' own figures (rates, loads, progress of the timer)."""
+    output = re.sub(r"\d+\.\d+|\d+-\d+\(|\(\d+,\d+ms(\|\d+,\d+ms)?\)", "N", output)
+    return sorted(line.split() for line in output.splitlines())
 
 
-def rows_without_cluster(said: str) -> list[list[str]]:
-    """For `topicList -c`: see DIFFERENCES."""
-    return sorted(row[1:] if row[0].endswith("Cluster") else row for row in rows(said))
+def rows_without_cluster(output: str) -> list[list[str]]:
+    """Rows of `topicList -c` without the cluster; see DIFFERENCES."""
+    return sorted(row[1:] if row[0].endswith("Cluster") else row for row in rows(output))
 
 
-def rows_without_name_servers(said: str) -> list[list[str]]:
-    """For `getBrokerConfig`: a broker knows both NameServers, and one of them is called the same as the other here."""
-    return [row for row in rows(said) if row[:1] != ["namesrvAddr"]]
+def rows_without_name_servers(output: str) -> list[list[str]]:
+    """Rows of `getBrokerConfig` without the NameServers' addresses, since a broker knows both servers."""
+    return [row for row in rows(output) if row[:1] != ["namesrvAddr"]]
 
 
-def route(said: str) -> Any:
-    """A route, whose brokers have no order."""
-    found = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', said))
+def route(output: str) -> Any:
+    """A route without the order of its brokers."""
+    found = json.loads(re.sub(r"([{,]\s*)(\d+):", r'\1"\2":', output))
     return {key: sorted(map(json.dumps, value)) if isinstance(value, list) else value for key, value in found.items()}
 
 
-def names(said: str) -> list[list[str]]:
-    """For statistics of brokers: whose and which, not how much."""
-    return sorted(re.sub("[:=].*", "", line[15:]).split() for line in said.splitlines())
+def names(output: str) -> list[list[str]]:
+    """The names in statistics of brokers, without their values."""
+    return sorted(re.sub("[:=].*", "", line[15:]).split() for line in output.splitlines())
 
 
-def without_identity(said: str) -> str:
-    """Without what a broker gives each message."""
-    return re.sub(r"\b[0-9A-F]{20,}\b|(?<=hysicOffset=)\d+|(?<=hysicSize=)\d+|\d{4}-\d\d-\d\d \S+|\s+", " ", said)
+def without_identity(output: str) -> str:
+    """The output without the ids and times that a broker gives each message."""
+    return re.sub(r"\b[0-9A-F]{20,}\b|(?<=hysicOffset=)\d+|(?<=hysicSize=)\d+|\d{4}-\d\d-\d\d \S+|\s+", " ", output)
 
 
 # -- the brokers and their messages -----------------------------------------------------------------------------------
@@ -136,13 +136,13 @@ def without_identity(said: str) -> str:
 
 @pytest.fixture(scope="module")
 def sides(place: Path, stage: ExitStack) -> Sides:
-    """Everything runs once for all commands."""
+    """Both sides, started once for all commands."""
     return Sides(place, stage)
 
 
 @pytest.fixture(scope="module")
 def shop(sides: Sides, clients: Driver) -> None:
-    """A topic with two queues, messages in it, and a group that has read them."""
+    """Create a topic with two queues and messages, and a group that has consumed them."""
     addresses = list(sides.addresses.values())
     sides.same("updateTopic -b {master} -t shop -r 2 -w 2")
     until_routed(addresses, "shop")
@@ -155,7 +155,7 @@ def shop(sides: Sides, clients: Driver) -> None:
     until_equal(topics_of(addresses[0]), lambda: topics_of(addresses[1]))
 
 
-# -- commands that only ask -------------------------------------------------------------------------------------------
+# -- commands that only read -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("shop")
@@ -169,29 +169,29 @@ def shop(sides: Sides, clients: Driver) -> None:
         ("topicRoute -t TBW102", route),
         ("topicRoute -t shop", str),
         ("topicRoute -t shop -l", str),
-        ("topicRoute -t nobody-made-it", str),
+        ("topicRoute -t no-such-topic", str),
         ("topicStatus -t shop", str),
-        ("topicStatus -t nobody-made-it", str),
+        ("topicStatus -t no-such-topic", str),
         ("topicClusterList -t shop", str),
-        ("topicClusterList -t nobody-made-it", str),
+        ("topicClusterList -t no-such-topic", str),
         ("allocateMQ -t shop -i 10.0.0.1,10.0.0.2", str),
         ("queryCq -t shop -q 0 -i 0 -c 1", without_identity),
         ("statsAll", rows),
         ("statsAll -t shop", rows),
         ("consumerProgress", rows),
         ("consumerProgress -g buyers", rows),
-        ("consumerProgress -g nobody", str),
+        ("consumerProgress -g unknown", str),
         ("consumerConnection -g buyers", str),
         ("brokerStatus -c DefaultCluster", names),
         ("getBrokerConfig -c DefaultCluster", rows_without_name_servers),
         ("haStatus -c DefaultCluster", names),
-        ("updateTopic -c nobody -t x", str),
+        ("updateTopic -c unknown -t x", str),
         ("listUser -c DefaultCluster", str),
         ("listAcl -c DefaultCluster", str),
     ],
 )
-def test_question_has_the_same_answer(sides: Sides, command: str, comparable: Comparable) -> None:
-    """Lists, routes, statistics; of what there is and of what there is not."""
+def test_reading_command_prints_the_same(sides: Sides, command: str, comparable: Comparable) -> None:
+    """Lists, routes and statistics of existing and missing names are equal."""
     sides.same(command, comparable)
 
 
@@ -199,7 +199,7 @@ def test_question_has_the_same_answer(sides: Sides, command: str, comparable: Co
 
 
 def has_come(sides: Sides, command: str, *topics: str) -> None:
-    """Make topics; return once both sides have all of them."""
+    """Create topics; return as soon as both sides have all of them."""
     sides.same(command)
     for topic in topics:
         until_routed(list(sides.addresses.values()), topic)
@@ -207,7 +207,7 @@ def has_come(sides: Sides, command: str, *topics: str) -> None:
 
 
 CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    # set, set anew, deleted, and deleted once more
+    # Set, set again, deleted, and deleted twice.
     "kv": (
         (
             "updateKvConfig -s SPACE -k key -v one",
@@ -217,7 +217,7 @@ CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         (),
     ),
-    # what was put is what one gets, and what was deleted is gone
+    # A put value is returned, and a deleted one is gone.
     "order": (
         (
             "updateOrderConf -m put -t ordered -v broker-a:4;broker-b:4",
@@ -227,7 +227,7 @@ CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         (r"orderConf=\[broker-a:4;broker-b:4\]", "No config item, Namespace: ORDER_TOPIC_CONFIG Key: ordered"),
     ),
-    # `updateTopic -o` asks for what is there and puts it back with its own broker
+    # `updateTopic -o` reads the order configuration and writes it back with its own broker.
     "ordered topic": (
         (
             "updateOrderConf -m put -t merged-{side} -v broker-z:2",
@@ -236,18 +236,18 @@ CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
         (r"get orderConf success.*orderConf=\[(broker-a:8;broker-z:2|broker-z:2;broker-a:8)\]",),
     ),
-    # taken away and given back, with the number of topics that it was for; of a broker that is not there, too
+    # Removed and added back, with the number of changed topics; also for an unknown broker.
     "write permission": (
         (
             "wipeWritePerm -b broker-b",
             "topicRoute -t closing",
             "addWritePerm -b broker-b",
             "topicRoute -t closing",
-            "wipeWritePerm -b nobody",
+            "wipeWritePerm -b unknown",
         ),
-        (r'(?s)"perm":4.*"perm":6', r"broker\[nobody\] in name server\[NAMESRV\] OK, 0"),
+        (r'(?s)"perm":4.*"perm":6', r"broker\[unknown\] in name server\[NAMESRV\] OK, 0"),
     ),
-    # closed for writing, deleted from the brokers and from the NameServer that was asked
+    # Closed for writing, then deleted from the brokers and from the NameServer.
     "topic": (
         (
             "updateTopicPerm -c DefaultCluster -t passing-{side} -p 4",
@@ -264,8 +264,8 @@ CHANGES: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_change_has_the_same_answers(sides: Sides, change: str) -> None:
-    """One command after the other, and what both have said of it at last."""
+def test_changing_commands_print_the_same(sides: Sides, change: str) -> None:
+    """The outputs of all commands of a change match the patterns on both sides."""
     if change == "write permission":
         has_come(sides, "updateTopic -c OtherCluster -t closing", "closing")
     elif change == "topic":
@@ -273,9 +273,9 @@ def test_change_has_the_same_answers(sides: Sides, change: str) -> None:
         has_come(sides, "updateTopic -c DefaultCluster -t passing-{side} -r 3 -w 2", *both)
     commands, patterns = CHANGES[change]
 
-    said = "\n".join(str(sides.same(command)) for command in commands)
+    output = "\n".join(str(sides.same(command)) for command in commands)
 
-    assert [pattern for pattern in patterns if not re.search(pattern, said)] == [], said
+    assert [pattern for pattern in patterns if not re.search(pattern, output)] == [], output
 
 
 @pytest.mark.parametrize(
@@ -291,11 +291,11 @@ def test_change_has_the_same_answers(sides: Sides, change: str) -> None:
     ],
 )
 def test_command_for_a_cluster_finds_its_brokers(sides: Sides, command: str) -> None:
-    """The NameServer says which brokers a cluster or topic has, and mqadmin goes on with them."""
+    """A command for a cluster or topic gets its brokers from the NameServer, and sends its requests to them."""
     sides.same(command, without_identity)
 
 
-# -- what differs on purpose ------------------------------------------------------------------------------------------
+# -- intended differences ------------------------------------------------------------------------------------------
 
 
 def _config(output: Output) -> dict[str, str]:
@@ -304,7 +304,7 @@ def _config(output: Output) -> dict[str, str]:
 
 
 def test_configuration_is_the_same_where_both_have_it(sides: Sides) -> None:
-    """getNamesrvConfig: of the keys that both know these differ and no others; see DIFFERENCES."""
+    """getNamesrvConfig: of the keys that both servers have only these differ; see DIFFERENCES."""
     outputs = sides.run("getNamesrvConfig")
     ours, apaches = _config(outputs[OURS]), _config(outputs[APACHES])
 
@@ -320,12 +320,12 @@ def test_configuration_is_the_same_where_both_have_it(sides: Sides) -> None:
 
 
 def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
-    """UpdateNamesrvConfig with --admin-enabled: said to have succeeded, and to be seen.
+    """With --admin-enabled updateNamesrvConfig succeeds, and the new value is shown.
 
-    Apache's takes a new port, too, and writes it to its file; ours says that it cannot.
+    Apache's server also accepts a new port, and writes it to its file; ours refuses it.
     """
-    said = sides.same("updateNamesrvConfig -k notifyMinBrokerIdChanged -v true")
-    assert "update name server config success![NAMESRV]" in str(said)
+    output = sides.same("updateNamesrvConfig -k notifyMinBrokerIdChanged -v true")
+    assert "update name server config success![NAMESRV]" in str(output)
     for output in sides.run("getNamesrvConfig").values():
         assert _config(output)["notifyMinBrokerIdChanged"] == "true"
 
@@ -335,7 +335,7 @@ def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
 
 
 def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None:
-    """updateNamesrvConfig: without --admin-enabled the answer says which setting allows it."""
+    """updateNamesrvConfig: without --admin-enabled the error names the setting that allows it."""
     daemon = stage.enter_context(Daemon(place / "closed"))
     admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", daemon.listening().where))
 
@@ -344,8 +344,8 @@ def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None
     assert "CODE: 16  DESC: administration is disabled on this server, see its setting admin-enabled" in output.stderr
 
 
-def test_added_permission_is_soon_what_the_broker_says(sides: Sides) -> None:
-    """addWritePerm: a topic that had 7 has 6 on both, and on ours 7 again as soon as the broker registers."""
+def test_added_permission_returns_to_the_brokers_own(sides: Sides) -> None:
+    """addWritePerm: a topic with permission 7 has 6 on both servers, and on ours 7 again after a registration."""
     address = sides.addresses[OURS]
     until_equal({(1, 1, 7)}, lambda: _queues(address, "broker-b"))
 
@@ -361,7 +361,7 @@ def _queues(address: str, topic: str) -> set[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("command", ["topicClusterList -t TBW102", "topicList -c"])
 def test_topic_of_several_clusters_is_shown_in_one_of_them(sides: Sides, command: str) -> None:
-    """Both are right; which one it is depends on an order that neither promises."""
+    """Each server shows one of the clusters; neither promises which one."""
     clusters = {
         side: {word for word in output.stdout.split() if word in {"DefaultCluster", "OtherCluster"}}
         for side, output in sides.run(command).items()

@@ -1,4 +1,4 @@
-"""A lone master comes, serves and goes on two of our NameServers, in each way in which a broker goes."""
+"""A single master registers with two of our NameServers, serves, and leaves in each possible way."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,13 +17,13 @@ StartAgain = Callable[[], Broker]
 
 @pytest.fixture(scope="module")
 def daemon_flags() -> tuple[str, ...]:
-    """A broker that hangs is found soon."""
+    """Flags with a short expiry, so that a hanging broker is evicted soon."""
     return FOUND_SOON
 
 
 @pytest.fixture(scope="module", params=["broker-5", "broker-4"])
 def start_again(request: pytest.FixtureRequest, place: Path, name_servers: list[str]) -> Iterator[StartAgain]:
-    """Starts the broker, with its port and its store, if it does not run."""
+    """A function that starts the broker, with the same port and store, unless it is running."""
     peer: BrokerPeer = request.param
     lives: list[Broker] = []
     with ExitStack() as stack:
@@ -47,7 +47,7 @@ def broker(start_again: StartAgain, name_servers: list[str]) -> Broker:
 
 
 def test_master_is_in_the_route_with_id_0(broker: Broker, name_servers: list[str]) -> None:
-    """Both NameServers show the broker and the topics that it brings along."""
+    """Both NameServers have the broker and its default topics."""
     for route in until_routed(name_servers, "TBW102"):
         assert {broker.name: {0: broker.address}} == route.brokers
     for address in name_servers:
@@ -57,7 +57,7 @@ def test_master_is_in_the_route_with_id_0(broker: Broker, name_servers: list[str
 def test_topic_is_created_by_a_producer_and_consumed(
     broker: Broker, name_servers: list[str], clients: Driver, unique: str
 ) -> None:
-    """A message to an unknown topic goes the way of TBW102; the topic is then everywhere, and what was sent arrives."""
+    """A message to an unknown topic uses the route of TBW102; then both servers have the topic, and messages arrive."""
     clients.pass_on(unique, name_servers, f"auto-{unique}")
 
     for route in until_routed(name_servers, f"auto-{unique}"):
@@ -68,7 +68,7 @@ def test_topic_is_created_by_a_producer_and_consumed(
 def test_killed_broker_leaves_at_once(
     broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str], start_again: StartAgain
 ) -> None:
-    """After kill -9 the connection ends, and with it the broker's place in every route; a restart brings it back."""
+    """A broker killed by kill -9 leaves every route when its connection closes; a restart registers it again."""
     with leaves(two_daemons, broker, "disconnected"):
         broker.kill()
 
@@ -81,7 +81,7 @@ def test_killed_broker_leaves_at_once(
 def test_clean_shutdown_unregisters(
     broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
 ) -> None:
-    """A broker that is told to stop says so to both, before its connections end."""
+    """A broker that shuts down unregisters from both servers before its connections close."""
     with leaves(two_daemons, broker, "unregistered"):
         broker.stop()
 
@@ -91,7 +91,7 @@ def test_clean_shutdown_unregisters(
 def test_broker_that_hangs_is_found_by_the_scan(
     broker: Broker, two_daemons: tuple[Daemon, Daemon], name_servers: list[str]
 ) -> None:
-    """A stopped process keeps its connections, so only its silence tells; when it goes on it registers again."""
+    """A stopped process keeps its connections, so the scan evicts it; when it continues it registers again."""
     with leaves(two_daemons, broker, "silent"):
         broker.pause()
 

@@ -1,4 +1,4 @@
-"""Our broker agent and the example broker live with Apache's NameServer, as its own tools see it."""
+"""Our broker agent and the example broker with Apache's NameServer, checked by Apache's own tools."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -29,12 +29,12 @@ def apache(place: Path, stage: ExitStack) -> tuple[ApacheNameServer, ApacheNameS
 
 @pytest.fixture(scope="module")
 def mqadmin(place: Path, stage: ExitStack, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
-    """Asks the first of the two."""
+    """An mqadmin for the first of the two."""
     return stage.enter_context(MqAdmin(place / "mqadmin", apache[0].address))
 
 
 def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: Protocol, **others: Any) -> AgentSettings:
-    """Those of a broker nobody can reach: what counts is what the NameServers say."""
+    """Settings of an agent whose broker is unreachable; the tests check the NameServers only."""
     return AgentSettings(
         cluster_name=f"cluster-{name}",
         broker_name=name,
@@ -50,12 +50,12 @@ def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: Protocol
 def test_agent_is_in_the_cluster_list(
     apache: tuple[ApacheNameServer, ApacheNameServer], mqadmin: MqAdmin, protocol: Protocol
 ) -> None:
-    """Told to speak RocketMQ's protocol, or finding out that it has to: both servers and mqadmin know the broker."""
+    """With protocol `rocketmq` and with `auto` both servers and mqadmin know the broker."""
     chosen = settings(apache, f"agent-{protocol}", protocol)
     with SyncBrokerAgent(chosen, TOPICS) as agent:
         assert agent.registered() == 2
         row = [chosen.cluster_name, chosen.broker_name, "0", chosen.broker_addr]
-        # it asks the broker for its figures, too, and says so when nobody answers
+        # The command requests the broker's figures, too, and reports that the broker does not answer.
         assert row in [cells[:4] for cells in mqadmin("clusterList").rows]
         for server in apache:
             assert {0: chosen.broker_addr} == _addresses(server, chosen.broker_name)
@@ -81,7 +81,7 @@ def test_change_of_a_topic_is_in_the_routes(
     topic: str,
     queues: tuple[int, int, int],
 ) -> None:
-    """A topic created, enlarged or closed for writing is so on both servers."""
+    """Creating a topic, adding queues and removing its write permission change the routes of both servers."""
     chosen = settings(apache, "agent-changes", "rocketmq")
     with SyncBrokerAgent(chosen, TOPICS) as agent:
         agent.registered()
@@ -98,7 +98,7 @@ def _queues(server: ApacheNameServer, topic: str, broker_name: str) -> tuple[int
 
 
 def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServer]) -> None:
-    """The answer to a slave's registration says where its master is."""
+    """The response to a slave's registration has the master's address."""
     master = settings(apache, "agent-group", "rocketmq", ha_server_addr="127.0.0.1:10912")
     slave = master.model_copy(update={"broker_id": 1, "broker_addr": f"127.0.0.1:{free_port()}"})
     with SyncBrokerAgent(master, TOPICS) as first, SyncBrokerAgent(slave, TOPICS) as second:
@@ -114,7 +114,7 @@ def test_slave_learns_its_master(apache: tuple[ApacheNameServer, ApacheNameServe
 
 
 def test_agent_is_back_on_a_server_that_restarted(place: Path) -> None:
-    """A NameServer that forgot everything when it was killed is told everything again."""
+    """The agent registers again with a killed and restarted NameServer, which has lost its tables."""
     with ExitStack() as stack:
         killed = stack.enter_context(ApacheNameServer(place / "apache-3")).booted()
         chosen = settings((killed,), "agent-again", "rocketmq")

@@ -1,4 +1,4 @@
-"""Our client lives with Apache's NameServers: with two, with one, and with none."""
+"""Our client with two, one and none of Apache's NameServers running."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from tests.support.ports import free_port
 
 
 class Pair:
-    """Two of Apache's NameServers that are killed and started again by number, and a broker registered with both."""
+    """Two of Apache's NameServers, which can be killed and restarted, and a broker registered with both."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self._place = place
@@ -44,7 +44,7 @@ class Pair:
         self._running[number].kill()
 
     def start_again(self, number: int) -> None:
-        """Return once the broker is known to it."""
+        """Start a server again; return as soon as it knows the broker."""
         self._running[number] = self._start(number, self._running[number].port).booted()
         until_equal({"broker-a": {0: "10.0.0.1:10911"}}, lambda: brokers_of(self.addresses[number]))
 
@@ -54,13 +54,13 @@ Protocol = Literal["rocketmq", "auto"]
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Fresh ones: these tests kill them."""
+    """New servers for each test, since the tests kill them."""
     with ExitStack() as stack:
         yield Pair(tmp_path, stack)
 
 
 def client(addresses: list[str], protocol: Protocol) -> SyncRouteClient:
-    """One that polls each second."""
+    """A client that polls every second."""
     return SyncRouteClient(
         ClientSettings(name_servers=";".join(addresses), protocol=protocol, poll_seconds=1, warm_up_seconds=0)
     )
@@ -73,7 +73,7 @@ def brokers(routes: SyncRouteClient, topic: str) -> list[str]:
 
 @pytest.mark.parametrize("protocol", ["rocketmq", "auto"])
 def test_client_fails_over_and_survives_without_any(pair: Pair, protocol: Protocol) -> None:
-    """Whichever of the two it asks, that one dies once; with both dead it keeps what it has and says what it lacks."""
+    """Each server is killed once; with both dead cached routes stay, and a missing one is RouteUnavailableError."""
     with client(pair.addresses, protocol) as routes:
         assert brokers(routes, "topic-0") == ["broker-a"]
         pair.kill(0)
@@ -95,7 +95,7 @@ def test_client_fails_over_and_survives_without_any(pair: Pair, protocol: Protoc
 
 
 def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stage: ExitStack) -> None:
-    """The route of a topic on a real broker, queue by queue; and that there is none of a topic that nobody made."""
+    """The client has the route of a topic on a real broker, queue by queue; a missing topic is TopicNotFoundError."""
     server = stage.enter_context(ApacheNameServer(place / "apache")).booted()
     broker = stage.enter_context(Broker(place / "broker", [server.address], name="real")).booted()
     admin = stage.enter_context(MqAdmin(place / "mqadmin", server.address))
@@ -111,4 +111,4 @@ def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stage: Ex
         ]
         assert broker.address == routes.master_of("real")
         with pytest.raises(TopicNotFoundError):
-            routes.route("nobody-made-it")
+            routes.route("no-such-topic")

@@ -1,4 +1,4 @@
-"""A Java application whose host exceeds its quota: some of its questions are refused, and it goes on all the same."""
+"""A Java application keeps working although its host exceeds its quota and some of its requests are refused."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -13,27 +13,27 @@ from tests.support.http_peer import scrape
 from tests.support.peer import Peer
 
 FLAGS = ("--quotas=enforce", "--quota-requests-per-second=200", "--http-listen=127.0.0.1:0")
-# of the clients that exceed the quota
+# Requests of the clients that exceed the quota.
 FLOODS = 8
 CONNECTIONS_EACH = 6
 EXCEEDED = "nameserver_quota_exceeded_total"
 
 
 def refused(daemon: Daemon) -> float:
-    """How many questions were refused for the sake of their address."""
+    """Number of requests that were refused by the quota of their address."""
     return scrape(daemon.http_address)(EXCEEDED, class_="route-read", reason="requests_per_ip", outcome="refused")
 
 
 class Flood:
     """A client on the same host, with requests on several connections, in rounds.
 
-    A round ends when all of its requests have their response; one that was refused entirely is over at once. Several
-    floods therefore leave no token to anybody: each that comes back is taken within milliseconds.
+    A round ends when all of its requests have a response; a refused round ends at once. Several floods therefore take
+    every token of the quota within milliseconds.
     """
 
     def __init__(self, daemon: Daemon) -> None:
         self.codes: Counter[int] = Counter()
-        # whoever holds it knows that every request has its response, which is counted
+        # While this lock is held, every request has its response, and the counts are complete.
         self.between_rounds = Lock()
         self._daemon = daemon
 
@@ -48,10 +48,10 @@ class Flood:
 
 
 def test_java_application_goes_on_while_its_host_is_refused(tmp_path: Path, unique: str) -> None:
-    """A broker of 5.3.3 that reports every ten seconds stays registered, and no send and no read of a stream fails.
+    """A broker of 5.3.3 that registers every ten seconds stays registered, and a stream has no failed send or read.
 
-    Both clients poll every 100 ms and are refused again and again; their connections stay open. Once nobody asks too
-    fast any more, a topic that they have not used yet is found.
+    Both clients poll every 100 ms and are refused repeatedly; their connections stay open. When the flood ends, they
+    get the route of an unused topic.
     """
     is_over = Event()
     with ExitStack() as stack:

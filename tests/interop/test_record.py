@@ -1,4 +1,4 @@
-"""The recordings of tests/golden can be made anew, and then say the same of our server."""
+"""The recordings of tests/golden can be made again, and our server passes the new ones."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,16 +12,16 @@ from tests.interop.record import ALL, RECORDINGS, write
 from tests.support.daemon import Daemon
 from tests.support.ports import broker_port
 
-# one of each generation of brokers; the codes that theirs alone have
+# One recording of each generation of brokers, with the codes that only this generation sends.
 FRESH: Final = {"broker-5-heartbeats": {901, 904}, "broker-4": set[int]()}
-# The others are about tables that change between the brokers' own questions: there the recorded server, which
-# unregisters after it has answered, may still have shown what was gone.
+# In the other recordings tables change between the brokers' requests, and Apache's server, which unregisters after its
+# response, may still have shown a removed broker.
 COMPARED: Final = {103, 104, 322, 904}
 
 
 @pytest.fixture(scope="module")
 def recordings(place: Path) -> Iterator[dict[str, Future[Path]]]:
-    """All of FRESH, recorded at the same time."""
+    """All recordings in FRESH, made at the same time."""
     with ThreadPoolExecutor() as pool:
         yield {
             recording.name: pool.submit(write, recording, place, (broker_port(), broker_port()))
@@ -32,7 +32,7 @@ def recordings(place: Path) -> Iterator[dict[str, Future[Path]]]:
 
 @pytest.mark.parametrize("name", FRESH)
 def test_fresh_recording(name: str, recordings: dict[str, Future[Path]], tmp_path: Path) -> None:
-    """Both brokers register and unregister in it, and our server answers these frames as Apache's just did."""
+    """Both brokers register and unregister in a new recording, and our server answers its frames as Apache's did."""
     path = recordings[name].result()
     steps = read_scenario(path)
     codes = [int(step.label.partition(" ")[0]) for step in steps]
@@ -46,6 +46,6 @@ def test_fresh_recording(name: str, recordings: dict[str, Future[Path]], tmp_pat
         str(result) for code, result in zip(codes, results, strict=True) if code in COMPARED and result.problems
     ]
     assert problems == []
-    # but for times and numbers the text beside it is the one that is kept
+    # Apart from times and numbers the file beside it equals the kept one.
     kept = RECORDINGS / path.with_suffix(".toml").name
     assert kept.read_text(encoding="utf-8") == path.with_suffix(".toml").read_text(encoding="utf-8")

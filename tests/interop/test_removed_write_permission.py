@@ -1,4 +1,4 @@
-"""A removed write permission outlives connections that break and servers that stand still, with real brokers."""
+"""A removed write permission survives reset connections and stopped servers, with real brokers."""
 
 import asyncio
 import signal
@@ -20,15 +20,15 @@ from tests.support.tcp_proxy import TcpProxy
 
 # Longer than a broker waits for the response to a registration: 24 s in 5.x, 6 s in 4.9. It closes the connection then.
 STOPPED_SECONDS: Final[dict[BrokerPeer, float]] = {"broker-5": 26.0, "broker-4": 12.0}
-# a registration period of the broker, and a little more
+# The registration interval of the broker, with some reserve.
 PERIOD_SECONDS: Final = 12.0
 
 
 @pytest.mark.parametrize("peer", ["broker-5", "broker-4"])
-async def test_removed_write_permission_survives_blips(
+async def test_removed_write_permission_survives_interruptions(
     peer: BrokerPeer, place: Path, two_daemons: tuple[Daemon, Daemon], mqadmin: MqAdmin
 ) -> None:
-    """A reset connection and a stopped server change nothing; `addWritePerm` and a graceful restart give it back."""
+    """A reset connection and a stopped server keep it removed; `addWritePerm` and a graceful restart restore it."""
     async with TcpProxy(two_daemons[0].address) as proxy:
         loop = asyncio.get_running_loop()
 
@@ -54,13 +54,13 @@ def _try(
     name_servers = [daemon.where for daemon in daemons]
 
     def writable() -> list[bool | None]:
-        """Whether the broker's queues of TBW102 are writable at each server; None without a route."""
+        """For each server, True if the broker's queues of TBW102 are writable; None without a route."""
         routes = routes_of(name_servers, "TBW102")
         found = [None if route is None else route.queues.get(name) for route in routes]
         return [None if queues is None else bool(queues[2] & Permission.WRITE) for queues in found]
 
     def connection() -> object:
-        """The connection on which the first server has the broker; None while it is not registered."""
+        """The connection on which the broker is registered with the first server; None while it is not registered."""
         found = run("-s", name_servers[0], "brokers", "--name", name, "-o", "json").json["servers"][0]
         return found["brokers"][0]["connection"] if found.get("brokers") else None
 

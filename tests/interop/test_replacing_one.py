@@ -12,12 +12,12 @@ from tests.interop.peers.waiting import until
 from tests.support.daemon import Daemon
 from tests.support.tutorial import Reader
 
-# the broker here registers every 10 s, those of operators every 30 s
+# The broker of this test registers every 10 s, operators' brokers every 30 s.
 WAIT_SECONDS: Final = "20"
 
 
 def test_one_of_three_is_replaced(tmp_path: Path, stage: ExitStack) -> None:
-    """The other two serve meanwhile; then all three agree, and ours knows what Apache's do not tell."""
+    """Two servers serve while the third is replaced; then all three agree, and ours reports more than Apache's."""
     servers = [stage.enter_context(ApacheNameServer(tmp_path / f"apache-{number}")) for number in range(3)]
     addresses = [server.booted().address for server in servers]
     stage.enter_context(Broker(tmp_path / "broker", addresses)).booted()
@@ -38,7 +38,7 @@ def test_one_of_three_is_replaced(tmp_path: Path, stage: ExitStack) -> None:
     reader.does("prepare")
     program, *flags = shlex.split(reader.text("start"))
     assert program == "namesrv"
-    # a test's daemon is told a port of its own, and the last flag counts; the wait is as short as this broker's
+    # The test appends flags, of which the last one counts: the port, and a wait as short as this broker's interval.
     flags += ["--listen-port", str(first.port), "--wait-for-service-seconds", WAIT_SECONDS]
     ours = stage.enter_context(Daemon(tmp_path / "ours", *flags)).listening()
     reader.sees("waiting", code=1)

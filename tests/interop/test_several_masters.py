@@ -1,4 +1,4 @@
-"""Masters of one cluster share topics through our NameServers, static ones too, and survive one's death."""
+"""Masters of one cluster share topics, also static ones, through our NameServers; one of them is killed."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +21,7 @@ Masters = dict[str, Broker]
 
 @pytest.fixture(scope="module")
 def daemon_flags() -> tuple[str, ...]:
-    """A broker that hangs is found soon."""
+    """Flags with a short expiry, so that a hanging broker is evicted soon."""
     return FOUND_SOON
 
 
@@ -33,7 +33,7 @@ def started(place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
 
 @pytest.fixture
 def masters(started: Masters, place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
-    """Both masters, known to both NameServers; one that was killed is started again."""
+    """Both masters, known to both NameServers; a killed master is started again."""
     for name, broker in started.items():
         if not broker.is_running:
             started[name] = stage.enter_context(Broker(place / name, name_servers, name=name, port=broker.port))
@@ -46,7 +46,7 @@ def masters(started: Masters, place: Path, stage: ExitStack, name_servers: list[
 def test_topic_of_the_cluster_is_on_every_master(
     masters: Masters, mqadmin: MqAdmin, clients: Driver, name_servers: list[str], unique: str
 ) -> None:
-    """Each master has queues of a topic that was made for the cluster, gets messages, and all of them are consumed."""
+    """Each master has queues of a topic of the cluster, gets messages, and all of them are consumed."""
     topic = f"made-{unique}"
     mqadmin.succeed("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
 
@@ -60,18 +60,18 @@ def test_topic_of_the_cluster_is_on_every_master(
 def test_static_topic_spans_the_masters(
     masters: Masters, mqadmin: MqAdmin, clients: Driver, name_servers: list[str], unique: str
 ) -> None:
-    """The mapping of a static topic's queues is in its route, and a Java client sends and receives by it."""
+    """The route of a static topic contains the mapping of its queues, and a Java client sends and receives by it."""
     topic = f"static-{unique}"
     mqadmin.succeed("updateStaticTopic", "-c", CLUSTER, "-t", topic, "-qn", "6")
 
     placed = [_places(route) for route in until_routed(name_servers, topic)]
-    # together the masters hold every global queue once
+    # Together the masters hold every global queue once.
     assert [sorted(queue for _, queue in places) for places in placed] == [[0, 1, 2, 3, 4, 5]] * 2
     assert [set(NAMES)] * 2 == [{name for name, _ in places} for places in placed]
     assert placed[0] == placed[1]
-    # each message went to the master that holds its queue
-    said = clients.pass_on(unique, name_servers, topic, 24)
-    assert placed[0] == {(entry["broker"], entry["queue"]) for entry in said}
+    # Each message went to the master that holds its queue.
+    events = clients.pass_on(unique, name_servers, topic, 24)
+    assert placed[0] == {(entry["broker"], entry["queue"]) for entry in events}
 
 
 def test_producer_goes_on_with_the_other_master(
@@ -82,7 +82,7 @@ def test_producer_goes_on_with_the_other_master(
     name_servers: list[str],
     unique: str,
 ) -> None:
-    """While one master is killed, no send fails; the routes have only the other one at once."""
+    """No send fails when one master is killed, and the routes contain only the other one at once."""
     topic, dead, alive = f"made-{unique}", masters["broker-a"], masters["broker-b"]
     mqadmin.succeed("updateTopic", "-c", CLUSTER, "-t", topic, "-r", "2", "-w", "2")
     until_routed(name_servers, topic)
@@ -105,7 +105,7 @@ def test_producer_goes_on_with_the_other_master(
 
 
 def _places(route: Route) -> set[tuple[str, int]]:
-    """Which master holds which global queue of a static topic."""
+    """Pairs of a master and a global queue of a static topic that it holds."""
     mappings = route.data["topicQueueMappingByBroker"]
     assert {6} == {mapping["totalQueues"] for mapping in mappings.values()}
     return {(name, int(queue)) for name, mapping in mappings.items() for queue in mapping["currIdMap"]}

@@ -1,7 +1,7 @@
 """Unmodified brokers, clients and tools that sign, and a NameServer with an access file.
 
-The broker checks nothing itself: what its clients sign is for the NameServer. What a RocketMQ signature is good for is
-routes and brokers; the operator's account trusts it further, because its mqadmin has no other.
+The broker itself checks no signature. By default a RocketMQ signature counts for routes and brokers only; the
+operator's account accepts it for administration, since mqadmin has no other.
 """
 
 import json
@@ -37,19 +37,19 @@ WRONG: Final = "application:wrong-secret"
 
 
 def credentials(access_key: str, secret_key: str) -> dict[str, str]:
-    """What lets a broker of 5.x sign what it tells its NameServers; it keeps that account itself, too."""
+    """Settings with which a broker of 5.x signs its requests to NameServers; it also creates that account itself."""
     provider = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
     inner = json.dumps({"accessKey": access_key, "secretKey": secret_key})
     return {"authenticationMetadataProvider": provider, "innerClientAuthenticationCredentials": inner}
 
 
 def environment(access_key: str, secret_key: str) -> dict[str, str]:
-    """What lets namesrvctl sign."""
+    """Environment variables with which namesrvctl signs."""
     return {"NAMESRV_ACCESS_KEY": access_key, "NAMESRV_SECRET_KEY": secret_key}
 
 
 class World:
-    """A NameServer that lets nobody in who does not sign, and a broker that does."""
+    """A NameServer that requires signatures, and a broker that signs."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self.place = place
@@ -73,12 +73,12 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(place: Path, stage: ExitStack) -> World:
-    """All of it, once."""
+    """The NameServer and the broker, started once for all tests."""
     return World(place, stage)
 
 
 def test_broker_that_signs_is_registered_and_stays(world: World) -> None:
-    """Registrations and questions of 5.3.3, several of them, and nothing of it was refused."""
+    """Several registrations and requests of 5.3.3 are accepted, and no request is refused."""
 
     def connection() -> dict[str, Any]:
         words = ("connections", "--role", "broker", "-o", "json")
@@ -99,8 +99,8 @@ def test_broker_that_signs_is_registered_and_stays(world: World) -> None:
         (credentials("application", "new-secret"), "not_granted"),
     ],
 )
-def test_broker_that_may_not_is_refused(world: World, settings: dict[str, str], reason: str, unique: str) -> None:
-    """Not signed, signed with a wrong secret, or with the key of somebody who may only read."""
+def test_broker_without_permission_is_refused(world: World, settings: dict[str, str], reason: str, unique: str) -> None:
+    """A broker without a signature, with a wrong secret, or with a read-only account is refused."""
     with Broker(world.place / unique, [world.address], name=f"broker-{unique}", settings=settings) as broker:
         broker.booted()
         world.daemon.wait_for("access_refused", request="REGISTER_BROKER", reason=reason)
@@ -108,7 +108,7 @@ def test_broker_that_may_not_is_refused(world: World, settings: dict[str, str], 
 
 
 def test_java_clients_sign_and_are_served(world: World, clients: Driver) -> None:
-    """A producer and a consumer pass messages on; one with a wrong secret finds no route."""
+    """A signing producer and consumer exchange messages; a client with a wrong secret gets no route."""
     clients.start_producer("signed", [world.address], key=APPLICATION)
     clients.start_consumer("reader", [world.address], "TopicOfSigned", key="application:new-secret", poll=1000)
     sent = clients.send("signed", "TopicOfSigned", 5, "m")
@@ -122,11 +122,11 @@ def test_java_clients_sign_and_are_served(world: World, clients: Driver) -> None
 
 @pytest.mark.needs("java", "javac", "mvn", "go")
 def test_go_clients_sign_and_are_served(world: World) -> None:
-    """The same."""
+    """Go clients that sign send and receive messages."""
     place, servers = world.place, [world.address]
     with GoProducer(place / "go-p", servers, key=APPLICATION) as producer:
         assert producer.started().send("TopicOfGo", "m"), producer
-    # it refuses to start with a topic that is not there
+    # The consumer refuses to start with a missing topic.
     with GoConsumer(place / "go-c", servers, ["TopicOfGo"], key=APPLICATION) as consumer:
         consumer.started().wait_until(lambda: consumer.bodies("received") == {"m"})
     with GoProducer(place / "go-x", servers, key=WRONG, group="forgers") as producer:
@@ -134,7 +134,7 @@ def test_go_clients_sign_and_are_served(world: World) -> None:
 
 
 def test_mqadmin_signs_with_its_tools_yml(world: World) -> None:
-    """Where its account trusts RocketMQ's signatures it may administer; others read why not."""
+    """An account that accepts RocketMQ's signatures may administer; for other accounts the error has the reason."""
     operator = world.admin("operator", "accessKey: operator\nsecretKey: operator-secret\n")
     assert "broker-a" in operator.succeed("clusterList").stdout
     operator.succeed("updateKvConfig", "-s", "ns", "-k", "k", "-v", "v")

@@ -1,4 +1,4 @@
-"""Peers that connect long before they say anything are left alone, as RocketMQ 5 does with each NameServer."""
+"""Connections without a request stay open, since RocketMQ 5 connects to each NameServer in advance."""
 
 import threading
 from collections.abc import Sequence
@@ -15,12 +15,13 @@ from tests.interop.peers.route import members_of
 from tests.interop.peers.waiting import until_equal
 from tests.support.daemon import Daemon, LogLine
 
-# the time in which a Proxy met 35 to 40 refusals, and a client of 5.1 reconnected five times
+# When silent connections were refused, a Proxy met 35 to 40 refusals in this time, and a client of 5.1 reconnected
+# five times.
 _A_MINUTE = 60.0
 
 
 def refusals(daemons: Sequence[Daemon]) -> list[LogLine]:
-    """What the daemons say of connections that they ended."""
+    """The log lines of connections that the daemons ended."""
     return [line for daemon in daemons for line in daemon.lines("connection_refused")]
 
 
@@ -28,7 +29,7 @@ def refusals(daemons: Sequence[Daemon]) -> list[LogLine]:
 def test_two_brokers_of_5_2_are_in_the_route_at_their_first_registration(
     two_daemons: tuple[Daemon, Daemon], name_servers: list[str], place: Path, boot: int
 ) -> None:
-    """However long they take to boot, the connections that they opened in advance are still there: nothing is refused.
+    """Connections that brokers open long before their first request are not refused.
 
     A broker whose first registration fails comes back only after its period, which is the default of 30 s here.
     """
@@ -50,7 +51,7 @@ def test_two_brokers_of_5_2_are_in_the_route_at_their_first_registration(
 def test_a_proxy_and_a_client_of_5_1_are_left_alone_for_a_minute(
     two_daemons: tuple[Daemon, Daemon], name_servers: list[str], place: Path
 ) -> None:
-    """Both keep connections to both NameServers and use one of them."""
+    """A Proxy and a client keep connections to both NameServers and use one of them."""
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(place / "broker", name_servers, name="broker-a")).booted()
         until_equal([{0: broker.address}] * 2, lambda: members_of(name_servers, "broker-a"))

@@ -1,6 +1,6 @@
-"""Unmodified brokers, clients and tools with tls.enable=true, a NameServer that takes nothing else, and the reverse.
+"""Unmodified brokers, clients and tools with tls.enable=true, a NameServer that requires TLS, and the reverse.
 
-RocketMQ's Go client 2.1.2 speaks no TLS: next to it tls-mode has to be permissive.
+RocketMQ's Go client 2.1.2 does not support TLS and needs tls-mode `permissive`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from tests.support.daemon import Daemon
 
 
 def java_flags(home: Path, ca: Authority, identity: Identity | None) -> tuple[str, ...]:
-    """What makes a Java peer use TLS, to brokers as well: a system property and the file of Apache's manual."""
+    """Flags with which a Java peer uses TLS, also to brokers: a system property and the file of Apache's manual."""
     settings: dict[str, object] = {
         "tls.test.mode.enable": "false",
         "tls.client.authServer": "true",
@@ -40,7 +40,7 @@ class World:
         self.ca = Authority(place)
         self.identity = self.ca.issue("peer", common_name="peer")
         server = self.ca.issue("server")
-        # as Apache's NameServer is told, but for the mode, which there is a property of the process
+        # The settings of Apache's NameServer, but for the mode, which is a system property there.
         properties = place / "tls.properties"
         properties.write_text(
             f"tls.test.mode.enable=false\ntls.server.need.client.auth=require\ntls.server.authClient=true\n"
@@ -58,7 +58,7 @@ class World:
 
 @pytest.fixture
 def mqadmin_of(place: Path) -> Iterator[Callable[..., MqAdmin]]:
-    """Makes an mqadmin, by name, address and flags."""
+    """A function that makes an mqadmin from a name, an address and flags."""
     with ExitStack() as stack:
 
         def start(name: str, address: str, flags: Sequence[str] = ()) -> MqAdmin:
@@ -69,12 +69,12 @@ def mqadmin_of(place: Path) -> Iterator[Callable[..., MqAdmin]]:
 
 @pytest.fixture(scope="module")
 def world(place: Path, stage: ExitStack) -> World:
-    """All of it, once."""
+    """The NameServer and the broker, started once for all tests."""
     return World(place, stage)
 
 
 def test_broker_registers_over_tls(world: World) -> None:
-    """A real broker with a certificate is there, and stays."""
+    """A real broker with a certificate registers, and stays registered."""
     mine = world.identity
     shown = ("--tls-cert-file", str(mine.cert_file), "--tls-key-file", str(mine.key_file))
     found = run(
@@ -85,22 +85,22 @@ def test_broker_registers_over_tls(world: World) -> None:
 
 
 def test_java_clients_over_tls(world: World) -> None:
-    """A producer and a consumer pass messages on."""
+    """A producer and a consumer exchange messages over TLS."""
     home = world.place / "clients"
     with Driver(home, flags=java_flags(home, world.ca, world.identity)) as clients:
         clients.pass_on("tls", [world.address], "TopicOfTls")
 
 
 def test_mqadmin_in_plain_text_reads_why_it_is_refused(world: World, mqadmin_of: Callable[..., MqAdmin]) -> None:
-    """Its error has our words, and so has the NameServer's log."""
+    """The error of mqadmin contains our message, and so does the NameServer's log."""
     admin = mqadmin_of("plain", world.address)
-    said = admin("clusterList")
-    assert "CODE: 1  DESC: plain text received, but this server requires TLS" in said.stdout + said.stderr
+    output = admin("clusterList")
+    assert "CODE: 1  DESC: plain text received, but this server requires TLS" in output.stdout + output.stderr
     world.daemon.wait_for("connection_refused", reason="tls")
 
 
 def test_namesrvctl_over_tls_to_apaches_server(world: World) -> None:
-    """Ours speak TLS with Apache's NameServer, too; without TLS they are told as much as it lets them know."""
+    """Our namesrvctl connects to Apache's NameServer over TLS; without TLS the connection is closed."""
     home = world.place / "apache"
     properties = java_flags(home, world.ca, world.identity)
     with ApacheNameServer(home, flags=("-Dtls.server.mode=enforcing", *properties)).booted() as apache:

@@ -1,4 +1,4 @@
-// How does a Go application use a RocketMQ broker? This one is told line by line what to send, and says what came.
+// A Go producer or consumer of RocketMQ: reads messages to send line by line, and reports each event as a line of JSON.
 //
 //	driver produce --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G
 //	driver consume --name-servers 127.0.0.1:9876;127.0.0.1:9877 --group G --topics T1,T2
@@ -36,7 +36,7 @@ type event struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// What the producer is told, one a line.
+// A message that the producer sends, one line of input.
 type order struct {
 	Topic string `json:"topic"`
 	Body  string `json:"body"`
@@ -45,8 +45,8 @@ type order struct {
 var printing sync.Mutex
 
 // A consumer calls from several goroutines; a line is never cut by another.
-func say(said event) {
-	line, err := json.Marshal(said)
+func say(happened event) {
+	line, err := json.Marshal(happened)
 	if err != nil {
 		panic(err)
 	}
@@ -87,24 +87,24 @@ func produce(chosen options) error {
 	say(event{Event: "started"})
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		var told order
-		if err := json.Unmarshal(lines.Bytes(), &told); err != nil {
+		var message order
+		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
 			return err
 		}
-		say(send(sender, told))
+		say(send(sender, message))
 	}
 	return sender.Shutdown()
 }
 
-func send(sender rocketmq.Producer, told order) event {
-	result, err := sender.SendSync(context.Background(), primitive.NewMessage(told.Topic, []byte(told.Body)))
+func send(sender rocketmq.Producer, message order) event {
+	result, err := sender.SendSync(context.Background(), primitive.NewMessage(message.Topic, []byte(message.Body)))
 	switch {
 	case err != nil:
-		return event{Event: "failed", Topic: told.Topic, Body: told.Body, Error: err.Error()}
+		return event{Event: "failed", Topic: message.Topic, Body: message.Body, Error: err.Error()}
 	case result.Status != primitive.SendOK:
-		return event{Event: "failed", Topic: told.Topic, Body: told.Body, Error: fmt.Sprintf("status %d", result.Status)}
+		return event{Event: "failed", Topic: message.Topic, Body: message.Body, Error: fmt.Sprintf("status %d", result.Status)}
 	}
-	return event{Event: "acked", Topic: told.Topic, Body: told.Body, Broker: result.MessageQueue.BrokerName}
+	return event{Event: "acked", Topic: message.Topic, Body: message.Body, Broker: result.MessageQueue.BrokerName}
 }
 
 func consume(chosen options) error {

@@ -35,14 +35,14 @@ public final class AdminShell {
             } catch (InvocationTargetException e) {
                 e.getCause().printStackTrace();
             }
-            Map<String, Object> said = new LinkedHashMap<>();
-            said.put("stdout", out.toString("UTF-8"));
-            said.put("stderr", err.toString("UTF-8"));
+            Map<String, Object> output = new LinkedHashMap<>();
+            output.put("stdout", out.toString("UTF-8"));
+            output.put("stderr", err.toString("UTF-8"));
             System.setErr(errors);
-            answers.println(JSON.toJSONString(said));
+            answers.println(JSON.toJSONString(output));
             answers.flush();
         }
-        // whatever of the clients still runs must not keep the process
+        // Threads of the clients that still run must not keep the process alive.
         System.exit(0);
     }
 }

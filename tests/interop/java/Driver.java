@@ -22,13 +22,13 @@ import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
 /**
- * Real Java producers and consumers that are told on stdin what to do, one command a line, and say on stdout what
- * happened, one JSON object a line.
+ * Real Java producers and consumers: reads commands from stdin, one a line, and reports events on stdout, one JSON
+ * object a line.
  *
  * <pre>
  * producer NAME NAMESRVS [KEY=VALUE...]                  start a producer               -> started
  * send NAME TOPIC COUNT PREFIX                           send PREFIX-0 to PREFIX-(n-1)  -> acked | failed ..., sent
- * stream NAME TOPIC PREFIX INTERVAL_MS                   send until told to halt        -> acked | failed ...
+ * stream NAME TOPIC PREFIX INTERVAL_MS                   send until halted              -> acked | failed ...
  * halt NAME                                              end the stream                 -> sent
  * queues NAME TOPIC                                      what may be written to         -> queues
  * consumer NAME NAMESRVS GROUP TOPIC [KEY=VALUE...]      from the first message on      -> started, received ...
@@ -40,7 +40,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  * sign with). A command that cannot be obeyed gives an object with the event "error".
  */
 public final class Driver {
-    // a busy machine is no lost message
+    // Long enough that no send times out on a busy machine.
     private static final int TIMEOUT_MS = 10_000;
 
     private static final Map<String, DefaultMQProducer> PRODUCERS = new HashMap<>();
@@ -59,7 +59,7 @@ public final class Driver {
                 say("error", "command", line, "error", e.toString());
             }
         }
-        // whatever still runs must not keep the process
+        // Threads that still run must not keep the process alive.
         System.exit(0);
     }
 
@@ -216,7 +216,7 @@ public final class Driver {
         System.out.flush();
     }
 
-    /** Sends one message after the other until it is told to halt. */
+    /** Sends one message after the other until it is halted. */
     private static final class Stream extends Thread {
         private final String name;
         private final String topic;

@@ -1,40 +1,40 @@
 ------------------------------- MODULE registry -------------------------------
-(* How brokers get into a NameServer's table and out of it, and what a client that watches is told.
+(* The registrations and removals of brokers in a NameServer's table, and the responses to a client that watches.
 
-   One server, brokers that each have at most one connection open, and one client. What is left out changes nothing
-   here: topics (a broker's last registration stands for its route), slaves, snapshots, limits, who may do what.
+   One server, brokers that each have at most one connection open, and one client. The model leaves out topics (a
+   broker's last registration stands for its route), slaves, snapshots, limits and access rules.
 
-   The server reads each connection in order. Registrations and removals then wait for one lock, first come first
-   served; heartbeats and registrations that say nothing new do not (namesrv.routeinfo.manager), so that they may come
-   in between while a removal is being worked out. *)
+   The server reads each connection in order. Registrations and removals then wait for one lock, in order of arrival;
+   heartbeats and unchanged registrations do not (namesrv.routeinfo.manager), so that they may be applied while a
+   removal is planned. *)
 EXTENDS FiniteSets, Naturals, Sequences, TLC
 
 CONSTANTS
     Brokers,
-    Connections,  \* 1..n: a later one has a higher number, and none is used twice
-    Epochs,       \* how often a broker registers something new
-    Boots,        \* how often the server is started
-    Watched,      \* whether there is a client
-    Planted       \* which fault the server has, "nothing" for none
+    Connections,  \* 1..n: later connections have higher numbers, and no number is used twice
+    Epochs,       \* number of changed registrations of a broker
+    Boots,        \* number of boots of the server
+    Watched,      \* TRUE: the model has a client
+    Planted       \* the fault of the server, "nothing" for a correct server
 
 VARIABLES
     epoch,      \* the number of each broker's last registration
-    speaks_on,  \* the connection over which it is registered as far as it knows; it sends heartbeats there
-    owner,      \* whose each connection is
+    speaks_on,  \* the connection over which each broker believes to be registered, and sends heartbeats
+    owner,      \* the broker of each connection
     dialled,    \* the brokers' end of each connection: "unused", "open" or "closed"
-    wire,       \* what was sent over it and is not yet read
-    connected,  \* whether the server's end is open
-    live,       \* the table: the registration of each broker that counts, over which connection, whether it is overdue
-    carriers,   \* other open connections over which each broker has been heard
-    waiting,    \* what waits for the lock
-    removal,    \* what is being worked out under it
-    wrong,      \* the reason of a removal that was applied though it was out of date
+    wire,       \* the unread messages of each connection
+    connected,  \* TRUE: the server's end of the connection is open
+    live,       \* the table: each broker's registration, its connection, and whether it is overdue
+    carriers,   \* other open connections over which each broker has sent a request
+    waiting,    \* the changes that wait for the lock
+    removal,    \* the removal that is being planned under the lock
+    wrong,      \* the reason of an outdated removal that was applied
     boot,
-    revision,   \* how many changes there were since the server's start
-    changed,    \* the last one of each broker's route
-    client,     \* what the client knows
-    answer,     \* what it is being told
-    went_back   \* whether it was told something older than it knew
+    revision,   \* number of changes since the server's start
+    changed,    \* the revision of the last change of each broker's route
+    client,     \* the client's state
+    answer,     \* the response that is on its way to the client
+    went_back   \* TRUE: a response was older than the client's state
 
 brokers == <<epoch, speaks_on>>
 network == <<owner, dialled, wire>>
@@ -45,7 +45,7 @@ variables == <<brokers, network, tables, server, watcher>>
 
 None == 0
 NoEntry == [epoch |-> 0, on |-> None, overdue |-> FALSE]
-NoRemoval == [reason |-> "none", broker |-> None, on |-> None, heard |-> FALSE, anew |-> FALSE]
+NoRemoval == [reason |-> "none", broker |-> None, on |-> None, refreshed |-> FALSE, anew |-> FALSE]
 NoAnswer == [boot |-> None, revision |-> 0, routes |-> <<>>]
 Symmetry == Permutations(Brokers)
 
@@ -71,7 +71,7 @@ Init ==
 Highest(S) == CHOOSE x \in S : \A y \in S : y <= x
 IsIn(b) == live[b].epoch > 0
 IsFree == removal.reason = "none"
-\* it is registered as far as it knows, and what it sends arrives
+\* The broker believes to be registered, and its messages arrive.
 Reaches(b) == speaks_on[b] # None /\ connected[speaks_on[b]]
 
 -------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ Unregister(b, c) ==
     /\ speaks_on' = [speaks_on EXCEPT ![b] = None]
     /\ UNCHANGED <<epoch, owner, dialled, tables, server, watcher>>
 
-\* It hangs up, or it is cut off: then what was under way may be lost. The server learns of either at some time.
+\* The broker closes the connection, or loses it with unread messages. The server notices either later.
 End(b, c) ==
     /\ dialled' = [dialled EXCEPT ![c] = "closed"]
     /\ wire' \in {wire, [wire EXCEPT ![c] = <<>>]}
@@ -120,7 +120,7 @@ Broker(b) ==
 -------------------------------------------------------------------------------
 (* The server reads. *)
 
-\* Without waiting for the lock.
+\* A heartbeat does not wait for the lock.
 Heartbeat(b) ==
     /\ speaks_on[b] # None
     /\ LET c == speaks_on[b]
@@ -128,7 +128,7 @@ Heartbeat(b) ==
        IN /\ connected[c] /\ wire[c] = <<>> /\ IsIn(b)
           /\ live' = [live EXCEPT ![b] = [@ EXCEPT !.overdue = FALSE, !.on = IF moves THEN c ELSE @]]
           /\ carriers' = [carriers EXCEPT ![b] = IF moves \/ live[b].on = c THEN @ ELSE @ \union {c}]
-          /\ removal' = [removal EXCEPT !.heard = @ \/ removal.broker = b]
+          /\ removal' = [removal EXCEPT !.refreshed = @ \/ removal.broker = b]
     /\ UNCHANGED <<brokers, network, revision, changed, connected, waiting, wrong, boot, watcher>>
 
 IsWaiting(kind, b) == \E i \in 1..Len(waiting) : waiting[i].kind = kind /\ waiting[i].broker = b
@@ -139,14 +139,14 @@ SaysNothingNew(request) ==
     /\ live[request.broker].on <= request.on
     /\ ~IsWaiting("unregister", request.broker) \/ Planted = "unregister overtaken"
 
-\* Without waiting for the lock, either.
+\* An unchanged registration does not wait for the lock, either.
 RegisterUnchanged(request) ==
     LET b == request.broker
         before == live[b].on
     IN /\ live' = [live EXCEPT ![b] = [@ EXCEPT !.overdue = FALSE, !.on = request.on]]
        /\ carriers' = [carriers EXCEPT ![b] =
             IF before # request.on /\ connected[before] THEN @ \union {before} ELSE @]
-       /\ removal' = [removal EXCEPT !.heard = @ \/ removal.broker = b, !.anew = @ \/ removal.broker = b]
+       /\ removal' = [removal EXCEPT !.refreshed = @ \/ removal.broker = b, !.anew = @ \/ removal.broker = b]
        /\ UNCHANGED waiting
 
 Wait(request) ==
@@ -160,7 +160,7 @@ Read(c) ==
     /\ IF SaysNothingNew(Head(wire[c])) THEN RegisterUnchanged(Head(wire[c])) ELSE Wait(Head(wire[c]))
     /\ UNCHANGED <<brokers, owner, dialled, revision, changed, connected, wrong, boot, watcher>>
 
-\* The brokers of a connection that has ended are again on one that carried them before; who has none will go.
+\* Brokers of a closed connection move back to another open connection of theirs; those without one are removed.
 ReadEnd(c) ==
     /\ connected[c] /\ wire[c] = <<>> /\ dialled[c] = "closed" /\ Len(waiting) < 3
     /\ connected' = [connected EXCEPT ![c] = FALSE]
@@ -181,9 +181,9 @@ Change(b) ==
 Work(kind) == IsFree /\ waiting # <<>> /\ Head(waiting).kind = kind
 
 Begin(reason, b, c) ==
-    removal' = [reason |-> reason, broker |-> b, on |-> c, heard |-> FALSE, anew |-> FALSE]
+    removal' = [reason |-> reason, broker |-> b, on |-> c, refreshed |-> FALSE, anew |-> FALSE]
 
-\* A large registration takes long to decode, and others go first.
+\* A large registration takes long to decode, and later changes may be applied first.
 Decode ==
     /\ Len(waiting) > 1 /\ Head(waiting).kind = "register"
     /\ waiting' = Append(Tail(waiting), Head(waiting))
@@ -195,7 +195,7 @@ WorkOnRegistration ==
     /\ LET b == Head(waiting).broker
            c == Head(waiting).on
            before == live[b]
-           \* one over a newer connection was faster
+           \* A registration over a newer connection was applied first.
            on == IF IsIn(b) /\ before.on > c /\ connected[before.on] THEN before.on ELSE c
            is_older == before.epoch > Head(waiting).epoch /\ Planted # "older registration taken"
            has_ended == ~connected[c] /\ Planted # "registered after its end"
@@ -230,12 +230,12 @@ Scan(b) ==
     /\ Begin("silent", b, live[b].on)
     /\ UNCHANGED <<brokers, network, tables, connected, waiting, wrong, boot, watcher>>
 
-\* What was worked out is applied, if the broker's entry is still the one that it was worked out for.
+\* A planned removal is applied if the broker's entry is still the one that it was planned for.
 Remove ==
     /\ ~IsFree
     /\ LET b == removal.broker
            is_outdated ==
-               \/ removal.reason = "silent" /\ removal.heard
+               \/ removal.reason = "silent" /\ removal.refreshed
                \/ removal.reason = "disconnected" /\ live[b].on # removal.on
                \/ removal.reason = "unregistered" /\ removal.anew
        IN IF is_outdated /\ Planted # "no fence" THEN UNCHANGED <<tables, wrong>>
@@ -246,8 +246,8 @@ Remove ==
     /\ removal' = NoRemoval
     /\ UNCHANGED <<brokers, network, connected, waiting, boot, watcher>>
 
-\* The time in which a broker has to be heard is over. One that reaches the server was heard, and what has arrived is
-\* read before anybody is judged.
+\* The expiry of a broker is over. A broker that reaches the server has sent heartbeats, and the server reads all that
+\* has arrived before the scan.
 TimePasses(b) ==
     /\ IsIn(b) /\ ~live[b].overdue
     /\ ~Reaches(b)
@@ -256,7 +256,7 @@ TimePasses(b) ==
     /\ live' = [live EXCEPT ![b].overdue = TRUE]
     /\ UNCHANGED <<brokers, network, carriers, revision, changed, server, watcher>>
 
-\* Killed and started again: tables and connections are gone.
+\* The server is killed and restarted: tables and connections are lost.
 Restart ==
     /\ boot < Boots
     /\ boot' = boot + 1
@@ -281,12 +281,12 @@ BootId == IF Planted = "boot id used again" THEN 1 ELSE boot
 Answer ==
     /\ Watched /\ answer.boot = None
     /\ LET is_full == client.boot # BootId \/ client.revision > revision
-           told == {b \in Brokers : is_full \/ changed[b] > client.revision}
-       IN /\ told # {}
-          /\ answer' = [boot |-> BootId, revision |-> revision, routes |-> [b \in told |-> live[b].epoch]]
+           sent == {b \in Brokers : is_full \/ changed[b] > client.revision}
+       IN /\ sent # {}
+          /\ answer' = [boot |-> BootId, revision |-> revision, routes |-> [b \in sent |-> live[b].epoch]]
     /\ UNCHANGED <<brokers, network, tables, server, client, went_back>>
 
-Told ==
+Notified ==
     /\ answer.boot # None
     /\ went_back' = (went_back \/ (answer.boot = client.boot /\ answer.revision < client.revision))
     /\ client' = [boot |-> answer.boot, revision |-> answer.revision,
@@ -299,12 +299,12 @@ Next ==
     \/ \E b \in Brokers : Broker(b) \/ Heartbeat(b) \/ TimePasses(b) \/ Scan(b)
     \/ \E c \in Connections : Read(c) \/ ReadEnd(c)
     \/ Decode \/ WorkOnRegistration \/ WorkOnUnregistration \/ WorkOnEnd \/ Remove
-    \/ Restart \/ Answer \/ Told
+    \/ Restart \/ Answer \/ Notified
 
 Spec == Init /\ [][Next]_variables
 
 -------------------------------------------------------------------------------
-\* How far it is followed when there is a client: its changes are numbered without end.
+\* Bounds of the states with a client, whose revisions would grow without end.
 FewChanges == revision <= 2
 
 -------------------------------------------------------------------------------
@@ -316,11 +316,11 @@ NoLiveBrokerEvicted == wrong # "silent"
 
 NoRemovalOfNewerRegistration == wrong \notin {"disconnected", "unregistered"}
 
-\* Once everything is read, whoever is registered as far as it knows is in the table, as it said last.
+\* When everything is read, every broker that believes to be registered is in the table, as it registered last.
 TablesEqualTruth ==
     IsQuiet => \A b \in Brokers : Reaches(b) => live[b].epoch = epoch[b]
 
-\* And whoever is there is on an open connection: its end, or its silence, will remove it.
+\* Every broker in the table is on an open connection, whose end or silence will remove it.
 NoDeadBrokerKept == IsQuiet => \A b \in Brokers : IsIn(b) => connected[live[b].on]
 
 RevisionNeverBack == ~went_back

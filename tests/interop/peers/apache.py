@@ -11,7 +11,7 @@ from tests.support.ports import free_port
 
 
 class ApacheNameServer(JavaProcess):
-    """A NameServer; it listens once `booted()` returns. Further settings are those of a namesrv.properties."""
+    """Apache's NameServer, which listens once `booted()` returns; settings have the names of namesrv.properties."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ApacheNameServer(JavaProcess):
 
 
 class Proxy(JavaProcess):
-    """A Proxy in cluster mode; it needs a broker of the cluster, which it finds through NameServers, to start."""
+    """A Proxy in cluster mode, which starts only if it finds a broker of its cluster through the NameServers."""
 
     def __init__(self, home: Path, name_servers: Sequence[str]) -> None:
         config = {
@@ -61,7 +61,7 @@ class Proxy(JavaProcess):
 
 
 class Output(NamedTuple):
-    """What a command of mqadmin left."""
+    """The output of an mqadmin command."""
 
     stdout: str
     stderr: str
@@ -81,17 +81,17 @@ class MqAdmin(JavaProcess):
         super().__init__(home, "tools-5", "AdminShell", flags=flags)
 
     def __call__(self, *words: str) -> Output:
-        """Run a command; what it printed, be it right or wrong."""
+        """Run a command, and return its output, also after an error."""
         self._asked += 1
         self.write_line(" ".join([*words, "-n", self._name_servers]))
         self.wait_until(lambda: len(self.lines) >= self._asked, within=GUARD_SECONDS)
         return Output(**json.loads(self.lines[self._asked - 1]))
 
     def succeed(self, *words: str) -> Output:
-        """Run a command that has to succeed.
+        """Run a command, and return its output.
 
         Raises:
-            AssertionError: it says that it did not.
+            AssertionError: the command reports a failure.
         """
         output = self(*words)
         assert "Exception" not in output.stdout + output.stderr, output

@@ -1,4 +1,4 @@
-"""Runs a real, unmodified Apache broker, and watches it leave."""
+"""Runs a real, unmodified Apache broker, and waits for its evictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,15 +12,14 @@ from tests.support.ports import broker_port
 BrokerPeer = Literal["broker-5", "broker-5.2", "broker-4"]
 Role = Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]
 
-# A broker registers every 10 s at the shortest; with these flags one that hangs is found a second after 20.
+# A broker registers every 10 s at the shortest; with these flags a hanging broker is evicted a second after 20 s.
 EXPIRY_SECONDS: Final = 20
 FOUND_SOON: Final = ("--broker-expiry-seconds", str(EXPIRY_SECONDS), "--scan-interval-seconds", "1")
 
 _MAIN: Final = "org.apache.rocketmq.broker.BrokerStartup"
 _MEGABYTE: Final = 1 << 20
 
-# A broker of a test has a few messages: its files are small, it stays on loopback, and whatever else fills the disk of
-# the machine does not make it read-only.
+# Settings of a broker with few messages: small files, loopback only, and no read-only mode on a nearly full disk.
 _SMALL: Final = {
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
@@ -32,10 +31,10 @@ _SMALL: Final = {
     "maxHashSlotNum": 1000,
     "maxIndexNum": 4000,
     "diskMaxUsedSpaceRatio": 95,
-    # a busy machine is no reason to turn messages away
+    # A broker on a busy machine must not reject messages.
     "waitTimeMillsInSendQueue": 10000,
     "osPageCacheBusyTimeOutMills": 10000,
-    # the shortest that a broker takes; the default is 30 s
+    # The shortest interval that a broker accepts; the default is 30 s.
     "registerNameServerPeriod": 10000,
     "autoCreateTopicEnable": "true",
     "defaultTopicQueueNums": 4,
@@ -45,7 +44,7 @@ _DISK: Final = (
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
     "-XX:MaxDirectMemorySize=256m",
 )
-# 4.9 reads its logging from its home, 5 brings it along
+# Version 4.9 reads its logging configuration from its home; version 5 contains it.
 _LOGBACK: Final = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>${user.home}/logs/rocketmqlogs/broker.log</file>
@@ -57,12 +56,12 @@ _LOGBACK: Final = """<configuration>
 
 
 class Broker(JavaProcess):
-    """One broker process with a home and a store of its own.
+    """One broker process with its own home and store.
 
-    It is starting when the constructor returns, and serves once `booted()` does. It is registered with the NameServers
-    at once or ten seconds later: if none of its connections to them is open yet when it boots, it skips the first time.
-    Further settings are those of a broker.conf. Starting another one with the home and the port of one that ended is a
-    restart: the store is there.
+    The constructor starts the broker, and `booted()` returns as soon as it serves. The broker is registered at once or
+    ten seconds later: it skips the first registration if no connection to a NameServer is open yet when it boots.
+    Settings have the names of broker.conf. A new broker with the home and port of an ended one is a restart with the
+    same store.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Broker(JavaProcess):
 
     @property
     def address(self) -> str:
-        """Where clients reach it, as it says to the NameServers."""
+        """The address that the broker registers."""
         return f"127.0.0.1:{self.port}"
 
     def booted(self) -> Self:
@@ -116,7 +115,7 @@ class Broker(JavaProcess):
         return self
 
     def log(self, name: str = "broker.log") -> str:
-        """What is in one of its log files, so far."""
+        """The content of a log file so far."""
         paths = sorted((self.home / "logs" / "rocketmqlogs").rglob(name))
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
@@ -125,14 +124,14 @@ class Broker(JavaProcess):
 def leaves(
     daemons: Sequence[Daemon], broker: Broker, reason: str, *, expiry_seconds: float = EXPIRY_SECONDS
 ) -> Iterator[None]:
-    """Whatever is done inside makes the broker leave each of the daemons for this reason; ends once it has.
+    """A context whose body causes an eviction for this reason; it ends as soon as every daemon has evicted the broker.
 
-    One that is silent leaves after its expiry: how soon after it is a matter of how busy the machine is.
+    A silent broker is evicted after its expiry; the delay depends on the load of the machine.
     """
-    told = {"reason": reason, "broker_addr": broker.address}
-    before = [len(daemon.lines("broker_evicted", **told)) for daemon in daemons]
+    fields = {"reason": reason, "broker_addr": broker.address}
+    before = [len(daemon.lines("broker_evicted", **fields)) for daemon in daemons]
     yield
     for daemon, count in zip(daemons, before, strict=True):
-        exit_ = daemon.wait_for("broker_evicted", **told, count=count + 1)
+        exit_ = daemon.wait_for("broker_evicted", **fields, count=count + 1)
         if reason == "silent":
             assert expiry_seconds < exit_["silent_ms"] / 1000

@@ -1,4 +1,4 @@
-"""Makes Java and Go clients produce and consume; what they do, they say as a line of JSON."""
+"""Makes Java and Go clients produce and consume; they report each event as a line of JSON."""
 
 import json
 import logging
@@ -15,45 +15,45 @@ from tests.support.printing_process import PatternProcess
 
 _LOG: Final = logging.getLogger(__name__)
 
-Said = dict[str, Any]
+Event = dict[str, Any]
 
-# Consumers look for queues of their own every second, not every 20 s.
+# Consumers rebalance their queues every second, not every 20 s.
 _FLAGS: Final = ("-Drocketmq.client.rebalance.waitInterval=1000", "-Drocketmq.client.rebalance.minInterval=1000")
 
 
-def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> list[Said]:
-    said: list[Said] = [json.loads(line) for line in process.lines if line.startswith("{")]
+def _events(process: PatternProcess, event: str, fields: dict[str, object]) -> list[Event]:
+    events: list[Event] = [json.loads(line) for line in process.lines if line.startswith("{")]
     wanted = {"event": event, **fields}.items()
-    return [entry for entry in said if all(entry.get(name) == value for name, value in wanted)]
+    return [entry for entry in events if all(entry.get(name) == value for name, value in wanted)]
 
 
 class Driver(JavaProcess):
-    """One JVM with as many producers and consumers as are started in it, told by name what to do; see Driver.java."""
+    """One JVM that runs producers and consumers by name; see Driver.java."""
 
     def __init__(
         self, home: Path, *, peer: Literal["client-5", "client-5.1"] = "client-5", flags: Sequence[str] = ()
     ) -> None:
         super().__init__(home, peer, "Driver", flags=(*_FLAGS, *flags))
-        # errors that were to be expected, and sends that failed by them
-        self._excused: list[Said] = []
+        # Expected errors, and the sends that failed by them.
+        self._excused: list[Event] = []
 
     def excuse(self, pattern: str) -> None:
-        """Go on after what went wrong, all of which has to say this."""
-        said = [*self.errors(), *self.failures()]
-        assert said
-        for entry in said:
+        """Ignore the errors and failures so far, all of which must match the pattern."""
+        events = [*self.errors(), *self.failures()]
+        assert events
+        for entry in events:
             assert re.search(pattern, entry["error"]), entry
-        self._excused += said
+        self._excused += events
 
-    def errors(self) -> list[Said]:
-        """Those that were not to be expected."""
+    def errors(self) -> list[Event]:
+        """Errors that were not excused."""
         return [entry for entry in self.events("error") if entry not in self._excused]
 
-    def failures(self) -> list[Said]:
-        """Sends that failed, and should not have."""
+    def failures(self) -> list[Event]:
+        """Failed sends that were not excused."""
         return [entry for entry in self.events("failed") if entry not in self._excused]
 
-    def events(self, event: str, **fields: object) -> list[Said]:
+    def events(self, event: str, **fields: object) -> list[Event]:
         return _events(self, event, fields)
 
     def bodies(self, event: str, **fields: object) -> set[str]:
@@ -75,10 +75,10 @@ class Driver(JavaProcess):
         assert not self.errors(), self.errors()
 
     def send(self, name: str, topic: str, count: int, prefix: str) -> set[str]:
-        """Send `prefix-0` and so on, one after the other; the bodies that were acknowledged."""
+        """Send `prefix-0` and so on, one after the other; returns the acknowledged bodies."""
         self._finish(name, f"send {name} {topic} {count} {prefix}", "sent")
         for entry in self.events("failed", name=name):
-            # pytest shows it beside the assertion that misses the message
+            # pytest shows this output beside the assertion that misses the message.
             _LOG.warning("not sent: %s", entry)
         return {body for body in self.bodies("acked", name=name) if body.startswith(f"{prefix}-")}
 
@@ -98,8 +98,8 @@ class Driver(JavaProcess):
         self.write_line(order)
         self.wait_until(lambda: len(self.events(event, name=name)) > before, within=GUARD_SECONDS)
 
-    def pass_on(self, name: str, name_servers: Sequence[str], topic: str, count: int = 20) -> list[Said]:
-        """A producer and a consumer of their own pass messages on; what the producer said of each.
+    def pass_on(self, name: str, name_servers: Sequence[str], topic: str, count: int = 20) -> list[Event]:
+        """Send messages by a new producer to a new consumer; returns the producer's event for each message.
 
         Raises:
             AssertionError: a message was not acknowledged, or did not arrive.
@@ -112,14 +112,14 @@ class Driver(JavaProcess):
         return self.events("acked", name=f"p-{name}")
 
     def receive(self, name: str, name_servers: Sequence[str], topic: str, bodies: set[str]) -> None:
-        """Return once a consumer of its own has received exactly these bodies."""
+        """Return as soon as a new consumer has received exactly these bodies."""
         self.start_consumer(f"c-{name}", name_servers, topic, poll=1000)
         until_equal(bodies, lambda: self.bodies("received", name=f"c-{name}"))
         self.close(f"c-{name}")
 
 
 class Application(Driver):
-    """A stream of messages and who reads it, and an explorer, which uses ever new topics."""
+    """A stream of messages with its consumer, and a producer that uses new topics only."""
 
     def __init__(self, home: Path, name_servers: Sequence[str], stream: str, unused: Iterator[str]) -> None:
         super().__init__(home)
@@ -134,9 +134,9 @@ class Application(Driver):
         self.until_more_is_read()
 
     def send_to_new_topics(self, *, excused: str | None = None) -> None:
-        """One message to each of some topics that the producer has not used yet; each is acknowledged.
+        """Send one message to each of some unused topics; each must be acknowledged.
 
-        The first one that fails is sent again, if its error says what is excused.
+        The first failed message is sent again if its error matches `excused`.
         """
         for topic in islice(self._unused, 3):
             sent = self.send("explorer", topic, 1, f"new-{topic}")
@@ -151,7 +151,7 @@ class Application(Driver):
         self.wait_until(lambda: len(self.bodies("received", name="reader")) >= before + 20, within=GUARD_SECONDS)
 
     def finish(self) -> None:
-        """End the stream: no send has failed, and all that was acknowledged is read."""
+        """End the stream; no send may have failed, and all acknowledged messages must have been consumed."""
         self.halt_stream("writer")
         sent = self.bodies("acked", name="writer")
         until_equal(sent, lambda: self.bodies("received", name="reader"))
@@ -162,7 +162,7 @@ class GoProcess(PatternProcess):
     """A producer or a consumer; see go/main.go."""
 
     def __init__(self, home: Path, *words: str, key: str) -> None:
-        # it keeps the addresses of its NameServers below its home
+        # The client stores the addresses of its NameServers below its home.
         environ = {"HOME": str(home), "ROCKETMQ_GO_LOG_LEVEL": "warn", "DRIVER_KEY": key}
         super().__init__([INTEROP / "go" / "driver", *words], home=home, environ=environ)
 
@@ -170,22 +170,22 @@ class GoProcess(PatternProcess):
         self.wait_until(lambda: self.events("started"), within=GUARD_SECONDS)
         return self
 
-    def events(self, event: str) -> list[Said]:
+    def events(self, event: str) -> list[Event]:
         return _events(self, event, {})
 
     def bodies(self, event: str) -> set[str]:
-        return {said["body"] for said in self.events(event)}
+        return {event["body"] for event in self.events(event)}
 
 
 class GoProducer(GoProcess):
-    """Sends what it is told, one message after the other."""
+    """Sends messages one after the other."""
 
     def __init__(self, home: Path, name_servers: Sequence[str], *, group: str = "go-producers", key: str = "") -> None:
         super().__init__(home, "produce", "--name-servers", ";".join(name_servers), "--group", group, key=key)
         self._sent = 0
 
     def send(self, topic: str, body: str) -> bool:
-        """Send a message; whether it was acknowledged."""
+        """Send a message; True if it was acknowledged."""
         self._sent += 1
         acked = len(self.events("acked"))
         self.write_line(json.dumps({"topic": topic, "body": body}))

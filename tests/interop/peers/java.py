@@ -8,7 +8,7 @@ from typing import Final
 from tests.interop.peers.place import INTEROP, class_path
 from tests.support.printing_process import PatternProcess
 
-# What Apache's start scripts open to RocketMQ on Java 9 and newer, and what makes a JVM start quickly.
+# The modules that Apache's start scripts open on Java 9 and newer, and flags for a quick start of the JVM.
 _FLAGS: Final = (
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -17,14 +17,14 @@ _FLAGS: Final = (
     "-XX:TieredStopAtLevel=1",
     "-Xshare:auto",
 )
-# several JVMs that start at the same moment keep each other waiting
+# JVMs that start at the same moment slow each other down.
 BOOT_SECONDS: Final = 180.0
 
 
 class JavaProcess(PatternProcess):
-    """A main class of a fetched peer, or one of ours beside it; everything that it writes lands in `home`."""
+    """A main class of a fetched peer, or one of ours with the peer's classes; all its output is below `home`."""
 
-    # a broker of 5.3 takes ten to shut down when it has the machine for itself
+    # A broker of 5.3 takes ten seconds to shut down on an idle machine.
     end_seconds = 120.0
 
     def __init__(
@@ -38,11 +38,11 @@ class JavaProcess(PatternProcess):
         self._shown = f"{peer} {main}"
 
     def pause(self) -> None:
-        """Stop it as a machine that hangs would: its connections stay open (SIGSTOP)."""
+        """Stop the process (SIGSTOP) as a hanging machine would: its connections stay open."""
         self.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it run again (SIGCONT)."""
+        """Continue the process (SIGCONT)."""
         self.send_signal(signal.SIGCONT)
 
     def __repr__(self) -> str:

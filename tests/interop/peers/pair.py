@@ -1,4 +1,4 @@
-"""Runs a master and its slave, with two NameServers of their own."""
+"""Runs a master and its slave, with two separate NameServers."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,10 +13,10 @@ from tests.support.daemon import Daemon
 TOPIC: Final = "kept"
 _PREFIX: Final = "message"
 BODIES: Final = {f"{_PREFIX}-{n}" for n in range(20)}
-# a slave of RocketMQ 5.3 looks for new topics once in a minute
+# A slave of RocketMQ 5.3 looks for new topics once a minute.
 SLAVE_SECONDS: Final = 90.0
 
-# a slave of RocketMQ refuses to be read from unless it is told otherwise
+# A slave of RocketMQ refuses reads by default.
 _READABLE: Final = {"slaveReadEnable": "true"}
 
 
@@ -60,11 +60,11 @@ class Pair:
 
     @property
     def members(self) -> dict[int, str]:
-        """What both NameServers say when both brokers are there."""
+        """The members of the group, as both NameServers report them when both brokers are registered."""
         return {0: self.master.address, 1: self.slave.address}
 
     def complete(self) -> Self:
-        """Return once both NameServers know both brokers; one that has ended is started again."""
+        """Return as soon as both NameServers know both brokers; an ended broker is started again."""
         if not self.master.is_running:
             self.master = self._start(0, self.master.port)
         if not self.slave.is_running:
@@ -75,16 +75,16 @@ class Pair:
         return self
 
     def filled(self, clients: Driver, name: str) -> Self:
-        """Return once a producer of that name has made the topic `TOPIC` and all of `BODIES` are acknowledged in it."""
+        """Return as soon as a producer has created the topic `TOPIC` and all of `BODIES` are acknowledged."""
         clients.start_producer(name, self.name_servers)
         assert clients.send(name, TOPIC, len(BODIES), _PREFIX) == BODIES
-        # not FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE
+        # The status is neither FLUSH_SLAVE_TIMEOUT nor SLAVE_NOT_AVAILABLE.
         assert {entry["status"] for entry in clients.events("acked", name=name)} == {"SEND_OK"}
         clients.close(name)
         return self
 
     def slave_is_filled(self) -> bool:
-        """Whether the slave has the topic and all its messages; 5.3 copies topics once in a minute, 4.9 every 10 s."""
+        """True if the slave has the topic and all its messages; 5.3 copies topics once a minute, 4.9 every 10 s."""
         table = self.slave.home / "store" / "config" / "topics.json"
         logs = [path.read_bytes() for path in (self.slave.home / "store" / "commitlog").glob("0*")]
         return (

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-# what setup.sh fetches and compiles
+# The directory of the files that setup.sh fetches and compiles.
 INTEROP: Final = ROOT / ".interop"
 
 
 def class_path(peer: str) -> str:
-    """The Java class path of a peer, as `broker-5`.
+    """The Java class path of a peer, such as `broker-5`.
 
     Raises:
-        FileNotFoundError: it was not fetched.
+        FileNotFoundError: the peer was not fetched.
     """
     jars = INTEROP / peer / "lib"
     if not (INTEROP / peer / "stamp").exists():

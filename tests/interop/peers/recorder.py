@@ -1,6 +1,6 @@
 """Records the frames between a peer and a NameServer.
 
-Frames are cut and headers read without the code under test.
+The recorder splits frames and reads headers without the code under test.
 """
 
 import json
@@ -19,13 +19,13 @@ _READ_BYTES: Final = 1 << 16
 
 @dataclass
 class Exchange:
-    """A request, and its answer once there is one."""
+    """A request, and its response as soon as it has arrived."""
 
-    # connections count from 1, in the order of their first request
+    # Connections are numbered from 1, in the order of their first request.
     connection: int
     request: bytes
     header: dict[str, Any]
-    # None: not yet, or a oneway request, which has none
+    # None: the response has not arrived, or the request is one-way.
     answer: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class Exchange:
 
 
 class Recorder:
-    """A TCP proxy before a NameServer that remembers all requests in their order, with their answers."""
+    """A TCP proxy in front of a NameServer that records all requests in order, with their responses."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -51,12 +51,12 @@ class Recorder:
 
     @property
     def address(self) -> str:
-        """What a broker takes for the NameServer."""
+        """The proxy's address, which brokers use as the NameServer's."""
         host, port = self._listener.getsockname()
         return f"{host}:{port}"
 
     def exchanges(self, code: int | None = None, **ext_fields: str) -> list[Exchange]:
-        """What was asked so far, of a code and with these fields, and is answered if it wants to be."""
+        """The requests so far of a code and with these fields, without those whose response is missing."""
         with self._lock:
             return [
                 exchange
@@ -73,7 +73,7 @@ class Recorder:
         with self._lock:
             sockets = list(self._sockets)
         for end in sockets:
-            # wakes the thread that waits on it, which close alone does not
+            # The shutdown wakes the thread that waits on the socket; a close alone would not.
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
@@ -88,7 +88,7 @@ class Recorder:
                 far = socket.create_connection(self._target)
                 with self._lock:
                     self._sockets += (near, far)
-                # the exchanges of this connection that wait for their answers, by opaque
+                # The pending exchanges of this connection, by opaque.
                 waiting: dict[int, Exchange] = {}
                 self._start(self._pump_requests, near, far, waiting)
                 self._start(self._pump_answers, far, near, waiting)
@@ -121,7 +121,7 @@ class Recorder:
 
 
 def _frames(end: socket.socket) -> Iterator[bytes]:
-    """The frames that come, until the connection ends."""
+    """The received frames, until the connection ends."""
     data = bytearray()
     while True:
         while len(data) >= 4 and len(data) >= (size := 4 + struct.unpack_from(">I", data)[0]):

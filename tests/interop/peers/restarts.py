@@ -1,4 +1,4 @@
-"""Two of our NameServers that are killed and started again where they were, and a broker with many topics."""
+"""Two of our NameServers that are killed and restarted at the same addresses, and a broker with many topics."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -21,20 +21,20 @@ TOPICS: Final = [f"topic-{number}" for number in range(24)]
 
 
 class Restarts:
-    """The servers, each with a port and a data directory that it keeps over its lives; the broker is known to both."""
+    """The servers, each with the same port and data directory in every boot, and a broker that both know."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self._place = place
         self._stack = stack
         ports = [free_port(), free_port()]
         self.addresses = [f"{HOST}:{port}" for port in ports]
-        # those that run, or ran last, by number
+        # The running or last process of each server, by number.
         self._running = [self._start(number, port) for number, port in enumerate(ports)]
         for daemon in self._running:
             daemon.listening()
         broker = stack.enter_context(Broker(place / "broker", self.addresses)).booted()
         make_topics(place, broker, self.addresses)
-        # topics that no producer has used yet
+        # Topics that no producer has used yet.
         self.unused: Iterator[str] = iter(TOPICS)
 
     def _start(self, number: int, port: int, flags: Sequence[str] = ()) -> Daemon:
@@ -42,33 +42,33 @@ class Restarts:
         return self._stack.enter_context(daemon)
 
     def kill(self, number: int) -> None:
-        """End one as a power cut would."""
+        """Kill a server, as a power cut would."""
         self._running[number].kill()
 
     def start_again(self, number: int, *flags: str) -> None:
-        """Start one that was killed; it listens when this returns, and need not be ready."""
+        """Start a killed server; it listens when this returns, and may not be ready yet."""
         self._running[number] = self._start(number, self._running[number].address[1], flags).listening()
 
     def restart_unready(self, number: int) -> None:
-        """Kill one and start it again so that it goes on waiting for a broker of its last run, which is lost."""
+        """Kill a server and restart it with an expected broker that never comes back, so that it stays not ready."""
         snapshot = self._running[number].data_dir / "snapshot.json"
         with Peer(self._running[number].address) as peer:
             Lost(name="lost", addr=f"{HOST}:1", cluster="lost").register(peer)
-            # the first is written a moment after the registration
+            # The first snapshot is written a moment after the registration.
             until(lambda: snapshot.exists() and '"lost"' in snapshot.read_text(encoding="utf-8"))
             self.kill(number)
         self.start_again(number, "--wait-for-service-seconds", "600")
 
     def is_ready(self, number: int) -> bool:
-        """Whether one of them gives routes, and the broker is back."""
+        """True if the server answers route requests, and the broker is back."""
         with Peer(self._running[number].address) as peer:
             return peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": STREAM}).code == ResponseCode.SUCCESS
 
 
 def make_topics(place: Path, broker: Broker, addresses: Sequence[str]) -> None:
-    """Make the topics on a broker; return when both NameServers know them.
+    """Create the topics on a broker; return when both NameServers know them.
 
-    A client takes a topic of which it knows nothing to have as many queues as these.
+    They have the number of queues that a client assumes for an unknown topic.
     """
     wanted = {STREAM, *TOPICS}
     with MqAdmin(place / "topics", addresses[0]) as admin:

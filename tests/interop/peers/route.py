@@ -1,4 +1,4 @@
-"""Asks a NameServer on the wire about brokers and topics."""
+"""Requests brokers and topics of a NameServer on the wire."""
 
 import json
 import re
@@ -15,24 +15,24 @@ _GET_CLUSTERS: Final = 106
 _GET_TOPICS: Final = 206
 _NOT_FOUND: Final = 17
 
-# Apache's NameServer writes the keys of 106 without quotes
+# Apache's NameServer writes the keys in the response to 106 without quotes.
 _BARE_KEY: Final = re.compile(r"([{,])(-?\d+):")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A topic's route, as far as these tests look at it."""
+    """The parts of a topic's route that these tests check."""
 
     # broker name -> id -> address
     brokers: dict[str, dict[int, str]]
     # broker name -> (queues to read, queues to write, permission)
     queues: dict[str, tuple[int, int, int]]
-    # all of the answer
+    # The whole response.
     data: dict[str, Any]
 
 
 def route_of(address: str, topic: str) -> Route | None:
-    """The route of a topic; None if there is none."""
+    """The route of a topic; None without a route."""
     with Peer(parse_address(address)) as peer:
         answer = peer.ask(_GET_ROUTE, {"topic": topic})
     if answer.code == _NOT_FOUND:
@@ -47,12 +47,12 @@ def route_of(address: str, topic: str) -> Route | None:
 
 
 def routes_of(addresses: Sequence[str], topic: str) -> list[Route | None]:
-    """The route of a topic at each of these servers."""
+    """The route of a topic on each of these servers."""
     return [route_of(address, topic) for address in addresses]
 
 
 def until_routed(addresses: Sequence[str], topic: str) -> list[Route]:
-    """The route of a topic at each of these servers, as soon as all of them have one."""
+    """The route of a topic on each of these servers, as soon as all of them have one."""
     until(lambda: None not in routes_of(addresses, topic))
     return [route for route in routes_of(addresses, topic) if route is not None]
 
@@ -65,7 +65,7 @@ def brokers_of(address: str) -> dict[str, dict[int, str]]:
 
 
 def members_of(addresses: Sequence[str], broker_name: str) -> list[dict[int, str]]:
-    """The addresses by id of one broker name, at each of these servers."""
+    """The addresses by id of one broker name, on each of these servers."""
     return [brokers_of(address).get(broker_name, {}) for address in addresses]
 
 

@@ -1,4 +1,4 @@
-"""Waits for what a real peer does in its own time."""
+"""Waits for conditions of real peers."""
 
 import threading
 import time
@@ -7,17 +7,17 @@ from typing import Final, TypeVar
 
 # A JVM on a busy machine starts in a minute, and a broker's shortest period is another ten seconds.
 GUARD_SECONDS: Final = 120.0
-# Asking costs the CPU that the JVMs need.
+# A short interval would take processor time from the JVMs.
 _BETWEEN_SECONDS: Final = 0.05
 
 T = TypeVar("T")
 
 
 def until(ask: Callable[[], T], *, within: float = GUARD_SECONDS) -> T:
-    """What `ask` returns, as soon as it is true.
+    """The result of `ask`, as soon as it is true.
 
     Raises:
-        AssertionError: it is not in that time.
+        AssertionError: the result stays false for that time.
     """
     deadline = time.monotonic() + within
     while not (answer := ask()):
@@ -27,7 +27,7 @@ def until(ask: Callable[[], T], *, within: float = GUARD_SECONDS) -> T:
 
 
 def until_equal(wanted: object, ask: Callable[[], object]) -> None:
-    """Return as soon as `ask` returns what is wanted; at the end of the time pytest shows how they differ."""
+    """Return as soon as `ask` returns the wanted value; after the time limit pytest shows the difference."""
     deadline = time.monotonic() + GUARD_SECONDS
     while (answer := ask()) != wanted and time.monotonic() < deadline:
         threading.Event().wait(_BETWEEN_SECONDS)
