@@ -21,17 +21,16 @@ from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 
 T = TypeVar("T")
 
-# A row, and the other inputs of a response: the zone (casefolded, "" without a zone), the order configuration, and
-# whether slaves are shown as such where others act as masters.
-AnswerKey = tuple[TopicRow, str, str | None, bool]
+# A row, and the other inputs of a response: the zone (casefolded; "" for a request without a zone, None for every zone
+# without a broker of the row), the order configuration, and whether slaves are shown as such where others act as
+# masters.
+AnswerKey = tuple[TopicRow, str | None, str | None, bool]
 
 # Bytes of responses held per dialect before the oldest are dropped: that happens only when most topics have queues of
 # their own.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 # Approximate memory of a response besides its body.
 ANSWER_BYTES: Final = 300
-# Zones whose responses are kept; a deployment has a handful, and a hostile peer could name any number.
-MAX_ZONES: Final = 32
 # Older responses that each new one checks for rows that are gone: at most about half of all responses have such rows.
 _LOOKS: Final = 2
 
@@ -69,11 +68,9 @@ class RouteCache(Generic[T]):
         self._bytes = 0
         # Responses that depend on more than a row.
         self._others: dict[AnswerKey, T] = {}
-        # Names of zones (casefolded) whose responses are kept.
-        self._zones: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<RouteCache [{len(self)} answers | {self._bytes} bytes | {len(self._zones)} zones]>"
+        return f"<RouteCache [{len(self)} answers | {self._bytes} bytes]>"
 
     def __len__(self) -> int:
         """Return the number of responses in use; the topics of a row share one."""
@@ -96,14 +93,17 @@ class RouteCache(Generic[T]):
         zone = zone_name.casefold()
         key = self._key(topic, row, zone)
         known = self._others.get(key)
+        if known is None and not self._has_broker_in(row, zone):
+            # A peer can name any number of zones: all zones without a broker share a response.
+            key = self._key(topic, row, None)
+            known = self._others.get(key)
         if known is not None:
             return known
-        answer, size = self.encode(in_zone(self._route(topic), zone_name))
-        if zone not in self._zones:
-            if len(self._zones) >= MAX_ZONES:
-                return answer
-            self._zones.add(zone)
-        return self._keep(topic, row, key, answer, size)
+        return self._keep(topic, row, key, *self.encode(in_zone(self._route(topic), zone_name)))
+
+    def _has_broker_in(self, row: TopicRow, zone: str) -> bool:
+        groups = self.tables.broker_addr_table
+        return any((groups[queues.broker_name].zone_name or "").casefold() == zone for queues in row.queues)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """Return the current route of a topic."""
@@ -114,7 +114,7 @@ class RouteCache(Generic[T]):
         assert route is not None  # noqa: S101 - it has a row
         return route
 
-    def _key(self, topic: str, row: TopicRow, zone: str) -> AnswerKey:
+    def _key(self, topic: str, row: TopicRow, zone: str | None) -> AnswerKey:
         conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
         shows_slaves = self.options.support_acting_master and is_shown_as_it_is(topic)
         return row, zone, conf, shows_slaves
@@ -159,4 +159,3 @@ class RouteCache(Generic[T]):
         """Drop all cached responses."""
         while self._made:
             self._forget_first()
-        self._zones.clear()

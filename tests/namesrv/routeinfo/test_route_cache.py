@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.routeinfo.route_cache import ANSWER_BYTES, MAX_ZONES, RouteCache
+from namesrv.routeinfo.route_cache import ANSWER_BYTES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -53,7 +53,7 @@ def test_response_is_encoded_once() -> None:
     assert cache.encoded == 1
     assert cache.ask("unknown") is None
     assert cache.find_in_zone("unknown", "z") is None
-    assert f"<RouteCache [1 answers | {cache.held()} bytes | 0 zones]>" == repr(cache)
+    assert f"<RouteCache [1 answers | {cache.held()} bytes]>" == repr(cache)
 
 
 def test_topics_with_the_same_queues_share_a_response() -> None:
@@ -129,17 +129,23 @@ def test_responses_are_dropped_with_their_rows() -> None:
     assert cache.held() <= int(repr(cache).split()[4]) <= 3 * cache.held()
 
 
-def test_number_of_cached_zones_is_bounded() -> None:
-    """A route request for a zone beyond the limit is answered without a place in the cache."""
-    cache = CountedCache(tables_of(registration("b1", 0, "m:1")))
-    for number in range(MAX_ZONES + 10):
-        assert cache.find_in_zone("t1", f"z{number}") is not None
+def test_made_up_zones_share_a_response() -> None:
+    """A peer that names many zones without a broker takes one place, and leaves the places of real zones alone."""
+    cache = CountedCache(
+        tables_of(
+            registration("b1", 0, "m:1", zone_name="z1"),
+            registration("b2", 1, "s:1", zone_name="z2", enable_acting_master=True),
+        )
+    )
+    made_up = {cache.find_in_zone("t1", f"invented-{number}") for number in range(100)}
+    real = [cache.find_in_zone("t1", zone) for zone in ("z1", "z2", "Z1", "Z2")]
 
-    assert len(cache) == MAX_ZONES
-
-    # a known zone is still cached
-    responses = [cache.find_in_zone("t1", "z0") for _ in range(2)]
-    assert (cache.encoded, len(set(map(id, responses)))) == (MAX_ZONES + 10, 1)
+    # a group without a master is in every response
+    assert [broker_names(json.loads(answer or b"")) for answer in (*made_up, *real)] == [
+        ["b2"],
+        *[["b1", "b2"], ["b2"]] * 2,
+    ]
+    assert (cache.encoded, len(cache)) == (3, 3)
 
 
 def test_oldest_responses_are_dropped_at_the_limit() -> None:
@@ -164,4 +170,4 @@ def test_clear_empties_the_cache() -> None:
 
     cache.clear()
 
-    assert (repr(cache), cache.held()) == ("<RouteCache [0 answers | 0 bytes | 0 zones]>", 0)
+    assert (repr(cache), cache.held()) == ("<RouteCache [0 answers | 0 bytes]>", 0)
