@@ -112,7 +112,7 @@ class BrokerProcessor:
         self, request: Request, header: RegisterBrokerRequestHeader, key: BrokerAddrInfo
     ) -> RegisterResult:
         command = request.command
-        digest = await run_in_steps(_digest(command, header))
+        digest = await run_in_steps(_digest(command, header, request.account))
         if request.check_topics is None and not request.displaces:
             result = self._manager.register_unchanged(key, digest, request.connection.id, header.registration_seq)
             if result is not None:
@@ -247,11 +247,11 @@ def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, conne
         manager.touch(key, connection_id)
 
 
-def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader) -> Steps[bytes]:
-    """Return the digest of a registration without its sequence number; equal digests mean unchanged registrations."""
-    said = (command.is_native, header.kind, command.version, header.compressed, header.broker_name, header.broker_id)
+def _digest(command: RemotingCommand, header: RegisterBrokerRequestHeader, account: str) -> Steps[bytes]:
+    """Return the digest of a registration by an account, without its sequence number; equal digests mean unchanged."""
+    fields = (command.is_native, header.kind, command.version, header.compressed, header.broker_name, header.broker_id)
     further = (header.ha_server_addr, header.heartbeat_timeout_millis, header.enable_acting_master, header.zone_name)
-    hasher = _new_hasher(repr((_SEED, said, further, header.agent_id, header.body_crc32)).encode())
+    hasher = _new_hasher(repr((_SEED, account, fields, further, header.agent_id, header.body_crc32)).encode())
     for piece in _pieces(command.body):
         hasher.update(piece)
         if len(piece) == _PIECE_BYTES:

@@ -89,6 +89,16 @@ async def test_reservation_keeps_the_name_and_address_of_a_broker(
         assert holders(server) == {BILLING_1.addr: "billing"}
 
 
+async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Path) -> None:
+    """The account that registered a broker last is the one that a reload of the access file judges."""
+    (tmp_path / "access.toml").write_text(accounts(billing='clusters = ["prod"]', orders='clusters = ["prod"]'))
+    async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
+        peer = await server.connect()
+        for key in (BILLING, ORDERS):
+            assert (await register(peer, key, BILLING_1)).code == 0
+            assert holders(server) == {BILLING_1.addr: key.access_key}
+
+
 async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path) -> None:
     """A reservation ends an hour after the broker left, or at once with a file that lacks its account."""
     path = tmp_path / "access.toml"
