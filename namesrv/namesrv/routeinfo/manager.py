@@ -300,10 +300,8 @@ class RouteInfoManager:
         """Refuse a registration that contradicts the tables or exceeds a limit or share. Raises ResponseError."""
         tables, options, limits = self.tables, self.options, self.limits
         await run_in_steps(check_registration(tables, registration, options, limits, is_connected=self._is_connected))
-        held = partial(self._held_rows.of, membership=self.membership)
-        await run_in_steps(
-            check_shares(tables, registration, options, limits, holders=self._holders(registration), held=held)
-        )
+        holders, held = self._holders(registration), self._held_rows.of
+        await run_in_steps(check_shares(tables, registration, options, limits, holders=holders, held=held))
 
     async def _displace(self, registration: Registration, effects: list[Effect]) -> None:
         """Remove the brokers in whose places a broker registers: squatters, and the former broker at its address."""

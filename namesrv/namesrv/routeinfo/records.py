@@ -101,7 +101,7 @@ class Registration:
     kind: Kind = "full"
     agent_id: str | None = None
     registration_seq: int | None = None
-    # Digest of the request and its account, by which the next equal request is recognised; None: the next one is applied.
+    # Digest of request and account, by which the next equal request is recognised; None: the next one is applied.
     digest: bytes | None = None
     # The account of the request, if accounts exist.
     account: str = ""

@@ -61,9 +61,9 @@ class HeldRows:
     def __repr__(self) -> str:
         return f"<HeldRows [{len(self._rows)} holders]>"
 
-    def of(self, holder: Holder, membership: int) -> Steps[Sizes]:
-        """Return the rows of a holder; `membership` changes whenever a broker comes or goes."""
-        state = (membership, self._tables.revisions.revision)
+    def of(self, holder: Holder) -> Steps[Sizes]:
+        """Return the rows of a holder."""
+        state = (self._tables.ownership_changes, self._tables.revisions.revision)
         if state != self._state:
             self._state, self._rows = state, {}
         name = (holder.kind, holder.name)

@@ -120,6 +120,9 @@ class RouteTables:
         self.topics_of_broker: dict[str, dict[str, None]] = {}
         # Connection -> the brokers whose live entry names it.
         self.brokers_on_connection: dict[int, set[BrokerAddrInfo]] = {}
+        # Grows whenever a broker comes, goes, or moves to another connection or account, and when a broker's connection
+        # closes.
+        self.ownership_changes = 0
         # Broker -> other connections of the broker -> the requests that they carried.
         self.carriers: dict[BrokerAddrInfo, dict[int, Carrier]] = {}
         # The reverse index: connection -> brokers in `carriers`.
@@ -140,6 +143,8 @@ class RouteTables:
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
+        if known is None or (known.connection_id, known.account) != (live.connection_id, live.account):
+            self.ownership_changes += 1
         if known is None or known.connection_id != live.connection_id:
             if known is not None:
                 _discard(self.brokers_on_connection, known.connection_id, key)
@@ -150,6 +155,7 @@ class RouteTables:
     def _drop_live(self, key: BrokerAddrInfo) -> None:
         live = self.broker_live_table.pop(key, None)
         if live is not None:
+            self.ownership_changes += 1
             _discard(self.brokers_on_connection, live.connection_id, key)
         for connection_id in list(self.carriers.get(key, ())):
             self._forget_carrier(key, connection_id)
@@ -176,6 +182,7 @@ class RouteTables:
 
     def forget_connection(self, connection_id: int) -> None:
         """Drop a closed connection from the connections that may take over a broker."""
+        self.ownership_changes += connection_id in self.brokers_on_connection
         for key in list(self.carried_on.get(connection_id, ())):
             self._forget_carrier(key, connection_id)
 

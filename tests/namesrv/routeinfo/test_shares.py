@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from namesrv.routeinfo.admission import LimitExceededError, TableLimits, check_shares
 from namesrv.routeinfo.records import BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.shares import HeldRows, Holder, Sizes, share_of
-from namesrv.routeinfo.tables import RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables
 from tests.support.route_builders import ROOMY, registration, tables_of
 from tests.support.steps import finished
 
@@ -41,11 +42,7 @@ def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> t
     holder = Holder("account", wanted.account, lambda live: live.account == wanted.account)
     try:
         held = HeldRows(tables)
-        finished(
-            check_shares(
-                tables, wanted, RouteOptions(), limits, holders=[holder], held=lambda one: held.of(one, membership=0)
-            )
-        )
+        finished(check_shares(tables, wanted, RouteOptions(), limits, holders=[holder], held=held.of))
     except LimitExceededError as error:
         return error.remark, error.reason
     return None
@@ -118,15 +115,35 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
     tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
     holder = Holder("account", "a", lambda live: live.account == "a")
 
-    held = finished(HeldRows(tables).of(holder, membership=0))
+    held = finished(HeldRows(tables).of(holder))
 
     assert held._replace(topics=0) == Sizes(1, 3, 0, 30_000)
     assert held.topics == pytest.approx(20_000, rel=0.05)
 
 
-def test_holdings_are_counted_once_for_each_membership() -> None:
-    """A refused peer that tries again is not counted again, until a broker registers or leaves."""
+def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
+    """A refused peer that tries again is not counted again; a broker that moves counts for its new holder."""
     tables = tables_of(*fleet("a", 2, 1))
+    address = Holder("address", "1", lambda live: live.connection_id == 1)
+    account = Holder("account", "a", lambda live: live.account == "a")
+    held = HeldRows(tables)
+    moving, staying = tables.broker_live_table.items()
+
+    def brokers() -> tuple[int, int]:
+        return finished(held.of(address)).brokers, finished(held.of(account)).brokers
+
+    assert (brokers(), repr(held)) == ((2, 2), "<HeldRows [2 holders]>")
+    tables.set_live(moving[0], structs.replace(moving[1], connection_id=2))
+    assert brokers() == (1, 2)
+    tables.set_live(moving[0], structs.replace(moving[1], connection_id=2, account="b"))
+    assert brokers() == (1, 1)
+    tables.apply(finished(tables.prepare(Changes(dropped=[staying[0]]))))
+    assert brokers() == (0, 0)
+
+
+def test_rows_are_counted_once_for_each_state_of_the_tables() -> None:
+    """Heartbeats are no reason to count again, a closed connection of a broker is one."""
+    tables = tables_of(*fleet("a", 1, 1))
     counted: list[str] = []
 
     def has(live: BrokerLiveInfo) -> bool:
@@ -134,7 +151,13 @@ def test_holdings_are_counted_once_for_each_membership() -> None:
         return True
 
     holder, held = Holder("account", "a", has), HeldRows(tables)
-    found = [finished(held.of(holder, membership)) for membership in (1, 1, 2)]
+    ((broker, live),) = tables.broker_live_table.items()
+    for seen_at in (1.0, 2.0):
+        tables.set_live(broker, structs.replace(live, last_update=seen_at))
+        finished(held.of(holder))
+    assert counted == ["a-0"]
 
-    assert found == [Sizes(1, 2, 2, 2)] * 3
-    assert counted == ["a-0", "a-1"] * 2
+    tables.forget_connection(live.connection_id)
+    finished(held.of(holder))
+
+    assert counted == ["a-0"] * 2
