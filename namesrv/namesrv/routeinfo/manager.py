@@ -110,6 +110,8 @@ class RouteInfoManager:
         # Number of heartbeats of registered brokers.
         self.heartbeats = 0
         self.scans = 0
+        # Number of changes of the options; a registration may be in the making meanwhile.
+        self._option_changes = 0
         self._last_generation = 0
         # Brokers whose unregister requests wait for the lock.
         self._leaving: Counter[BrokerAddrInfo] = Counter()
@@ -283,6 +285,7 @@ class RouteInfoManager:
         between. If the connection closes meanwhile, nothing is applied, since no close event would follow.
         """
         is_connected = partial(self._is_connected, registration.connection_id)
+        option_changes = self._option_changes
         await self._check(registration)
         if is_connected():
             await self._displace(registration, effects)
@@ -293,7 +296,9 @@ class RouteInfoManager:
         prepared = await self._prepared(changes)
         if not is_connected():
             return RegisterResult()
-        self._take_in(registration, prepared, effects)
+        # A plan that was made under former options must be made anew: the next equal registration is applied again.
+        digest = registration.digest if option_changes == self._option_changes else None
+        self._take_in(registration, prepared, effects, digest)
         return result
 
     async def _check(self, registration: Registration) -> None:
@@ -326,7 +331,9 @@ class RouteInfoManager:
         ]
         return [holder for holder in holders if holder.name]
 
-    def _take_in(self, registration: Registration, prepared: Prepared, effects: list[Effect]) -> None:
+    def _take_in(
+        self, registration: Registration, prepared: Prepared, effects: list[Effect], digest: bytes | None
+    ) -> None:
         key, now, table = registration.key, self.now(), self.tables.broker_live_table
         before, on = table.get(key), registration.connection_id
         if before is not None and before.connection_id > on and self._is_connected(before.connection_id):
@@ -353,10 +360,10 @@ class RouteInfoManager:
             self._carried(key, before, on)
             if registration.connection_id != on:
                 self.tables.carry(key, registration.connection_id, Carrier(registered=True, heard=now))
-        if registration.digest is None:
+        if digest is None:
             self.tables.digests.pop(key, None)
         else:
-            self.tables.digests[key] = registration.digest
+            self.tables.digests[key] = digest
         self.membership += before is None or bool(changes.dropped) or before.broker_id != live.broker_id
         silent = 0.0 if before is None else now - before.last_update
         topics = len(registration.body.topic_configs)
@@ -660,6 +667,7 @@ class RouteInfoManager:
         if topics is None:
             self._forget_answers()
             # An unchanged registration may have other results under other options.
+            self._option_changes += 1
             self.tables.digests.clear()
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return

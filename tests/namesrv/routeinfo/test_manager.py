@@ -303,6 +303,23 @@ async def test_registration_during_an_unregistration_waits(scene: RouteScene) ->
 
 
 @pytest.mark.usefixtures("small_chunks")
+async def test_registration_that_was_planned_under_former_options_is_applied_again(scene: RouteScene) -> None:
+    """An option that drops missing topics takes effect with the next registration, even if it is equal."""
+    await scene.register(replace(MASTER, body=body("t1", "t2", "t3")))
+    fewer = replace(MASTER, body=body("t1", "t2"), digest=b"fewer")
+    registering = await begin(scene.manager.register(fewer))
+
+    scene.options.delete_topic_with_broker_registration = True
+    scene.manager.routes_may_differ()
+
+    await registering
+    assert scene.manager.register_unchanged(M, b"fewer", 1, None) is None
+    await scene.register(fewer)
+    assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
+    assert scene.manager.register_unchanged(M, b"fewer", 1, None) == RegisterResult()
+
+
+@pytest.mark.usefixtures("small_chunks")
 async def test_broker_reconnects_during_its_registration(scene: RouteScene) -> None:
     """A heartbeat over a new connection during a registration keeps its state, and the old connection may close."""
     await scene.register(MASTER)
