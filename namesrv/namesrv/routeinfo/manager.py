@@ -105,7 +105,8 @@ class RouteInfoManager:
         self._quotas = quotas or TableQuotas()
         # Drops all cached responses, also those of unchanged rows.
         self._forget_answers = forget_answers
-        # Grows whenever the set of live brokers or of removed write permissions changes; a snapshot holds both sets.
+        # Grows whenever the set of live brokers or of removed write permissions changes, since a snapshot holds both
+        # sets, and once when the wait for missing brokers of the last snapshot ends.
         self.membership = 0
         # Number of heartbeats of registered brokers.
         self.heartbeats = 0
@@ -655,15 +656,18 @@ class RouteInfoManager:
                 self.tables.wiped[broker_name] = _NEVER
             elif not wiped:
                 self.tables.wiped.pop(broker_name, None)
-            self.membership += 1
             self._apply(prepared, effects, broker_name)
             topics = len(self.tables.topics_of_broker.get(broker_name, ()))
             if was_wiped != (broker_name in self.tables.wiped):
+                self.membership += 1
                 effects.append(WriteWiped(broker_name, topics, is_wiped=wiped, reason="operator"))
             return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:
-        """Renew routes that depend on data outside the tables (order configuration, options); None: all routes."""
+        """Renew routes that depend on data outside the tables (order configuration, options); None: all routes.
+
+        Names in `topics` that have no route change nothing.
+        """
         if topics is None:
             self._forget_answers()
             # An unchanged registration may have other results under other options.

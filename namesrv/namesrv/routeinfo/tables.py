@@ -225,9 +225,12 @@ class RouteTables:
         return prepared
 
     def renew(self, topics: Iterable[str]) -> RowChanges:
-        """Give topics new rows with equal queues, in one step: their routes change for reasons outside the tables."""
+        """Give topics new rows with equal queues, in one step: their routes change for reasons outside the tables.
+
+        Names without a route are ignored.
+        """
         row_changes, renewal = RowChanges(), renewal_of_rows()
-        for part in parts(dict.fromkeys(topics), CHUNK_TOPICS):
+        for part in parts([topic for topic in dict.fromkeys(topics) if topic in self.topic_queue_table], CHUNK_TOPICS):
             row_changes.add(self._renewed(part, renewal))
         self.topic_queue_table.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)
         return row_changes

@@ -136,14 +136,18 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert (await manager.wipe_write_perm("b1"), scene.changed_topics()) == (2, ["t1", "t2"])
     assert (await manager.wipe_write_perm("b1"), scene.take_effects()) == (2, [])
     assert (await manager.add_write_perm("b1"), scene.changed_topics()) == (2, ["t1", "t2"])
+    membership = manager.membership
     assert (await manager.wipe_write_perm("b9"), await manager.add_write_perm("b9")) == (0, 0)
+    assert (manager.membership, scene.take_effects()) == (membership, [])
     for name, cluster, changed in (("t1", "c2", ["t1"]), ("t1", "nowhere", []), ("t2", None, ["t2"]), ("t2", None, [])):
         await manager.delete_topic(name, cluster)
         assert changed == scene.changed_topics()
     await manager.register_topic("t1", [queue_data("b1")])
     assert scene.changed_topics() == []
 
-    manager.routes_may_differ(["t1"])
+    manager.routes_may_differ(["t9"])
+    assert scene.take_effects() == []
+    manager.routes_may_differ(["t1", "t9"])
     assert [RouteChanged({"t1": None}.keys(), 7)] == scene.take_effects()
     assert scene.json_cache.find("t1") is not None
     manager.routes_may_differ()
