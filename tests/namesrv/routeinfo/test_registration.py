@@ -263,18 +263,6 @@ def test_large_registration_is_planned_in_chunks(known: tuple[Registration], ask
     assert before == repr(tables)
 
 
-def test_group_keeps_its_first_cluster() -> None:
-    """A broker name is global: a broker of another cluster joins the group of the first cluster."""
-    tables = tables_of(MASTER, replace(SLAVE, cluster_name="c2"))
-
-    assert (MASTER.cluster_name, [0, 1]) == (
-        tables.broker_addr_table["b1"].cluster,
-        list(tables.broker_addr_table["b1"].broker_addrs),
-    )
-    assert {MASTER.cluster_name: {"b1"}, "c2": {"b1"}} == tables.cluster_addr_table
-    assert violations(tables) == []
-
-
 def test_addresses_are_ordered_by_id() -> None:
     """Addresses of a group are in the order of ids, however the group grew."""
     tables = tables_of(registration("b1", 2, "t:1"), SLAVE, MASTER)

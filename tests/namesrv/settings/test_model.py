@@ -44,14 +44,6 @@ def test_every_number_has_a_range_that_includes_its_ends(setting: Setting) -> No
             settings(**{setting.name: beyond})
 
 
-@pytest.mark.parametrize("setting", SETTINGS.values())
-def test_consequence_is_a_sentence(setting: Setting) -> None:
-    """Each setting says what it does in whole sentences."""
-    assert setting.consequence[0].isupper()
-    assert setting.consequence.endswith(".")
-    assert "  " not in setting.consequence
-
-
 @pytest.mark.parametrize(
     ("text", "hosts"),
     [
