@@ -208,8 +208,9 @@ class Settings(BaseModel):
 
     whole_frame_timeout_seconds: float = Field(default=30.0, ge=0.1, le=3600)
     """Time from the first byte of a frame to its last; later the connection is closed. A connection's first frame has a
-    third of that time, and a peer's part of a TLS handshake a sixth. Lower: large registrations over slow links fail;
-    higher: a peer that trickles bytes holds memory for longer."""
+    third of that time, and a peer's part of a TLS handshake a sixth. Time in which the server is late to read a frame
+    extends this, at most to twice its length. Lower: large registrations over slow links fail; higher: a peer that
+    trickles bytes holds memory for longer."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; one more is closed at once. Keep it below the limit of open files (ulimit -Hn), or no peer can
