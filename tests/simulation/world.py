@@ -67,10 +67,10 @@ class World:
         """A random source for one purpose, whose choices do not influence those for other purposes."""
         return random.Random(f"{self.seed} {purpose}")
 
-    def note(self, who: str, what: str, *details: object) -> None:
+    def note(self, source: str, what: str, *details: object) -> None:
         """Add a line to the timeline."""
         # the directory does not depend on the seed
-        line = " ".join([f"{self.now:12.6f} {who:10} {what}", *map(str, details)]).replace(self._directory, "")
+        line = " ".join([f"{self.now:12.6f} {source:10} {what}", *map(str, details)]).replace(self._directory, "")
         self.checksum = hash_line(self.checksum, line)
         if self.lines is not None:
             self.lines.append(line)

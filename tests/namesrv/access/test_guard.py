@@ -676,10 +676,12 @@ async def test_registrations_that_are_not_takeovers(open_server: InProcess) -> N
     for sender, broker in [(peer, BROKER), (other, BROKER), (other, SLAVE), (peer, BROKER)]:
         assert (await sender.register(broker)).code == 0
     # each of the two connections may be the broker's own, so neither moves the broker while both are open
-    assert [(await sender.register(it)).code for sender, it in [(peer, MOVED), (other, USURPER)]] == [NO_PERMISSION] * 2
+    assert [(await sender.register(broker)).code for sender, broker in [(peer, MOVED), (other, USURPER)]] == [
+        NO_PERMISSION
+    ] * 2
 
     await open_server.hang_up(peer)
-    assert [(await other.register(it)).code for it in (USURPER, MOVED, BROKER)] == [0] * 3
+    assert [(await other.register(broker)).code for broker in (USURPER, MOVED, BROKER)] == [0] * 3
     assert (await other.call(104, BROKER.ext)).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
 
@@ -793,10 +795,10 @@ async def test_warn_mode_reports_a_takeover(open_server: InProcess, caplog: pyte
         "refused": False,
     }
     assert [event] == logged(caplog, "takeover_attempted")
-    assert [it.levelno for it in caplog.records if it.msg == "takeover_attempted"] == [logging.WARNING]
+    assert [record.levelno for record in caplog.records if record.msg == "takeover_attempted"] == [logging.WARNING]
     assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
     response = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
-    assert sum(it["event"] == "takeover_attempted" for it in response.java_value["events"]) == 1
+    assert sum(each["event"] == "takeover_attempted" for each in response.java_value["events"]) == 1
 
 
 @pytest.mark.settings(takeover="allow")

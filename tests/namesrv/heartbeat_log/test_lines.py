@@ -62,7 +62,7 @@ def published(revision: int, before: tuple[Routes, Groups], after: tuple[Routes,
 
 
 class Reader:
-    """The routes that a reader knows who starts at some line."""
+    """The routes that a reader of the log knows who starts at some line."""
 
     def __init__(self) -> None:
         self.routes: dict[str, dict[str, Any]] = {}

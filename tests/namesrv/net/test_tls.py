@@ -617,7 +617,9 @@ async def test_time_in_the_handshake_queue_does_not_count(ca: Authority, mode: A
         await served.clock.advance(2)
         await until(lambda: served.listener.closed)
 
-        assert [it[1:] for it in served.listener.refused] == [("tls", "timed out waiting for the TLS handshake")]
+        assert [refusal[1:] for refusal in served.listener.refused] == [
+            ("tls", "timed out waiting for the TLS handshake")
+        ]
 
 
 PROXY_HEADER = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 9876\r\n"

@@ -41,7 +41,7 @@ async def ask(peer: NamesrvPeer, code: int, **members: Any) -> Any:
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary"])
-async def test_other_spellings_are_not_supported(peer: NamesrvPeer, spelling: Spelling) -> None:
+async def test_extensions_need_the_native_protocol(peer: NamesrvPeer, spelling: Spelling) -> None:
     """Extensions are unknown in other serializations, as on any other NameServer."""
     for code in EXTENSIONS:
         response = await peer.call(code, spelling=spelling)

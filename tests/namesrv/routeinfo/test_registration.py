@@ -227,7 +227,7 @@ def test_members_are_notified_of_a_smaller_id(
     assert (None, notice) == (off.notice, on.notice)
 
 
-def test_displaced_entries_are_named() -> None:
+def test_registration_drops_displaced_entries() -> None:
     """A registration drops the former holder of its id, and its own former entry under another id or cluster."""
     tables = tables_of(registration("b1", 1, "s:1", cluster_name="c2"), registration("b9", 0, "m:1", cluster_name="c2"))
     ((nothing, _),) = register(tables, MASTER)

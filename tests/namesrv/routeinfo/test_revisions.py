@@ -15,7 +15,7 @@ TOPICS = ["a", "b", "c"]
 CROWD = dict.fromkeys(f"t{number}" for number in range(3 * STEP_TOPICS)).keys()
 
 
-class Changing:
+class ChangingTopics:
     """A topic table with the revisions of its changes."""
 
     def __init__(self, spare_topics: int = DEFAULT_SPARE_TOPICS) -> None:
@@ -35,12 +35,12 @@ class Changing:
 
 def test_every_change_has_a_revision() -> None:
     """Revisions count from 1; revision 0 is before any change."""
-    it = Changing()
-    revisions = it.revisions
+    table = ChangingTopics()
+    revisions = table.revisions
     assert (revisions.revision, revisions.last_change("a")) == (0, 0)
     assert revisions.changed_since(TOPICS, 0) == []
 
-    assert [it.change({"a"}), revisions.everything_changed(), it.change({"b"}, {"c"})] == [1, 2, 3]
+    assert [table.change({"a"}), revisions.everything_changed(), table.change({"b"}, {"c"})] == [1, 2, 3]
     assert [revisions.revision, *map(revisions.last_change, TOPICS)] == [3, 1, 3, 3]
 
 
@@ -50,13 +50,13 @@ def test_every_change_has_a_revision() -> None:
 )
 def test_changes_since_a_revision(since: int, changed: list[str] | None, *, has_route: bool) -> None:
     """Changed topics are listed in the requested order; before a change of everything the result is None."""
-    it = Changing()
-    it.change({"a"})
-    it.revisions.everything_changed()
+    table = ChangingTopics()
+    table.change({"a"})
+    table.revisions.everything_changed()
     for topics in ({"b", "x"}, {"a", "y"}):
-        it.change(*((topics, ()) if has_route else ((), topics)))
+        table.change(*((topics, ()) if has_route else ((), topics)))
 
-    assert changed == it.revisions.changed_since(TOPICS, since)
+    assert changed == table.revisions.changed_since(TOPICS, since)
 
 
 def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
@@ -64,12 +64,12 @@ def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
 
     The revision of a topic that has a route again is in its row.
     """
-    it = Changing()
-    revisions = it.revisions
-    it.change((), CROWD)
+    table = ChangingTopics()
+    revisions = table.revisions
+    table.change((), CROWD)
     assert not revisions._gone
-    it.change((), {"t0"})
-    it.change({"t1"})
+    table.change((), {"t0"})
+    table.change({"t1"})
     settling = revisions.settle()
     sizes = [1]
     for _ in settling:
@@ -85,39 +85,39 @@ def test_removals_of_a_large_change_are_entered_in_chunks() -> None:
 
 def test_topics_with_routes_leave_the_removed_ones() -> None:
     """Topics of a broker are entered when they are removed, and dropped when they have routes again."""
-    it = Changing()
+    table = ChangingTopics()
     for number in (2, 4, 6):
-        it.change(TOPICS)
-        assert not it.revisions._gone
-        it.change((), TOPICS)
-        assert dict.fromkeys(TOPICS, number) == it.revisions._gone
+        table.change(TOPICS)
+        assert not table.revisions._gone
+        table.change((), TOPICS)
+        assert dict.fromkeys(TOPICS, number) == table.revisions._gone
 
 
 def test_cancelled_settling_begins_again() -> None:
     """Settling that was cancelled midway is repeated as a whole by the next call."""
-    it = Changing()
-    it.change((), CROWD)
-    given_up = it.revisions.settle()
+    table = ChangingTopics()
+    table.change((), CROWD)
+    given_up = table.revisions.settle()
     next(given_up)
     given_up.close()
 
-    assert it.revisions.last_change("t5999") == 1
-    finished(it.revisions.settle())
-    assert [it.revisions._gone["t0"], it.revisions._gone["t5999"]] == [1, 1]
+    assert table.revisions.last_change("t5999") == 1
+    finished(table.revisions.settle())
+    assert [table.revisions._gone["t0"], table.revisions._gone["t5999"]] == [1, 1]
 
 
 def test_number_of_removed_topics_is_bounded() -> None:
     """The oldest removed topics are dropped; a client from before the last dropped one gets everything."""
-    it = Changing(spare_topics=4)
-    revisions = it.revisions
+    table = ChangingTopics(spare_topics=4)
+    revisions = table.revisions
     for topic in ("gone", "gone too", *TOPICS):
-        it.change((), {topic})
-    it.change(TOPICS)
+        table.change((), {topic})
+    table.change(TOPICS)
     finished(revisions.settle())
     assert [revisions.floor, *map(revisions.last_change, ("gone", "gone too"))] == [0, 1, 2]
 
     for number in range(3):
-        it.change((), {f"another {number}"})
+        table.change((), {f"another {number}"})
     finished(revisions.settle())
 
     assert [revisions.floor, *map(revisions.last_change, ("gone", "another 2"))] == [9, 0, 0]
@@ -131,8 +131,8 @@ def test_client_that_replays_changes_is_current(spare_topics: int) -> None:
     """With any bound of removed topics and rare pulls, a client knows the current routes after each pull."""
     dice = random.Random(spare_topics)
     names = [f"t{number}" for number in range(20)]
-    it, truth = Changing(spare_topics), dict.fromkeys(names, 0)
-    revisions = it.revisions
+    table, truth = ChangingTopics(spare_topics), dict.fromkeys(names, 0)
+    revisions = table.revisions
     clients: list[tuple[int, dict[str, int]]] = [(0, dict(truth)) for _ in range(5)]
 
     for step in range(2_000):
@@ -142,14 +142,14 @@ def test_client_that_replays_changes_is_current(spare_topics: int) -> None:
             revisions.everything_changed()
         elif chance < 0.03:
             truth.update(dict.fromkeys(names, step))
-            it.change((), CROWD)
+            table.change((), CROWD)
         elif chance < 0.1:
             finished(revisions.settle())
         else:
             touched = dice.sample(names, dice.randrange(1, 4))
             truth.update(dict.fromkeys(touched, step))
             come = dice.randrange(len(touched) + 1)
-            it.change(touched[:come], touched[come:])
+            table.change(touched[:come], touched[come:])
         number = dice.randrange(5)
         since, known = clients[number]
         if dice.random() < 0.3:

@@ -88,7 +88,7 @@ def test_affected_topics(changes: Changes, affected: set[str]) -> None:
     assert affected == apply(tables_of(MASTER, SLAVE, OTHER), deepcopy(changes)).rows.keys()
 
 
-def test_topics_that_stay_as_they_are_are_not_affected() -> None:
+def test_unchanged_topics_are_not_affected() -> None:
     """A topic of an operator that exists already, or whose brokers are unknown, affects no route."""
     tables = tables_of(MASTER, OTHER)
 

@@ -96,10 +96,10 @@ async def test_fenced_removals_and_smallest_ids_are_logged(server: InProcess, ca
 
 
 @pytest.mark.settings(admin_enabled=True)
-async def test_end_of_a_removed_write_permission_is_information(
+async def test_log_shows_the_reason_of_a_changed_write_permission(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Log and recent events show who or what removed and restored a write permission."""
+    """Log and recent events have the reason of a removed and of a restored write permission."""
     caplog.set_level(logging.INFO)
     await peer.register(BROKER, native_registration("T"), spelling="native")
     await peer.call(205, {"brokerName": BROKER.name})

@@ -264,7 +264,7 @@ def test_printed_configuration_can_be_loaded(tmp_path: Path) -> None:
     assert loaded.settings == Settings(**tomllib.loads(table))
 
 
-def test_actions() -> None:
+def test_flags_select_an_action() -> None:
     """The flags that select another action than running the server."""
     asked = {"print-config": Action.PRINT_CONFIG, "check-config": Action.CHECK_CONFIG, "version": Action.VERSION}
     asked |= {"help": Action.HELP}

@@ -92,7 +92,7 @@ def test_incomplete_tls_settings_are_refused(argv: list[str], problem: str) -> N
     with pytest.raises(SettingsError) as error:
         loaded(*argv)
 
-    assert any(it.startswith(problem) for it in error.value.problems), error.value.problems
+    assert any(found.startswith(problem) for found in error.value.problems), error.value.problems
 
 
 def test_tls_settings_of_clients_are_ignored() -> None:
