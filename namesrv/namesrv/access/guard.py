@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from namesrv.access.audit_lines import cut
-from namesrv.access.reservations import Judgement, Reservations, holders_of, judge
+from namesrv.access.reservations import Judgement, Reservations, judge, occupants_of
 from namesrv.net.dispatcher import Request
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import in_parts
@@ -279,7 +279,7 @@ class AccessGuard:
         raise _not_allowed(account, missing or next(each for each in needed if not account.may(each)))
 
     def _judge_registration(self, command: RemotingCommand, account: Account) -> Judgement:
-        """Judge a registration by the holders of its places; refuse to create a cluster without permission."""
+        """Judge a registration by the occupants of its places; refuse to create a cluster without permission."""
         fields: Mapping[str, Any] = command.ext_fields or {}
         cluster, broker, addr = (fields.get(name) or "" for name in ("clusterName", "brokerName", "brokerAddr"))
         wanted = Permission(command.code, cluster, broker, None, addr)
@@ -289,8 +289,8 @@ class AccessGuard:
                 remark = f"account {account.name} may not create cluster {cut(cluster)}: see create_clusters"
                 raise AccessRefusedError(remark, reason="new_cluster")
         key, now = BrokerAddrInfo(cluster, addr), self._clock.monotonic()
-        holders = holders_of(self._tables, self.reservations, key, broker, now)
-        return judge(wanted, account, self.file.accounts, holders)
+        occupants = occupants_of(self._tables, self.reservations, key, broker, now)
+        return judge(wanted, account, self.file.accounts, occupants)
 
     async def _check_topics(
         self, request: Request, account: Account, needed: Iterable[Permission], topics: Iterable[str]

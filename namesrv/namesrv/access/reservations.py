@@ -1,9 +1,9 @@
-"""Broker names and addresses that stay reserved for the account of their last holder.
+"""Broker names and addresses that stay reserved for the account of their last occupant.
 
 A broker has two places: its name, which is one group across clusters, and its address in its cluster. While a broker
 reconnects, another account could take a place and keep it. So a place stays with its last account as if the broker were
 still registered: another account needs rules that allow the former broker as well, or rules that name the place more
-closely than the rules of the holder, which counts as a squatter then.
+closely than the rules of the occupant, which counts as a squatter then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     cluster: str = ""
 
 
-class Holder(NamedTuple):
+class Occupant(NamedTuple):
     """The current or last broker of a place, with its account."""
 
     key: BrokerAddrInfo
@@ -40,64 +40,64 @@ class Holder(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The effect of a registration on the holders of its places."""
+    """The effect of a registration on the occupants of its places."""
 
     # Squatting brokers, which the registration removes.
-    displaced: tuple[Holder, ...]
+    displaced: tuple[Occupant, ...]
     # Brokers whose registration the account needs permission for as well.
-    respected: tuple[Holder, ...]
+    respected: tuple[Occupant, ...]
 
 
 class Reservations:
     """The places of brokers that have left, by account; bounded in number and time."""
 
     def __init__(self) -> None:
-        # Holders by place, in the order in which the brokers left.
-        self._holders: dict[Place, Holder] = {}
+        # Occupants by place, in the order in which the brokers left.
+        self._occupants: dict[Place, Occupant] = {}
         # account -> its places, in the same order
         self._of_account: dict[str, dict[Place, None]] = {}
 
     def __repr__(self) -> str:
-        return f"<Reservations [{len(self._holders)} places | {len(self._of_account)} accounts]>"
+        return f"<Reservations [{len(self._occupants)} places | {len(self._of_account)} accounts]>"
 
     def broker_left(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> None:
         """Reserve the name and the address of a broker that an account had registered."""
         self._forget_expired(now)
         if not live.account:
             return
-        holder = Holder(key, live.broker_name, live.account, now + RESERVED_SECONDS)
+        occupant = Occupant(key, live.broker_name, live.account, now + RESERVED_SECONDS)
         for place in places_of(key, live.broker_name):
             self._forget(place)
-            self._holders[place] = holder
+            self._occupants[place] = occupant
             places = self._of_account.setdefault(live.account, {})
             places[place] = None
             if len(places) > MAX_PLACES_PER_ACCOUNT:
                 self._forget(next(iter(places)))
 
-    def last_holder(self, place: Place, now: float) -> Holder | None:
+    def last_occupant(self, place: Place, now: float) -> Occupant | None:
         """Return the last broker of a place; None if the reservation is over."""
-        holder = self._holders.get(place)
-        return holder if holder is not None and now < (holder.reserved_until or 0) else None
+        occupant = self._occupants.get(place)
+        return occupant if occupant is not None and now < (occupant.reserved_until or 0) else None
 
-    def current(self, now: float) -> list[tuple[Place, Holder]]:
-        """Return all reserved places with their holders."""
+    def current(self, now: float) -> list[tuple[Place, Occupant]]:
+        """Return all reserved places with their occupants."""
         self._forget_expired(now)
-        return list(self._holders.items())
+        return list(self._occupants.items())
 
     def _forget_expired(self, now: float) -> None:
-        while self._holders:
-            place, holder = next(iter(self._holders.items()))
-            if now < (holder.reserved_until or 0):
+        while self._occupants:
+            place, occupant = next(iter(self._occupants.items()))
+            if now < (occupant.reserved_until or 0):
                 return
             self._forget(place)
 
     def _forget(self, place: Place) -> None:
-        holder = self._holders.pop(place, None)
-        if holder is not None:
-            places = self._of_account[holder.account]
+        occupant = self._occupants.pop(place, None)
+        if occupant is not None:
+            places = self._of_account[occupant.account]
             del places[place]
             if not places:
-                del self._of_account[holder.account]
+                del self._of_account[occupant.account]
 
 
 def places_of(key: BrokerAddrInfo, broker_name: str) -> tuple[Place, Place]:
@@ -106,54 +106,54 @@ def places_of(key: BrokerAddrInfo, broker_name: str) -> tuple[Place, Place]:
 
 
 def judge(
-    wanted: Permission, account: Account, accounts: Mapping[str, Account], holders: Mapping[Place, list[Holder]]
+    wanted: Permission, account: Account, accounts: Mapping[str, Account], occupants: Mapping[Place, list[Occupant]]
 ) -> Judgement:
     """Compare a registration with the brokers that hold its places."""
     displaced, respected = [], []
-    for place, found in holders.items():
-        for holder in found:
-            if outranks(place, wanted, account, holder, accounts.get(holder.account)):
-                displaced.append(holder)
-            elif holder.reserved_until is None or _is_still_entitled(holder, accounts.get(holder.account)):
-                respected.append(holder)
+    for place, found in occupants.items():
+        for occupant in found:
+            if outranks(place, wanted, account, occupant, accounts.get(occupant.account)):
+                displaced.append(occupant)
+            elif occupant.reserved_until is None or _is_still_entitled(occupant, accounts.get(occupant.account)):
+                respected.append(occupant)
     return Judgement(tuple(displaced), tuple(respected))
 
 
 def outranks(
-    place: Place, wanted: Permission, account: Account, holder: Holder, holders_account: Account | None
+    place: Place, wanted: Permission, account: Account, occupant: Occupant, occupants_account: Account | None
 ) -> bool:
-    """True if an account's rules name a place more closely than the rules of the holder's account.
+    """True if an account's rules name a place more closely than the rules of the occupant's account.
 
-    In another cluster, the account needs a rule that lists the broker by its name, and the holder's rules must name no
-    broker: then each account has a cluster of its own, and only one of them owns the name.
+    In another cluster, the account needs a rule that lists the broker by its name, and the occupant's rules must name
+    no broker: then each account has a cluster of its own, and only one of them owns the name.
     """
-    if holders_account is None or holders_account.name == account.name:
+    if occupants_account is None or occupants_account.name == account.name:
         return False
     narrowed: Literal["brokers", "broker_addresses"] = "brokers" if place.kind == "name" else "broker_addresses"
     own = account.specificity(narrowed, wanted)
-    others = holders_account.specificity(narrowed, _registration_of(holder))
-    if holder.key.cluster_name != wanted.cluster:
+    others = occupants_account.specificity(narrowed, _registration_of(occupant))
+    if occupant.key.cluster_name != wanted.cluster:
         return own is Specificity.NAMED and others is Specificity.UNNAMED
     return own > others
 
 
-def holders_of(
+def occupants_of(
     tables: RouteTables, reservations: Reservations, key: BrokerAddrInfo, broker_name: str, now: float
-) -> dict[Place, list[Holder]]:
-    """Return the registered brokers at the places of a broker; for a free place, its last holder."""
+) -> dict[Place, list[Occupant]]:
+    """Return the registered brokers at the places of a broker; for a free place, its last occupant."""
     by_name, by_address = places_of(key, broker_name)
     live = tables.broker_live_table.get(key)
     found = {
         by_name: list(_registered_as(tables, broker_name)),
-        by_address: [] if live is None else [Holder(key, live.broker_name, live.account)],
+        by_address: [] if live is None else [Occupant(key, live.broker_name, live.account)],
     }
-    for place, holders in found.items():
-        if not holders and (last := reservations.last_holder(place, now)) is not None:
-            holders.append(last)
+    for place, occupants in found.items():
+        if not occupants and (last := reservations.last_occupant(place, now)) is not None:
+            occupants.append(last)
     return found
 
 
-def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Holder]:
+def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Occupant]:
     group = tables.broker_addr_table.get(broker_name)
     addrs = () if group is None else group.broker_addrs.values()
     for cluster, names in tables.cluster_addr_table.items() if addrs else ():
@@ -161,13 +161,13 @@ def _registered_as(tables: RouteTables, broker_name: str) -> Iterator[Holder]:
             key = BrokerAddrInfo(cluster, addr)
             live = tables.broker_live_table.get(key)
             if live is not None and live.broker_name == broker_name:
-                yield Holder(key, broker_name, live.account)
+                yield Occupant(key, broker_name, live.account)
 
 
-def _is_still_entitled(holder: Holder, account: Account | None) -> bool:
-    return account is not None and account.may_for_some_topic(_registration_of(holder))
+def _is_still_entitled(occupant: Occupant, account: Account | None) -> bool:
+    return account is not None and account.may_for_some_topic(_registration_of(occupant))
 
 
-def _registration_of(holder: Holder) -> Permission:
-    cluster, addr = holder.key
-    return Permission(RequestCode.REGISTER_BROKER, cluster, holder.broker_name, None, addr)
+def _registration_of(occupant: Occupant) -> Permission:
+    cluster, addr = occupant.key
+    return Permission(RequestCode.REGISTER_BROKER, cluster, occupant.broker_name, None, addr)

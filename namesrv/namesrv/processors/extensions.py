@@ -141,12 +141,12 @@ class ExtensionProcessor:
             Reservation(
                 kind=place.kind,
                 value=place.value,
-                cluster=holder.key.cluster_name,
-                account=holder.account,
-                expires_in_seconds=round((holder.reserved_until or now) - now, 3),
+                cluster=occupant.key.cluster_name,
+                account=occupant.account,
+                expires_in_seconds=round((occupant.reserved_until or now) - now, 3),
             )
-            for place, holder in (() if guard is None else guard.reservations.current(now))
-            if asked.cluster in (None, holder.key.cluster_name) and asked.broker_name in (None, holder.broker_name)
+            for place, occupant in (() if guard is None else guard.reservations.current(now))
+            if asked.cluster in (None, occupant.key.cluster_name) and asked.broker_name in (None, occupant.broker_name)
         ]
 
     async def who_am_i(self, request: Request) -> Reply:

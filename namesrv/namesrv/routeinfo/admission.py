@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.registration import addrs_after, creates_routes, displaced, topics_dropped
 from namesrv.routeinfo.rows import CHUNK_TOPICS
-from namesrv.routeinfo.shares import Holder, Sizes, exceeded_share, may_exceed_a_share, sizes_of
+from namesrv.routeinfo.shares import Owner, Sizes, exceeded_share, may_exceed_a_share, sizes_of
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.codes import STALE_FIELD
@@ -172,8 +172,8 @@ def check_shares(  # noqa: PLR0913 - the registration, the tables and their limi
     options: RouteOptions,
     limits: TableLimits,
     *,
-    holders: Sequence[Holder],
-    held: Callable[[Holder], Steps[Sizes]],
+    owners: Sequence[Owner],
+    held: Callable[[Owner], Steps[Sizes]],
 ) -> Steps[None]:
     """Refuse a registration beyond the share of one peer address or account. Raises LimitExceededError."""
     bounds = Sizes(limits.max_clusters, limits.max_brokers, limits.max_topics, limits.max_routes)
@@ -182,11 +182,11 @@ def check_shares(  # noqa: PLR0913 - the registration, the tables and their limi
         # The tables are nearly always empty enough: nothing has to be counted.
         return
     added = yield from _rows_added(tables, registration, options)
-    for holder in holders:
-        rows = yield from held(holder)
-        excess = exceeded_share(holder, rows, sizes_of(tables), added, bounds)
+    for owner in owners:
+        rows = yield from held(owner)
+        excess = exceeded_share(owner, rows, sizes_of(tables), added, bounds)
         if excess is not None:
-            what, reason = f"{excess.table} of {holder.kind} {holder.name}", f"{excess.table}_per_{holder.kind}"
+            what, reason = f"{excess.table} of {owner.kind} {owner.name}", f"{excess.table}_per_{owner.kind}"
             raise LimitExceededError(excess.rows, excess.share, what, reason)
 
 

@@ -57,7 +57,7 @@ from namesrv.routeinfo.records import (
 )
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
-from namesrv.routeinfo.shares import HeldRows, Holder
+from namesrv.routeinfo.shares import HeldRows, Owner
 from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
@@ -306,8 +306,8 @@ class RouteInfoManager:
         """Refuse a registration that contradicts the tables or exceeds a limit or share. Raises ResponseError."""
         tables, options, limits = self.tables, self.options, self.limits
         await run_in_steps(check_registration(tables, registration, options, limits, is_connected=self._is_connected))
-        holders, held = self._holders(registration), self._held_rows.of
-        await run_in_steps(check_shares(tables, registration, options, limits, holders=holders, held=held))
+        owners, held = self._owners(registration), self._held_rows.of
+        await run_in_steps(check_shares(tables, registration, options, limits, owners=owners, held=held))
 
     async def _displace(self, registration: Registration, effects: list[Effect]) -> None:
         """Remove the brokers in whose places a broker registers: squatters, and the former broker at its address."""
@@ -323,14 +323,14 @@ class RouteInfoManager:
             # The process at this address was another broker before, whose entry would stay for ever.
             await self._remove(registration.key, former, "superseded", effects, broker_name=former.broker_name)
 
-    def _holders(self, registration: Registration) -> list[Holder]:
+    def _owners(self, registration: Registration) -> list[Owner]:
         """Return the peer address and the account whose shares of the tables a registration counts towards."""
         network, account = self._network_of(registration.connection_id), registration.account
-        holders = [
-            Holder("address", network, lambda live: self._network_of(live.connection_id) == network),
-            Holder("account", account, lambda live: live.account == account),
+        owners = [
+            Owner("address", network, lambda live: self._network_of(live.connection_id) == network),
+            Owner("account", account, lambda live: live.account == account),
         ]
-        return [holder for holder in holders if holder.name]
+        return [owner for owner in owners if owner.name]
 
     def _take_in(
         self, registration: Registration, prepared: Prepared, effects: list[Effect], digest: bytes | None

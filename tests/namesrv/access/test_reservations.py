@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from namesrv.access import reservations
-from namesrv.access.reservations import Holder, Place, Reservations, outranks
+from namesrv.access.reservations import Occupant, Place, Reservations, outranks
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv_remoting.access import Permission, parse_access_file
 from tests.namesrv.access.test_attacks import NO_PERMISSION
@@ -40,7 +40,7 @@ async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> A
     return await peer.receive()
 
 
-def holders(server: InProcess) -> dict[str, str]:
+def occupants(server: InProcess) -> dict[str, str]:
     """Broker address -> the account that registered the broker."""
     table = server.namesrv.manager.tables.broker_live_table
     return {key.broker_addr: live.account for key, live in table.items()}
@@ -86,7 +86,7 @@ async def test_reservation_keeps_the_name_and_address_of_a_broker(
         remark = f"account {key.access_key} lacks broker-control for {lacks} (REGISTER_BROKER)"
         assert (refused.code, refused.remark) == (NO_PERMISSION, remark)
         assert (await register(await server.connect(), BILLING, BILLING_1)).code == 0
-        assert holders(server) == {BILLING_1.addr: "billing"}
+        assert occupants(server) == {BILLING_1.addr: "billing"}
 
 
 async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_unchanged_registration_moves_a_broker_to_its_account(tmp_path: Pa
         peer = await server.connect()
         for key in (BILLING, ORDERS):
             assert (await register(peer, key, BILLING_1)).code == 0
-            assert holders(server) == {BILLING_1.addr: key.access_key}
+            assert occupants(server) == {BILLING_1.addr: key.access_key}
 
 
 async def test_reservation_ends_after_an_hour_or_with_the_account(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: di
         response = await register(owner, BILLING, moved)
 
         assert (response.code, response.remark) == (0, None)
-        assert holders(server) == {moved.addr: "billing"}
+        assert occupants(server) == {moved.addr: "billing"}
         assert (await register(other, ORDERS, at)).code == NO_PERMISSION
 
 
@@ -233,9 +233,9 @@ def test_account_with_the_more_specific_rule_outranks(
     """Only rules about the contested name or address count, and the more specific one wins."""
     file = parse_access_file(accounts(a=own, b=others))
     wanted = Permission(103, cluster, "billing-1", None, AT.broker_addr)
-    holder = Holder(AT, "billing-1", "b")
+    occupant = Occupant(AT, "billing-1", "b")
 
-    assert outranks(place, wanted, file.accounts["a"], holder, file.accounts["b"]) is expected
+    assert outranks(place, wanted, file.accounts["a"], occupant, file.accounts["b"]) is expected
 
 
 def live(name: str, account: str) -> BrokerLiveInfo:
@@ -249,11 +249,11 @@ def test_last_account_holds_the_reservation() -> None:
     held.broker_left(AT, live("billing-1", "a"), now=0.0)
     held.broker_left(AT, live("orders-1", "b"), now=100.0)
 
-    assert [held.last_holder(place, 3_599.9) for place in (NAME, ADDRESS)] == [
-        Holder(AT, "billing-1", "a", 3_600.0),
-        Holder(AT, "orders-1", "b", 3_700.0),
+    assert [held.last_occupant(place, 3_599.9) for place in (NAME, ADDRESS)] == [
+        Occupant(AT, "billing-1", "a", 3_600.0),
+        Occupant(AT, "orders-1", "b", 3_700.0),
     ]
-    assert held.last_holder(NAME, 3_600.0) is None
+    assert held.last_occupant(NAME, 3_600.0) is None
     assert [place for place, _ in held.current(3_600.0)] == [Place("name", "orders-1"), ADDRESS]
     assert held.current(3_700.0) == []
 

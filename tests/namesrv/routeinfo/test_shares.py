@@ -7,7 +7,7 @@ from msgspec import structs
 
 from namesrv.routeinfo.admission import LimitExceededError, TableLimits, check_shares
 from namesrv.routeinfo.records import BrokerLiveInfo, Registration, RouteOptions
-from namesrv.routeinfo.shares import HeldRows, Holder, Sizes, share_of
+from namesrv.routeinfo.shares import HeldRows, Owner, Sizes, share_of
 from namesrv.routeinfo.tables import Changes, RouteTables
 from tests.support.route_builders import ROOMY, registration, tables_of
 from tests.support.steps import finished
@@ -20,7 +20,7 @@ SIXTEEN = replace(ROOMY, max_clusters=16, max_brokers=16, max_topics=16, max_rou
     [(10_000, 0, 8_750), (10_000, 2_000, 7_000), (16, 0, 14), (16, 8, 7), (2, 0, 2), (2, 2, 0), (2, 3, 0)],
 )
 def test_share_is_seven_eighths_of_what_others_leave(limit: int, held_by_others: int, share: int) -> None:
-    """A small table may be filled by one holder; a lowered limit may leave no share."""
+    """A small table may be filled by one owner; a lowered limit may leave no share."""
     assert share_of(limit, held_by_others) == share
 
 
@@ -39,10 +39,10 @@ def fleet(account: str, brokers: int, topics: int, *, cluster: str = "c1", first
 
 def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> tuple[str | None, str] | None:
     """Remark and reason of a refusal; None if the registration keeps within its account's share."""
-    holder = Holder("account", wanted.account, lambda live: live.account == wanted.account)
+    owner = Owner("account", wanted.account, lambda live: live.account == wanted.account)
     try:
         held = HeldRows(tables)
-        finished(check_shares(tables, wanted, RouteOptions(), limits, holders=[holder], held=held.of))
+        finished(check_shares(tables, wanted, RouteOptions(), limits, owners=[owner], held=held.of))
     except LimitExceededError as error:
         return error.remark, error.reason
     return None
@@ -113,26 +113,26 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
     """The topics of a fleet with thirty thousand routes are estimated from every third route, within a twentieth."""
     same_topics = [replace(one, body=fleet("a", 1, 10_000)[0].body) for one in fleet("a", 2, 1)]
     tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
-    holder = Holder("account", "a", lambda live: live.account == "a")
+    owner = Owner("account", "a", lambda live: live.account == "a")
 
-    held = finished(HeldRows(tables).of(holder))
+    held = finished(HeldRows(tables).of(owner))
 
     assert held._replace(topics=0) == Sizes(1, 3, 0, 30_000)
     assert held.topics == pytest.approx(20_000, rel=0.05)
 
 
 def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
-    """A refused peer that tries again is not counted again; a broker that moves counts for its new holder."""
+    """A refused peer that tries again is not counted again; a broker that moves counts for its new owner."""
     tables = tables_of(*fleet("a", 2, 1))
-    address = Holder("address", "1", lambda live: live.connection_id == 1)
-    account = Holder("account", "a", lambda live: live.account == "a")
+    address = Owner("address", "1", lambda live: live.connection_id == 1)
+    account = Owner("account", "a", lambda live: live.account == "a")
     held = HeldRows(tables)
     moving, staying = tables.broker_live_table.items()
 
     def brokers() -> tuple[int, int]:
         return finished(held.of(address)).brokers, finished(held.of(account)).brokers
 
-    assert (brokers(), repr(held)) == ((2, 2), "<HeldRows [2 holders]>")
+    assert (brokers(), repr(held)) == ((2, 2), "<HeldRows [2 owners]>")
     tables.set_live(moving[0], structs.replace(moving[1], connection_id=2))
     assert brokers() == (1, 2)
     tables.set_live(moving[0], structs.replace(moving[1], connection_id=2, account="b"))
@@ -150,14 +150,14 @@ def test_rows_are_counted_once_for_each_state_of_the_tables() -> None:
         counted.append(live.broker_name)
         return True
 
-    holder, held = Holder("account", "a", has), HeldRows(tables)
+    owner, held = Owner("account", "a", has), HeldRows(tables)
     ((broker, live),) = tables.broker_live_table.items()
     for seen_at in (1.0, 2.0):
         tables.set_live(broker, structs.replace(live, last_update=seen_at))
-        finished(held.of(holder))
+        finished(held.of(owner))
     assert counted == ["a-0"]
 
     tables.forget_connection(live.connection_id)
-    finished(held.of(holder))
+    finished(held.of(owner))
 
     assert counted == ["a-0"] * 2
