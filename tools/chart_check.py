@@ -54,6 +54,7 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "all": (
         *("image.repository=registry.example/namesrv", f"image.digest=sha256:{'0' * 64}"),
         *_SECURED,
+        "tls.crl.secret=namesrv-crl",
         *_LOGS,
         *_CONSOLE,
         *("report.enabled=true", "report.outputClaim=namesrv-report"),

@@ -61,6 +61,8 @@ def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
         ("replica=3", "replica"),
         ("tls.mode=on", "tls.mode"),
         ("tls.mode=enforcing", "tls.secret: name the secret"),
+        ("tls.mode=enforcing,tls.secret=t,tls.crl.secret=c", "tls.crl.secret: a revocation list is for client"),
+        ("settings.tls_crl_file=/tmp/crl", "settings.tls_crl_file: this chart sets it itself"),
         ("settings.listen_port=1", "settings.listen_port: this chart sets it itself"),
         ("console.enabled=true", "console.usersSecret"),
         ("console.enabled=true,console.usersSecret=u", "console.publicUrl"),
@@ -77,12 +79,13 @@ def test_value_that_is_wrong(helm: Path, value: str, problem: str) -> None:
 
 @pytest.mark.parametrize("variant", ["plain", "all"])
 def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
-    """The daemon itself checks what the pod gives it, with a certificate and an access file where the secrets are."""
+    """The daemon checks what the pod gives it, with certificate, revocation list and access file of the secrets."""
     text = by_kind(rendered(helm, VARIANTS[variant]))["ConfigMap"]["data"]["namesrv.toml"]
-    for name in ("access", "tls"):
+    for name in ("access", "tls", "crl"):
         (tmp_path / name).mkdir()
     authority = Authority(tmp_path)
     issued = authority.issue("server")
+    authority.revocation_list().rename(tmp_path / "crl/crl.pem")
     for file, name in ((issued.cert_file, "tls.crt"), (issued.key_file, "tls.key"), (authority.ca_file, "ca.crt")):
         file.rename(tmp_path / "tls" / name)
     (tmp_path / "access/access.toml").write_text('[accounts.all]\nnetworks = ["0.0.0.0/0"]\nmay = ["route-read"]\n')
@@ -95,7 +98,9 @@ def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> 
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    assert tomllib.loads(text)["listen_host"] == "0.0.0.0,::"
+    settings = tomllib.loads(text)
+    assert settings["listen_host"] == "0.0.0.0,::"
+    assert settings.get("tls_crl_file") == ("/etc/namesrv/crl/crl.pem" if variant == "all" else None)
 
 
 def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
