@@ -1,4 +1,4 @@
-"""Threads can use what lives on a loop, and none is left waiting."""
+"""The background loop: threads use objects that live on a loop in another thread."""
 
 import asyncio
 import threading
@@ -10,27 +10,27 @@ import pytest
 
 from namesrv_runtime.background_loop import StoppedError, Threaded
 
-# Nothing that is right takes a tenth of it.
+# a correct test needs less than a tenth of it
 SECONDS = 120.0
 
 
 class Nothing:
-    """What lives on the loop: nothing."""
+    """An object without resources."""
 
     async def __aenter__(self) -> Self:
-        """Itself."""
+        """Enter without work."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is left."""
+        """Leave without work."""
 
     def socket_descriptors(self) -> list[int]:
-        """It has none."""
+        """No descriptors."""
         return []
 
 
 class Background(Threaded[Nothing]):
-    """A thread with a loop in which nothing lives."""
+    """A thread with an event loop and an object without resources."""
 
     def __init__(self) -> None:
         super().__init__("test-loop", "the client", SECONDS)
@@ -41,24 +41,24 @@ class Background(Threaded[Nothing]):
 
 @pytest.fixture
 def background() -> Iterator[Background]:
-    """One that runs."""
+    """A running background loop."""
     with Background() as running:
         yield running
 
 
 async def answer(value: int) -> int:
-    """A little work."""
+    """Return the value."""
     await asyncio.sleep(0)
     return value
 
 
 async def fail(error: type[Exception]) -> None:
-    """Work that cannot be done."""
+    """Raise an error."""
     raise error("of its own")
 
 
 def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
-    """Any thread may call; the result, or the exception, is the caller's."""
+    """Any thread may call, and gets the result or the exception."""
 
     async def where() -> str:
         return threading.current_thread().name
@@ -68,7 +68,7 @@ def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
         assert list(range(100)) == list(
             pool.map(lambda value: background._wait_for(answer(value), SECONDS), range(100))
         )
-    # one of the work's own is its result
+    # an error of the work is its result
     for error in (ZeroDivisionError, TimeoutError):
         with pytest.raises(error, match="of its own"):
             background._wait_for(fail(error), SECONDS)
@@ -76,8 +76,8 @@ def test_work_is_done_in_a_thread_of_its_own(background: Background) -> None:
     assert [thread.name for thread in threading.enumerate()].count("test-loop") == 1
 
 
-def test_work_that_takes_too_long_is_cancelled(background: Background) -> None:
-    """The caller gets its thread back."""
+def test_work_is_cancelled_after_its_timeout(background: Background) -> None:
+    """The caller gets a TimeoutError."""
     ended = threading.Event()
 
     async def never() -> None:
@@ -91,19 +91,19 @@ def test_work_that_takes_too_long_is_cancelled(background: Background) -> None:
     assert ended.wait(SECONDS)
 
 
-def test_telling_waits_for_nobody(background: Background) -> None:
-    """It is called with its arguments, in the loop's thread, in order."""
-    told: list[tuple[int, str]] = []
+def test_tell_does_not_wait(background: Background) -> None:
+    """The function is called with its arguments in the loop's thread, in order."""
+    calls: list[tuple[int, str]] = []
     for number in range(3):
-        background._tell(lambda value: told.append((value, threading.current_thread().name)), number)
+        background._tell(lambda value: calls.append((value, threading.current_thread().name)), number)
 
     background._wait_for(answer(0), SECONDS)
 
-    assert told == [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")]
+    assert calls == [(0, "test-loop"), (1, "test-loop"), (2, "test-loop")]
 
 
-def test_stopped_and_started_again() -> None:
-    """A call in between is an error, and no warning about work that never began; each start has a new thread."""
+def test_loop_is_restarted() -> None:
+    """A call in between is an error without an asyncio warning; each start has a new thread."""
     background = Background()
     for number in range(3):
         background.stop()
@@ -116,8 +116,8 @@ def test_stopped_and_started_again() -> None:
         background.stop()
 
 
-def test_its_own_thread_does_not_wait_for_itself(background: Background) -> None:
-    """It would for ever."""
+def test_call_from_the_own_thread_is_an_error(background: Background) -> None:
+    """Such a call would wait for ever."""
 
     async def call_and_stop() -> list[str]:
         errors = []
@@ -135,8 +135,8 @@ def test_its_own_thread_does_not_wait_for_itself(background: Background) -> None
     assert background._wait_for(answer(1), SECONDS) == 1
 
 
-def test_stopping_ends_what_others_wait_for() -> None:
-    """They are told, and the work is cancelled and has ended when the thread has."""
+def test_stop_ends_waiting_calls() -> None:
+    """Waiting callers get an error, and their work is cancelled before the thread ends."""
     background = Background()
     background.start()
     began, ended = threading.Event(), threading.Event()
@@ -160,8 +160,8 @@ def test_stopping_ends_what_others_wait_for() -> None:
     assert "test-loop" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_whoever_calls_while_it_stops_is_not_left_waiting() -> None:
-    """An answer or an error, whatever the moment."""
+def test_call_during_a_stop_never_hangs() -> None:
+    """A call gets a result or an error at every moment of the stop."""
     for _ in range(20):
         background = Background()
         background.start()

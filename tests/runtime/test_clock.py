@@ -1,4 +1,4 @@
-"""The system clock is the machine's, and a wait ends when the clock says so."""
+"""The system clock, and timeouts on any clock."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from tests.support.fake_clock import FakeClock, settle
 
 
 async def test_system_clock_is_the_machines() -> None:
-    """Both times lie between two readings of the machine's; a coarse timer may be a millisecond early."""
+    """Both times lie between two readings of the machine's clock; a coarse timer may be a millisecond early."""
     clock: Clock = SystemClock()
 
     before = time.monotonic(), time.time()
@@ -23,7 +23,7 @@ async def test_system_clock_is_the_machines() -> None:
 
 
 async def wait_on(clock: FakeClock, seconds: float, event: asyncio.Event | None = None) -> str:
-    """Wait for an event, but not longer than so many seconds; without one, fail."""
+    """Wait for an event with a timeout; without an event, fail."""
     async with timeout_on(clock, seconds):
         await settle()
         if event is None:
@@ -32,8 +32,8 @@ async def wait_on(clock: FakeClock, seconds: float, event: asyncio.Event | None 
     return "came"
 
 
-async def test_block_is_ended_when_its_time_is_up() -> None:
-    """After 2.9 s it still waits, after 3.0 s it is a TimeoutError; no time at all needs no clock to move."""
+async def test_timeout_ends_its_block() -> None:
+    """The block runs at 2.9 s and ends with a TimeoutError at 3.0 s; a timeout of zero needs no clock."""
     clock = FakeClock()
     task = asyncio.create_task(wait_on(clock, 3.0, asyncio.Event()))
     await clock.advance(2.9)
@@ -47,8 +47,8 @@ async def test_block_is_ended_when_its_time_is_up() -> None:
             await wait_on(clock, seconds, asyncio.Event())
 
 
-async def test_the_loop_itself_waits_for_the_machines_clock() -> None:
-    """Without a task that watches the clock."""
+async def test_system_clock_uses_the_loops_timer() -> None:
+    """No task is needed to watch the system clock."""
     before = asyncio.all_tasks()
 
     async with timeout_on(SystemClock(), 60.0):
@@ -59,8 +59,8 @@ async def test_the_loop_itself_waits_for_the_machines_clock() -> None:
             await asyncio.Event().wait()
 
 
-async def test_every_other_end_is_left_alone() -> None:
-    """An event in time, a cancellation from outside, an exception: they come out, and nothing sleeps any more."""
+async def test_timeout_leaves_other_ends_alone() -> None:
+    """An event, a cancellation and an exception pass through, and no sleeper is left."""
     clock, event = FakeClock(), asyncio.Event()
     came, cancelled = (asyncio.create_task(wait_on(clock, 3.0, each)) for each in (event, asyncio.Event()))
     with pytest.raises(LookupError, match="broker-a"):

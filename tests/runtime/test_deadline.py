@@ -1,4 +1,4 @@
-"""A process ends in time, with threads that do not."""
+"""The deadline ends a process whose threads do not."""
 
 import json
 import subprocess
@@ -25,11 +25,11 @@ _SCRIPT = """if True:
 
 @pytest.mark.parametrize(
     ("thread_seconds", "code", "events"),
-    # the thread ends first; it never ends
+    # the thread ends first; the thread never ends
     [(0.0, 5, []), (None, 4, ["threads_left_behind", "stopped"])],
 )
-def test_last_move_counts(thread_seconds: float | None, code: int, events: list[str]) -> None:
-    """The process ends by itself, or when it was said last, with the code that was said with it."""
+def test_latest_deadline_counts(thread_seconds: float | None, code: int, events: list[str]) -> None:
+    """The process ends by itself, or at the deadline set last, with the exit code set with it."""
     seconds = 3600.0 if thread_seconds is not None else 0.1
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, repr(thread_seconds), repr(seconds)],

@@ -1,4 +1,4 @@
-"""The file is old or new and whole, whatever fails, and nothing is left lying about."""
+"""Durable files: replaced atomically, without leftovers after failures."""
 
 import contextlib
 import errno
@@ -19,13 +19,13 @@ from tests.support.printing_process import run_script
 
 
 def names_in(directory: Path) -> list[str]:
-    """What lies in the directory, hidden files too."""
+    """Names in the directory, hidden files included."""
     return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.mark.parametrize("data", [b"", b"x", bytes(3_000_000)], ids=["empty", "one byte", "3 MB"])
 def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
-    """Who has the old file open, or a link to it, still sees the old content; the mode is the caller's."""
+    """An open old file and a link to it keep the old content; the caller chooses the mode."""
     path = tmp_path / "snapshot.json"
     write_atomically(path, b"old")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -42,8 +42,8 @@ def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
     assert names_in(tmp_path) == ["link", "snapshot.json", "symbolic"]
 
 
-def test_what_cannot_be_replaced_leaves_no_temporary_file(tmp_path: Path) -> None:
-    """No directory, no file, and the error says which; a directory in the file's place stays."""
+def test_failed_replacement_leaves_no_temporary_file(tmp_path: Path) -> None:
+    """The error names the missing directory, and a directory in the file's place stays."""
     (tmp_path / "snapshot.json").mkdir()
 
     with pytest.raises(FileNotFoundError, match="gone"):
@@ -71,14 +71,14 @@ def failing(call: Callable[..., Any], code: int, *, on_directories: bool) -> Cal
     [
         *(("write", code, False, code, b"old") for code in (errno.ENOSPC, errno.EIO, errno.EINVAL)),
         *(("fsync", code, False, code, b"old") for code in (errno.EDQUOT, errno.EIO, errno.EINVAL)),
-        # after the rename there is no way back: the caller knows that the new file may not last
+        # the rename cannot be undone: the caller learns that the new file may not survive
         ("fsync", errno.EIO, True, errno.EIO, b"new"),
-        # a file system that refuses to sync any directory has nothing better to offer
+        # some file systems cannot sync directories
         ("fsync", errno.EINVAL, True, None, b"new"),
         ("fsync", errno.EBADF, True, None, b"new"),
     ],
 )
-def test_system_call_that_fails(
+def test_failed_system_call_leaves_one_whole_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
@@ -88,7 +88,7 @@ def test_system_call_that_fails(
     *,
     on_directories: bool,
 ) -> None:
-    """Whether the disk is full at once or only when it is asked to be sure: one whole file is there, and no other."""
+    """A full disk may be reported by the write or by the sync."""
     path = tmp_path / "snapshot.json"
     path.write_bytes(b"old")
 
@@ -101,10 +101,10 @@ def test_system_call_that_fails(
     assert names_in(tmp_path) == ["snapshot.json"]
 
 
-def test_every_file_is_synced_before_its_rename_and_the_directory_after(
+def test_file_is_synced_before_its_rename_and_the_directory_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The order that makes it durable: file, rename, directory; a kernel that takes three bytes at a time gets all."""
+    """The order makes the file durable, and partial writes are continued."""
     steps: list[str] = []
     write, fsync, replace = os.write, os.fsync, os.replace
 
@@ -126,8 +126,8 @@ def test_every_file_is_synced_before_its_rename_and_the_directory_after(
     assert (tmp_path / "snapshot.json").read_bytes() == b"0123456789"
 
 
-def test_writers_at_the_same_time(tmp_path: Path) -> None:
-    """Four threads that write the same file leave one of their contents, whole, and nothing else."""
+def test_concurrent_writers_leave_one_whole_file(tmp_path: Path) -> None:
+    """Four threads that write the same file leave one of their contents and no other file."""
     path = tmp_path / "snapshot.json"
     with ThreadPoolExecutor(4) as pool:
         for written in [pool.submit(write_atomically, path, bytes([number]) * 50_000) for number in range(40)]:
@@ -150,8 +150,8 @@ for number in itertools.count(int(sys.argv[2])):
 """
 
 
-def test_kill_in_the_middle_of_writes(tmp_path: Path) -> None:
-    """Thirty processes killed while they write: the file is always whole, and never older than what was confirmed."""
+def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+    """Thirty writers are killed: the file is always whole, and at least as new as the last confirmed write."""
     path = tmp_path / "snapshot.json"
     dice = random.Random(9876)
     confirmed = 0
@@ -159,7 +159,7 @@ def test_kill_in_the_middle_of_writes(tmp_path: Path) -> None:
         with run_script(WRITES_FOREVER, path, confirmed + 1) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            # somewhere in the next write, at another place each time
+            # kill each one at another point of its next write
             for _ in range(dice.randrange(60_000)):
                 pass
             process.send_signal(signal.SIGKILL)
@@ -175,11 +175,11 @@ def test_kill_in_the_middle_of_writes(tmp_path: Path) -> None:
     assert names_in(tmp_path) == ["snapshot.json"]
 
 
-def test_only_the_files_own_leftovers_are_removed(tmp_path: Path) -> None:
-    """What a killed writer of this file left goes; the file, other files and their leftovers stay."""
+def test_own_leftovers_are_removed(tmp_path: Path) -> None:
+    """Leftovers of killed writers of this file are removed; all other files stay."""
     staying = [
-        ".kvConfig.json.0123456789abcdef.tmp",  # another file's
-        ".snapshot.json.0123456789abcde.tmp",  # not ours: a digit short
+        ".kvConfig.json.0123456789abcdef.tmp",  # of another file
+        ".snapshot.json.0123456789abcde.tmp",  # a digit short
         ".snapshot.json.0123456789abcdef.tmp.bak",
         ".snapshotxjson.0123456789abcdef.tmp",
         "snapshot.json",
@@ -194,8 +194,8 @@ def test_only_the_files_own_leftovers_are_removed(tmp_path: Path) -> None:
     assert staying == names_in(tmp_path)
 
 
-def test_damaged_files_are_kept_under_other_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The name says when; one warning says where and why; those of one second get numbers, nothing is overwritten."""
+def test_damaged_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The new name has the time, and a number within one second; a warning has path and reason; no file is lost."""
     path = tmp_path / "snapshot.json"
     kept = []
     for number in range(50):
@@ -210,8 +210,8 @@ def test_damaged_files_are_kept_under_other_names(tmp_path: Path, caplog: pytest
     assert {"path": path, "kept_as": kept[0], "reason": "torn"} == vars(caplog.records[0])["fields"]
 
 
-def test_file_that_cannot_be_set_aside_stays(tmp_path: Path) -> None:
-    """A file that is not there cannot be renamed: an error, and no empty file in its name."""
+def test_missing_file_cannot_be_renamed(tmp_path: Path) -> None:
+    """Renaming raises an error and creates no file."""
     with pytest.raises(FileNotFoundError):
         set_aside(tmp_path / "snapshot.json", "torn")
 

@@ -1,4 +1,4 @@
-"""Memory that is given back to the system."""
+"""Returning freed memory to the system."""
 
 import asyncio
 import platform
@@ -14,13 +14,13 @@ MIB = 1024 * 1024
 
 
 def resident() -> int:
-    """Bytes of this process."""
+    """Resident bytes of this process."""
     return status_bytes(Path("/proc/self/status").read_text(encoding="ascii"))
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps less")
-async def test_what_lies_between_blocks_in_use_is_given_back() -> None:
-    """Of 32 MiB all is freed but for a block here and there."""
+async def test_memory_between_used_blocks_is_returned() -> None:
+    """Of 32 MiB all but a few scattered blocks are freed."""
     blocks = [b"%d" % number * 8192 for number in range(1000, 2024)]
     used = [*blocks[::16]]
     blocks.clear()

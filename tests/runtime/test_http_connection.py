@@ -1,4 +1,4 @@
-"""Slow peers of a uvicorn server; tests/namesrv/observability/test_http.py has the other odd and hostile ones."""
+"""Slow peers of a uvicorn server; tests/namesrv/observability/test_http.py has other hostile ones."""
 
 import asyncio
 from functools import partial
@@ -15,8 +15,8 @@ LIMITS = HttpLimits(max_connections=10, request_seconds=0.05, idle_seconds=5.0, 
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", HEAD, HEAD + b"\r\n" + HEAD])
-async def test_head_that_does_not_come_ends_the_connection(sent: bytes) -> None:
-    """A head has to be complete in time, whether it has begun or not; complete requests before it are answered."""
+async def test_incomplete_head_ends_the_connection(sent: bytes) -> None:
+    """A head must be complete in time, started or not; earlier complete requests are answered."""
     config = Config(PlainTextResponse("answer"), log_config=None, lifespan="off")
     config.load()
     made = partial(HttpConnection, config, ServerState(), {}, open_connections=HttpConnections(LIMITS))

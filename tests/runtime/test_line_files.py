@@ -1,4 +1,4 @@
-"""Files of a log of lines: which one lines go to, when it is closed, and when it is deleted."""
+"""Files of a line log: choice of the file, closing, and deletion."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ HOUR_8 = "dt=2026-03-01/hour=08"
 
 @pytest.fixture
 def files(tmp_path: Path) -> LineFiles:
-    """Those of a writer, none of them begun."""
+    """The files of a writer that has not written yet."""
     return LineFiles(tmp_path, "ns-1", "00ff", max_file_bytes=100)
 
 
@@ -29,7 +29,7 @@ def names(root: Path) -> list[str]:
 
 
 def closed(root: Path, folder: str, name: str, *, size: int, modified: float) -> Path:
-    """A closed file of an earlier run."""
+    """A closed file of an earlier boot."""
     path = root / folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"x" * size)
@@ -37,8 +37,8 @@ def closed(root: Path, folder: str, name: str, *, size: int, modified: float) ->
     return path
 
 
-def test_files_are_named_by_hour_writer_run_and_number(files: LineFiles, tmp_path: Path) -> None:
-    """Spark leaves out hours by the folder's name; the hour is that of the lines, in UTC. The first line is due."""
+def test_files_are_named_by_hour_writer_boot_and_number(files: LineFiles, tmp_path: Path) -> None:
+    """The folder has the lines' UTC hour, by which Spark prunes; the first line opens a file."""
     assert files.is_due(WALL)
     files.begin(WALL)
     files.write(b"a\n")
@@ -57,14 +57,14 @@ def test_files_are_named_by_hour_writer_run_and_number(files: LineFiles, tmp_pat
         (WALL + 10, 0, True),
         # the clock was set back
         (WALL - 3600, 0, True),
-        # as many bytes as it may have
+        # the maximum size
         (WALL, 100, True),
-        # who cleans up by hand does not switch the log off
+        # a manual cleanup does not stop the log
         (WALL, None, True),
     ],
 )
-def test_another_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size: int | None, *, due: bool) -> None:
-    """For another hour, when it is full, and when somebody removed it."""
+def test_next_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size: int | None, *, due: bool) -> None:
+    """A new file is due in another hour, when the file is full, and when it was deleted."""
     files.begin(WALL)
     files.write(b"x" * (size or 0))
     if size is None:
@@ -73,10 +73,10 @@ def test_another_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size
     assert due == files.is_due(wall)
 
 
-def test_what_a_failing_disk_kept_of_a_line_is_cut_off_later(
+def test_partial_line_of_a_failing_disk_is_truncated_later(
     files: LineFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the disk does not even take back half a line, the next try does that first."""
+    """When truncating fails as well, the next write does it first."""
     files.begin(0.0)
     files.write(b"one\n")
     with monkeypatch.context() as disk:
@@ -101,8 +101,8 @@ def test_what_a_failing_disk_kept_of_a_line_is_cut_off_later(
     assert path.read_bytes() == b"one\ntwo\n"
 
 
-def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> None:
-    """The compressed one takes its place and its time, and holds the same lines; if it cannot, they are still there."""
+def test_closed_file_is_compressed(files: LineFiles, tmp_path: Path) -> None:
+    """The compressed file replaces the plain one with its time and lines; after an error the plain one stays."""
     files.begin(WALL)
     files.write(b"one\ntwo\n")
     path = files.end()
@@ -123,8 +123,8 @@ def test_an_ended_file_can_be_compressed(files: LineFiles, tmp_path: Path) -> No
     assert packed.stat().st_mtime == WALL
 
 
-def test_files_of_earlier_runs_are_found_open(files: LineFiles, tmp_path: Path) -> None:
-    """Those of other servers and those that somebody writes are not, nor those of this run: another thread has them."""
+def test_open_files_of_earlier_boots_are_found(files: LineFiles, tmp_path: Path) -> None:
+    """Files of other servers, of a live writer and of this boot are not found."""
     files.begin(WALL)
     files.end()
     files.begin(WALL)
@@ -140,8 +140,8 @@ def test_files_of_earlier_runs_are_found_open(files: LineFiles, tmp_path: Path) 
         assert [left] == list(files.left_open())
 
 
-def test_old_files_go(files: LineFiles, tmp_path: Path) -> None:
-    """By their age; folders that are empty go along, and other servers' files stay."""
+def test_old_files_are_deleted(files: LineFiles, tmp_path: Path) -> None:
+    """Files are deleted by age, with their empty folders; files of other servers stay."""
     now = WALL + 10 * DAY
     closed(tmp_path, HOUR_7, "ns-1-00aa-1.jsonl.gz", size=10, modified=now - 7 * DAY - 1)
     closed(tmp_path, HOUR_7, "ns-1-00aa-1.parquet", size=10, modified=now - 7 * DAY - 1)
@@ -162,10 +162,10 @@ YEARS = 20 * 365 * DAY
 
 @pytest.mark.parametrize(("ahead", "old"), [(YEARS, 3), (2 * DAY, 3), (-2 * DAY, 1), (-YEARS, 0)])
 @pytest.mark.parametrize("is_at_start", [True, False])
-def test_step_of_the_wall_clock_makes_no_file_old(
+def test_step_of_the_wall_clock_deletes_no_file(
     files: LineFiles, tmp_path: Path, ahead: float, old: int, *, is_at_start: bool
 ) -> None:
-    """Nothing is removed for its age before the clock has gone on evenly for as long as files are kept."""
+    """Files are deleted by age only after the clock has run evenly for the retention time."""
     week = Retention(keep_days=7, max_bytes=1000)
     for number, days in enumerate((0.0, 0.5, 6.5), start=1):
         closed(tmp_path, HOUR_7, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL - days * DAY)
@@ -182,10 +182,10 @@ def test_step_of_the_wall_clock_makes_no_file_old(
 
 @pytest.mark.parametrize("ahead", [0, YEARS])
 @pytest.mark.parametrize(("limit", "left"), [(40, 3), (39, 2), (20, 1), (9, 0)])
-def test_the_oldest_go_while_all_take_too_much(
+def test_oldest_files_are_deleted_above_the_size_limit(
     files: LineFiles, tmp_path: Path, limit: int, left: int, ahead: int
 ) -> None:
-    """What is being written counts and stays; whatever the clock says, or the disk would be full."""
+    """The open file counts and stays; the size limit holds for any clock, because the disk would fill up."""
     for number, folder in enumerate((HOUR_8, HOUR_8, "dt=2026-03-02/hour=00"), start=1):
         closed(tmp_path, folder, f"ns-1-00aa-{number}.jsonl.gz", size=10, modified=WALL)
     files.begin(WALL)

@@ -1,4 +1,4 @@
-"""Lines are written to disk without ever holding up the loop."""
+"""The line log: writing to disk without blocking the loop."""
 
 import gzip
 import threading
@@ -17,7 +17,7 @@ FOLDER = "dt=2026-03-01/hour=07"
 
 
 class Numbers(Encoder):
-    """Lines that show in which order they were made; it waits while the test holds the gate."""
+    """Lines that show their order; the encoder waits while the test holds the gate."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -26,7 +26,7 @@ class Numbers(Encoder):
         self.count = 0
 
     def line(self, item: Item) -> bytes:
-        """One line, or the bug that was put."""
+        """One line, or the given bug."""
         self.has_begun.set()
         assert self.gate.wait(GUARD_SECONDS)
         if isinstance(item.what, Exception):
@@ -42,7 +42,7 @@ class Numbers(Encoder):
 
 
 class Written:
-    """A log that runs, and what it said."""
+    """A running log with its recorded events."""
 
     def __init__(self, root: Path, max_file_bytes: int = 20) -> None:
         self.root = root
@@ -65,14 +65,14 @@ class Written:
         await until(lambda: self.log.queued == 0)
 
     def text(self) -> str:
-        """All that is in closed files, in their order."""
+        """The text of all closed files, in order."""
         packed = sorted(self.root.rglob("*.jsonl.gz"), key=lambda path: int(path.name.split("-")[2].split(".")[0]))
         return "".join(gzip.decompress(path.read_bytes()).decode() for path in packed)
 
 
 @pytest.fixture
 async def written(tmp_path: Path) -> AsyncIterator[Written]:
-    """A log that runs until the test is over."""
+    """A running log for one test."""
     made = Written(tmp_path / "log")
     made.log.start()
     yield made
@@ -80,8 +80,8 @@ async def written(tmp_path: Path) -> AsyncIterator[Written]:
     await made.log.close(GUARD_SECONDS)
 
 
-async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
-    """On disk while the log goes on, and not only after an hour; the file is compressed when it is closed."""
+async def test_lines_are_written_in_order(written: Written) -> None:
+    """Lines reach the disk while the log runs, and a closed file is compressed."""
     written.put("a", "b")
     await written.until_written()
     assert (written.root / FOLDER / "ns-0a-1.jsonl.open").read_text() == "1 a\n2 b\n"
@@ -91,8 +91,8 @@ async def test_what_was_put_is_written_in_its_order(written: Written) -> None:
     assert list(written.root.rglob("*.open")) == []
 
 
-async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> None:
-    """When one is full, and for another hour, also when lines of both were put at once; its number is in order."""
+async def test_every_file_begins_with_its_own_first_line(written: Written) -> None:
+    """A new file starts when one is full and for another hour, also within one batch of lines."""
     written.put("a" * 20)
     await written.until_written()
     written.put("b")
@@ -104,8 +104,8 @@ async def test_a_later_file_begins_with_its_own_first_line(written: Written) -> 
     assert written.text() == f"1 {'a' * 20}\n2 opened\n3 b\n4 opened\n5 c\n"
 
 
-async def test_a_file_gets_little_more_than_it_has_room_for(tmp_path: Path) -> None:
-    """However long lines are, and however many wait: one line more."""
+async def test_file_exceeds_its_limit_by_one_line_at_most(tmp_path: Path) -> None:
+    """The bound holds for long lines and for many waiting ones."""
     written = Written(tmp_path, max_file_bytes=1000)
     written.put(*["a" * 300] * 10)
     written.log.start()
@@ -118,8 +118,8 @@ async def test_a_file_gets_little_more_than_it_has_room_for(tmp_path: Path) -> N
     ]
 
 
-async def test_a_full_queue_drops_and_counts(written: Written) -> None:
-    """What comes too much is never waited for; the log says how many lines are missing, and where."""
+async def test_full_queue_drops_lines_and_counts_them(written: Written) -> None:
+    """The writer never waits for room; the log contains the number of missing lines at their place."""
     written.encoder.gate.clear()
     written.put("first")
     await until(written.encoder.has_begun.is_set)
@@ -136,8 +136,8 @@ async def test_a_full_queue_drops_and_counts(written: Written) -> None:
     assert {"lost", "too heavy"} & {line.partition(" ")[2] for line in lines} == set()
 
 
-async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
-    """A file stands where the folder should be: nothing is lost, the trouble is told once, and so is its end."""
+async def test_failing_disk_is_retried(written: Written) -> None:
+    """A file in place of the folder loses no line; the problem and its end are logged once."""
     written.root.write_bytes(b"in the way")
     written.put("a")
     await until(lambda: len(written.reports) == 1)
@@ -151,8 +151,8 @@ async def test_a_disk_that_fails_is_tried_again(written: Written) -> None:
     assert written.log.dropped == 0
 
 
-async def test_closing_does_not_wait_for_a_disk_that_fails(written: Written) -> None:
-    """The process has to end some day."""
+async def test_close_does_not_wait_for_a_failing_disk(written: Written) -> None:
+    """The process must be able to end."""
     written.root.write_bytes(b"in the way")
     written.put("a")
     await until(lambda: len(written.reports) == 1)
@@ -160,8 +160,8 @@ async def test_closing_does_not_wait_for_a_disk_that_fails(written: Written) -> 
     assert not await written.log.close(0.1)
 
 
-async def test_a_bug_in_a_thread_ends_the_run(tmp_path: Path) -> None:
-    """A log that dies silently would be a lie."""
+async def test_bug_in_the_thread_is_raised(tmp_path: Path) -> None:
+    """A log must never die silently."""
     written = Written(tmp_path)
     written.log.start()
     written.put(ZeroDivisionError("bug"))
@@ -170,8 +170,8 @@ async def test_a_bug_in_a_thread_ends_the_run(tmp_path: Path) -> None:
         await written.log.run()
 
 
-async def test_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
-    """As they are, torn line and all."""
+async def test_open_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
+    """They are closed unchanged, with their incomplete line."""
     root = tmp_path / "log"
     (root / FOLDER).mkdir(parents=True)
     (root / FOLDER / "ns-99-1.jsonl.open").write_bytes(b'whole\n{"to')

@@ -1,4 +1,4 @@
-"""One event, one line, whatever is in its values and whoever reads it or does not."""
+"""The event log: one line per event, any values, slow and failing streams."""
 
 import json
 import logging
@@ -23,10 +23,10 @@ logger = logging.getLogger("tests.namesrv.test_log")
 
 
 class Written:
-    """A file that the log goes to."""
+    """A file that receives the log."""
 
     def __init__(self) -> None:
-        # A bare descriptor lasts as long as the tests; a file object would warn that it was not closed.
+        # a descriptor lives as long as the tests; a file object would warn that it was not closed
         self.descriptor, path = tempfile.mkstemp()
         Path(path).unlink()
 
@@ -70,7 +70,7 @@ def json_of(name: str, /, **fields: Any) -> dict[str, object]:
     ],
 )
 def test_line(log_format: str, line: str) -> None:
-    """Time in UTC with milliseconds, level, event, fields in the order given."""
+    """A line has the UTC time with milliseconds, level, event, and fields in the given order."""
     written.begin("info", log_format)
 
     log.event(logger, logging.WARNING, "broker_evicted", id=0, master=True, zone=None, seconds=120.3004)
@@ -102,16 +102,13 @@ def test_line(log_format: str, line: str) -> None:
     ],
 )
 def test_values(value: object, in_text: str, in_json: object) -> None:
-    """In text one is quoted only if it has to be, and nothing in it can begin a line or move a cursor.
-
-    In JSON every value says the same.
-    """
+    """Text values are quoted only if needed, and cannot start a line or move the cursor; JSON values are equal."""
     assert f"INFO happened value={in_text}\n" == text_of("happened", value=value)
     assert {"level": "info", "event": "happened", "value": in_json} == json_of("happened", value=value)
 
 
-def test_long_values_are_cut_and_fixed_names_kept() -> None:
-    """A value keeps 256 characters, a list 32 items, and both say how much is missing; a field may have any name."""
+def test_long_values_are_shortened() -> None:
+    """A value keeps 256 characters and a list 32 items, with the number of missing ones; a field may have any name."""
     assert f"INFO happened value={'x' * 256}\n" == text_of("happened", value="x" * 256)
     assert f"INFO happened value={'x' * 256}...[+744]\n" == text_of("happened", value="x" * 1000)
     assert json_of("happened", value="x" * 1000)["value"] == "x" * 256 + "...[+744]"
@@ -127,13 +124,13 @@ def test_text_stays_one_printable_line(values: list[str]) -> None:
 
     assert line.endswith("\n")
     assert line[:-1].isprintable()
-    # outside of quotes there is exactly one = for each field
+    # outside of quotes each field has exactly one =
     assert len(values) == re.sub(r'"(\\.|[^"\\])*"', "", line).count("=")
 
 
 @given(st.text(max_size=256))
 def test_json_stays_one_ascii_line(value: str) -> None:
-    """Any value comes back as it was, but for what no encoding can write."""
+    """Any encodable value is read back unchanged."""
     written.begin("info", "json")
     log.event(logger, logging.INFO, "happened", value=value)
     line = written.text()
@@ -144,7 +141,7 @@ def test_json_stays_one_ascii_line(value: str) -> None:
 
 
 def test_bugs_and_other_libraries_are_one_line_each() -> None:
-    """With the error and where it came from; what asyncio says is an event as well, its text a field."""
+    """Errors contain their origin; asyncio's messages are events with a text field."""
     written.begin("info", "text")
 
     try:
@@ -160,7 +157,7 @@ def test_bugs_and_other_libraries_are_one_line_each() -> None:
 
 
 def test_events_below_the_level_are_not_written() -> None:
-    """And cost no formatting."""
+    """They cost no formatting."""
 
     class Untouchable:
         def __str__(self) -> str:
@@ -176,8 +173,8 @@ def test_events_below_the_level_are_not_written() -> None:
         assert levels[least:] == [json.loads(line)["event"] for line in written.text().splitlines()]
 
 
-def test_where_and_how_it_is_written() -> None:
-    """`auto` is text for people and JSON for collectors; configured twice, an event is written once, as said last."""
+def test_auto_format_and_reconfiguration() -> None:
+    """`auto` is text on a terminal and JSON elsewhere; after a second configuration an event is written once."""
     controller, terminal = pty.openpty()
     reading, writing = os.pipe()
     for descriptor in (terminal, written.descriptor):
@@ -190,17 +187,17 @@ def test_where_and_how_it_is_written() -> None:
     assert events_of(written.text().splitlines()) == ["started"]
     for descriptor in (controller, terminal, writing):
         os.close(descriptor)
-    with os.fdopen(reading) as nobody:
-        assert nobody.read() == ""
+    with os.fdopen(reading) as unused:
+        assert unused.read() == ""
 
 
 def events_of(lines: Iterable[str]) -> list[object]:
-    """Events by name, those that tell of lost ones by their number."""
+    """Event names, and the counts of events about lost lines."""
     return [line.get("count", line["event"]) for line in map(json.loads, lines)]
 
 
-def test_reader_that_does_not_read() -> None:
-    """Whoever logs does not wait for it; what was lost in between is counted, and said once it reads again."""
+def test_slow_reader_loses_counted_events() -> None:
+    """Logging never waits for its reader; lost events are counted and reported when the reader continues."""
     reading, writing = os.pipe()
     log.configure("info", "json", writing)
     log.event(logger, logging.INFO, "first")
@@ -214,15 +211,15 @@ def test_reader_that_does_not_read() -> None:
     assert 0 < lost < many
 
     with os.fdopen(reading) as lines:
-        said = [next(lines) for _ in range(2 + many - lost)]
+        read = [next(lines) for _ in range(2 + many - lost)]
         log.event(logger, logging.INFO, "last")
-        said.append(next(lines))
-    assert ["first", *["more"] * (many - lost), lost, "last"] == events_of(said)
+        read.append(next(lines))
+    assert ["first", *["more"] * (many - lost), lost, "last"] == events_of(read)
     os.close(writing)
 
 
-def test_stream_that_fails(tmp_path: Path) -> None:
-    """What it does not take is lost; once it works again the log says how much, and no line is half there."""
+def test_failing_stream_loses_counted_events(tmp_path: Path) -> None:
+    """Events are lost while the stream fails, and their number is logged afterwards, without partial lines."""
     reading, writing = os.pipe()
     os.close(reading)
     log.configure("info", "json", writing)
@@ -240,8 +237,8 @@ def test_stream_that_fails(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
-def test_line_that_a_full_disk_cut(tmp_path: Path) -> None:
-    """It is ended before the next one, which a reader of lines can then read."""
+def test_partial_line_of_a_full_disk_is_ended(tmp_path: Path) -> None:
+    """The next line begins on a line of its own."""
     script = """if True:
         import logging, os, resource, signal, sys
         from namesrv_runtime import log
@@ -262,8 +259,8 @@ def test_line_that_a_full_disk_cut(tmp_path: Path) -> None:
     assert torn.startswith('{"ts":')
 
 
-def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
-    """A bug's traceback gets out; a reader that never reads keeps no process from ending."""
+def test_last_lines_are_written_or_given_up_at_the_exit() -> None:
+    """A traceback is written, and a reader that never reads does not block the exit."""
     script = """if True:
         import logging
         from namesrv_runtime import log
@@ -278,6 +275,6 @@ def test_process_that_ends_writes_its_last_lines_or_gives_up() -> None:
         assert unread.wait(120) == 0
 
 
-def test_printable_escapes_only_what_is_not() -> None:
-    """For texts that stand alone: no quotes, no cut, no control characters."""
+def test_printable_escapes_control_characters() -> None:
+    """The text has no quotes and is not shortened."""
     assert log.printable('plain a"b\\c\nb\x1b') == 'plain a"b\\c\\nb\\x1b'

@@ -1,4 +1,4 @@
-"""Loops are uvloop's where it can be imported, and asyncio's own elsewhere."""
+"""uvloop where it is installed, and asyncio's own loop elsewhere."""
 
 import asyncio
 import sys
@@ -9,14 +9,14 @@ from namesrv_runtime.loops import run
 
 
 async def loop_module() -> str:
-    """Where the running loop comes from."""
+    """The module of the running loop."""
     return type(asyncio.get_running_loop()).__module__.partition(".")[0]
 
 
 def test_runs_on_uvloop_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And on asyncio's own where it is not; the global policy is left alone."""
+    """Without uvloop asyncio's loop is used; the global policy stays."""
     pytest.importorskip("uvloop")
-    # what get_event_loop_policy() gives, which is deprecated
+    # the value of the deprecated get_event_loop_policy()
     before = asyncio.events._event_loop_policy  # type: ignore[attr-defined]  # private
 
     assert run(loop_module) == "uvloop"

@@ -1,4 +1,4 @@
-"""Lists of NameServers are read from an environment, a file, a name or a URL, and kept when their source fails."""
+"""Lists of NameServers from an environment, a file, a name or a URL, kept when their source fails."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ TOO_LONG = b"10.0.0.1:9876\n".ljust(65_537, b"#")
     ],
 )
 def test_address_has_host_and_port(address: str, host: str, port: int) -> None:
-    """IPv4, a name, and IPv6 in brackets."""
+    """An address is IPv4, a name, or IPv6 in brackets."""
     assert (host, port) == parse_address(address)
 
 
@@ -39,8 +39,8 @@ def test_address_has_host_and_port(address: str, host: str, port: int) -> None:
         *("namesrv:-1", "namesrv:+1", "namesrv:\u0661", "::1:9876", "[::1]", "[127.0.0.1]:9876", "[::1:9876"),
     ],
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
-    """The message shows it, and what it should have been."""
+def test_invalid_address_is_refused(address: str) -> None:
+    """The message contains the value and the expected form."""
     with pytest.raises(ValueError, match=r"^address '.*' is not host:port or \[ipv6\]:port$"):
         parse_address(address)
 
@@ -56,7 +56,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     ],
 )
 def test_list(text: str, addresses: tuple[str, ...]) -> None:
-    """Addresses come in the list's order, each once."""
+    """Addresses keep their order without duplicates."""
     assert addresses == parse_list(text)
 
 
@@ -67,8 +67,8 @@ def test_list(text: str, addresses: tuple[str, ...]) -> None:
         *("http://config.example/rocketmq/nsaddr", "https://config.example:8443/x?nofix=1", "http://[::1]:8080/x"),
     ],
 )
-def test_source(source: str) -> None:
-    """All the forms are taken as they are, and nothing is looked up."""
+def test_valid_source(source: str) -> None:
+    """All forms are accepted without a lookup."""
     assert source == check_source(source)
 
 
@@ -88,18 +88,18 @@ def test_source(source: str) -> None:
         ("ftp://a/x", "address 'ftp://a/x' is not host:port"),
     ],
 )
-def test_what_is_no_source(source: str, message: str) -> None:
-    """The error names the source and what is wrong with it, also when a list is made of it."""
+def test_invalid_source(source: str, message: str) -> None:
+    """The error names the source and the reason, also when the list is created."""
     with pytest.raises(ValueError, match=message) as caught:
         NameServerList(source, clock=FakeClock(), on_change=lambda _: None)
     assert str(caught.value).startswith(f"name servers {source!r}: ")
 
 
-# -- where lists come from -------------------------------------------------------------------------------------------
+# -- sources ---------------------------------------------------------------------------------------------------------
 
 
 async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list needs nobody; the environment is read when it is asked for, RocketMQ's variable without a source."""
+    """A literal list needs no lookup; the environment is read on each request, by default RocketMQ's variable."""
     monkeypatch.setenv("SERVERS", "c:3")
     monkeypatch.setenv("NAMESRV_ADDR", "a:1;b:2")
 
@@ -110,7 +110,7 @@ async def test_list_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
-    """A file may be kept by people."""
+    """A file may have comments."""
     (tmp_path / "servers").write_text("# ours\na:1\nb:2;c:3 # two more\n")
 
     assert await resolve(f"file:{tmp_path / 'servers'}") == ("a:1", "b:2", "c:3")
@@ -131,8 +131,8 @@ async def test_file_has_lines_and_comments(tmp_path: Path) -> None:
     ],
     ids=["empty", "no address", "no text", "too long", "absent", "directory", "null", "unset", "no name"],
 )
-async def test_source_that_fails(tmp_path: Path, source: str, content: bytes, reason: str) -> None:
-    """Whatever the machine says about it becomes the one error, which names the source."""
+async def test_failing_source(tmp_path: Path, source: str, content: bytes, reason: str) -> None:
+    """Every system error becomes one error class that names the source."""
     (tmp_path / "servers").write_bytes(content)
     source = source.format(file=tmp_path / "servers")
 
@@ -141,8 +141,8 @@ async def test_source_that_fails(tmp_path: Path, source: str, content: bytes, re
     assert str(caught.value).startswith(f"name servers from {source}: ")
 
 
-async def test_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """IPv4 and IPv6, in the resolver's order, each once; the latter in brackets. The real one knows localhost."""
+async def test_name_resolves_to_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPv4 and IPv6 addresses keep the resolver's order without duplicates; the real resolver knows localhost."""
     assert await resolve("dns:127.0.0.1:9876") == ("127.0.0.1:9876",)
     assert await resolve("dns:[::1]:9876") == ("[::1]:9876",)
     assert {"127.0.0.1:9876", "[::1]:9876"} >= set(await resolve("dns:localhost:9876"))
@@ -161,17 +161,17 @@ async def test_name_stands_for_all_its_addresses(monkeypatch: pytest.MonkeyPatch
 
 
 class AddressServer:
-    """A web server that answers every question with the same bytes."""
+    """A web server that answers every request with the same bytes."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer
-        # first lines of the questions
+        # the request lines
         self.asked: list[str] = []
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        question = await reader.readuntil(b"\r\n\r\n")
-        self.asked.append(question.decode().splitlines()[0])
+        request = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(request.decode().splitlines()[0])
         writer.write(self.answer)
         writer.close()
 
@@ -186,7 +186,7 @@ async def address_server(answer: bytes) -> AsyncIterator[AddressServer]:
 
 
 def ok(body: bytes, length: int | None = None) -> bytes:
-    """An answer with this body, and its length or another."""
+    """A response with this body and its length or another one."""
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body) if length is None else length, body)
 
 
@@ -195,8 +195,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-async def test_body_of_an_answer_is_the_list() -> None:
-    """One GET to the URL, and what comes back is a list like any other; HTTP/1.0 ends it with the connection."""
+async def test_response_body_is_the_list() -> None:
+    """One GET fetches the list; an HTTP/1.0 response ends with the connection."""
     async with address_server(ok(b"10.0.0.1:9876;10.0.0.2:9876\n")) as served:
         assert await resolve(served.url) == ("10.0.0.1:9876", "10.0.0.2:9876")
         assert served.asked == ["GET /rocketmq/nsaddr HTTP/1.1"]
@@ -213,7 +213,7 @@ async def test_body_of_an_answer_is_the_list() -> None:
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\na:1", "HTTP Error 500: Oops"),
         (ok(b""), "no addresses"),
         (ok(b"<html>"), "address '<html>' is not host:port"),
-        # what is there would be a list
+        # the truncated part would be a valid list
         (ok(b"a:1;b:2", 9), "response truncated, 2 bytes missing"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na:1", "IncompleteRead"),
         (ok(TOO_LONG), "more than 65536 bytes"),
@@ -229,30 +229,30 @@ async def test_body_of_an_answer_is_the_list() -> None:
         *("too long without length", "no text", "no HTTP", "nothing", "sent to a file", "sent nowhere"),
     ],
 )
-async def test_answer_that_is_no_list(answer: bytes, reason: str) -> None:
-    """Errors, half an answer, too much of one and what is no HTTP are all the one error."""
+async def test_invalid_response(answer: bytes, reason: str) -> None:
+    """Error statuses, truncated and too large responses and other protocols raise the same error."""
     async with address_server(answer) as served:
         with pytest.raises(NameServerSourceError, match=f"^name servers from {served.url}: .*{reason}"):
             await resolve(served.url)
 
 
-async def test_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is silent is given up."""
+async def test_silent_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent server is an error after the timeout."""
     monkeypatch.setattr(name_servers, "_HTTP_TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(NameServerSourceError, match="timed out"):
         await resolve(f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
 
-# -- over time -------------------------------------------------------------------------------------------------------
+# -- refreshing ------------------------------------------------------------------------------------------------------
 
 
 class Watched:
-    """A list that is read from a variable, and what was told of it."""
+    """A list read from a variable, with its recorded changes."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
+        self.changes: list[tuple[str, ...]] = []
         self.clock = FakeClock()
-        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.told.append)
+        self.list = NameServerList("env:SERVERS", clock=self.clock, on_change=self.changes.append)
 
     async def look(self, servers: str) -> None:
         os.environ["SERVERS"] = servers
@@ -274,8 +274,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched()
 
 
-async def test_only_another_set_is_told(watched: Watched) -> None:
-    """Another order is no change for those who keep connections, but it is the order that counts from now on."""
+async def test_only_a_different_set_is_a_change(watched: Watched) -> None:
+    """A new order is not reported but used from now on."""
     await watched.look("a:1;b:2")
     await watched.look("a:1;b:2")
     await watched.look("b:2;a:1")
@@ -283,45 +283,45 @@ async def test_only_another_set_is_told(watched: Watched) -> None:
     await watched.look("b:2")
     await watched.look("b:2;c:3")
 
-    assert watched.told == [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")]
+    assert watched.changes == [("a:1", "b:2"), ("b:2",), ("b:2", "c:3")]
 
 
-async def test_last_known_list_is_never_lost(watched: Watched) -> None:
-    """A source that fails changes nothing and tells nobody; what failed is there to be seen until it works again."""
-    said = []
+async def test_failing_source_keeps_the_list(watched: Watched) -> None:
+    """A failing source changes nothing, and its error is visible until it works again."""
+    shown = []
     for servers in ("a:1;b:2", "", "c:3;b", "a:1;b:2"):
         await watched.look(servers)
-        said.append(repr(watched.list))
+        shown.append(repr(watched.list))
         assert watched.list.addresses == ("a:1", "b:2")
 
     errors = ("ok", "no addresses", "address 'b' is not host:port or [ipv6]:port", "ok")
     words = [error if error == "ok" else f"name servers from env:SERVERS: {error}" for error in errors]
-    assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == said
-    assert watched.told == [("a:1", "b:2")]
+    assert [f"<NameServerList [env:SERVERS | 2 addresses | {each}]>" for each in words] == shown
+    assert watched.changes == [("a:1", "b:2")]
 
 
 async def test_list_is_read_every_two_minutes(watched: Watched) -> None:
-    """At once, unless the caller has looked already, and then every 120 s; a change is told when it is read."""
+    """The first read is at once, unless the caller has read already; the next ones come every 120 s."""
     await watched.look("a:1")
     os.environ["SERVERS"] = "b:2"
     async with watched.running():
         await watched.clock.advance(119.9)
-        assert watched.told == [("a:1",)]
+        assert watched.changes == [("a:1",)]
         await watched.clock.advance(0.1)
-        assert watched.told == [("a:1",), ("b:2",)]
+        assert watched.changes == [("a:1",), ("b:2",)]
         os.environ["SERVERS"] = ""
         await watched.clock.advance(120.0)
         os.environ["SERVERS"] = "c:3"
         await watched.clock.advance(120.0)
-        assert watched.told == [("a:1",), ("b:2",), ("c:3",)]
+        assert watched.changes == [("a:1",), ("b:2",), ("c:3",)]
 
 
-async def test_list_that_was_never_there_is_asked_for_every_second(watched: Watched) -> None:
+async def test_missing_list_is_read_every_second(watched: Watched) -> None:
     """A broker that starts before its list is written must not wait two minutes."""
     async with watched.running():
         assert watched.list.last_error == "name servers from env:SERVERS: no addresses"
         os.environ["SERVERS"] = "a:1"
         await watched.clock.advance(0.9)
-        assert watched.told == []
+        assert watched.changes == []
         await watched.clock.advance(0.1)
-        assert watched.told == [("a:1",)]
+        assert watched.changes == [("a:1",)]

@@ -1,4 +1,4 @@
-"""Our commands among others in a shell: closed and full outputs, readers that leave, Ctrl-C."""
+"""Our commands in a shell: closed and full outputs, closed pipes, Ctrl-C."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.notify_socket import NotifySocket
 
-# each with something short to print
+# each with a short output
 COMMANDS = [["namesrv", "--help"], ["namesrvctl", "completion", "bash"], ["namesrv_broker_agent", "--help"]]
 each_command = pytest.mark.parametrize(
     "command",
@@ -22,13 +22,13 @@ each_command = pytest.mark.parametrize(
 
 
 def python(command: list[str], *options: str) -> list[str]:
-    """The words that start a command as its installed script does."""
+    """Arguments that start a command as its installed script does."""
     function, *arguments = command
     return [sys.executable, *options, "-c", f"from namesrv_runtime.program import {function} as f; f()", *arguments]
 
 
 def shell(command: list[str], redirection: str) -> tuple[int, str, str]:
-    """What a shell sees of a command: exit code, output, complaints."""
+    """Exit code, output and error output of a command in a shell."""
     done = subprocess.run(
         ["sh", "-c", f'"$@" {redirection}', "sh", *python(command)],
         capture_output=True,
@@ -40,8 +40,8 @@ def shell(command: list[str], redirection: str) -> tuple[int, str, str]:
 
 
 @each_command
-def test_output_that_cannot_be_written(command: list[str]) -> None:
-    """One line that says why, and an exit code; no traceback."""
+def test_failing_output(command: list[str]) -> None:
+    """One line names the reason, with an exit code and without a traceback."""
     name = command[0].replace("_", "-")
 
     assert (1, "", f"{name}: standard output: no space left on device\n") == shell(command, ">/dev/full")
@@ -49,8 +49,8 @@ def test_output_that_cannot_be_written(command: list[str]) -> None:
 
 
 @each_command
-def test_reader_that_has_seen_enough(command: list[str]) -> None:
-    """As `head` has: nothing is said, and the code is that of a command that SIGPIPE ended."""
+def test_closed_pipe(command: list[str]) -> None:
+    """Nothing is printed, and the exit code is SIGPIPE's."""
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen(python(command), stdout=writing, stderr=subprocess.PIPE, text=True) as process:
@@ -61,7 +61,7 @@ def test_reader_that_has_seen_enough(command: list[str]) -> None:
 
 @each_command
 def test_other_streams_may_be_closed(command: list[str]) -> None:
-    """Whoever starts it without standard input or standard error gets the answer all the same."""
+    """Without standard input or standard error the output is the same."""
     _, answer, _ = shell(command, "")
 
     assert (0, answer, "") == shell(command, "<&- 2>&-")
@@ -69,7 +69,7 @@ def test_other_streams_may_be_closed(command: list[str]) -> None:
 
 
 def test_daemon_without_standard_streams(tmp_path: Path) -> None:
-    """The loop's descriptors do not become standard ones: libuv aborts when it has to close one of those."""
+    """The loop's descriptors must not become standard ones, because libuv aborts when it closes one."""
     place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path}"]
     words = python(["namesrv", *place, "--drain-seconds=0"])
     with NotifySocket(tmp_path / "notify") as systemd:
@@ -80,7 +80,7 @@ def test_daemon_without_standard_streams(tmp_path: Path) -> None:
             assert process.wait(120) == 0
 
 
-# begins a command that, when it imports a module, says so and waits
+# start of a command that reports its first import and waits
 _WAITS = """
 import sys
 
@@ -98,7 +98,7 @@ sys.meta_path.insert(0, Waits())
 
 @pytest.mark.parametrize("command", [["namesrv"], ["namesrvctl", "status"], ["namesrv_broker_agent"]])
 def test_interrupt_while_it_imports(command: list[str], tmp_path: Path) -> None:
-    """Ctrl-C is an exit code and no traceback, however early."""
+    """Ctrl-C at any time gives an exit code and no traceback."""
     environment = os.environ | {"NAMESRV_DATA_DIR": str(tmp_path)}
     interpreter, option, code, *arguments = python(command)
     waits = _WAITS.format(module="argparse" if command == ["namesrv"] else "asyncio")

@@ -1,4 +1,4 @@
-"""A sealed file is what was written, or refused."""
+"""Sealed files: written content is read back, and damage refused."""
 
 import hashlib
 
@@ -13,12 +13,12 @@ DOCUMENT = {"version": 1, "names": ["名", "\ud800"], "more": None}
 
 
 def sealed(content: bytes) -> bytes:
-    """A file whose checksum is right, whatever is in it."""
+    """A file with any content and a valid checksum."""
     return enveloped(hashlib.sha256(content).hexdigest().encode(), content)
 
 
 def test_file_is_json_with_a_checksum_of_its_content() -> None:
-    """The format, byte by byte: what is written today is read tomorrow."""
+    """The format is fixed byte by byte, so that later versions can read it."""
     checksum = hashlib.sha256(CONTENT).hexdigest().encode()
 
     assert b'{"sha256":"' + checksum + b'","content":' + CONTENT + b"}\n" == seal(DOCUMENT)
@@ -32,13 +32,13 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_every_document_survives(value: object) -> None:
-    """Half surrogate pairs included."""
+def test_any_document_is_read_back(value: object) -> None:
+    """Unpaired surrogates are included."""
     assert {"version": 3, "value": value} == unseal(seal({"version": 3, "value": value}), 3)
 
 
 def test_damage_is_refused() -> None:
-    """A file that ends early anywhere, one with a tail, and every flipped bit."""
+    """Every truncation, any trailing bytes, and every flipped bit are refused."""
     data = seal(DOCUMENT)
     for damaged in [*(data[:length] for length in range(len(data))), data + b"\n", data + b"\0", data + data]:
         with pytest.raises(SealedFileError, match=rf"truncated or not a sealed file: {len(damaged)} bytes|checksum"):
@@ -53,7 +53,7 @@ def test_damage_is_refused() -> None:
 
 @given(st.binary(max_size=300))
 def test_noise_is_refused(noise: bytes) -> None:
-    """Never with an exception of another kind."""
+    """Random bytes raise the same exception class."""
     for data in (noise, sealed(noise)):
         with pytest.raises(SealedFileError):
             unseal(data, 1)
@@ -71,7 +71,7 @@ def test_noise_is_refused(noise: bytes) -> None:
     ],
     ids=["newer", "no version", "array", "empty", "not utf-8", "deep"],
 )
-def test_content_of_another_kind_is_refused(content: bytes, reason: str) -> None:
-    """Also with a right checksum; the text says what is wrong."""
+def test_invalid_content_is_refused(content: bytes, reason: str) -> None:
+    """A valid checksum does not help; the message contains the reason."""
     with pytest.raises(SealedFileError, match=reason):
         unseal(sealed(content), 1)
