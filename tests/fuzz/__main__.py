@@ -1,7 +1,7 @@
-"""Fuzzing that follows coverage: `python -m tests.fuzz` (or `make fuzz-coverage`), each target for so many seconds.
+"""Coverage-guided fuzzing: `python -m tests.fuzz` (or `make fuzz-coverage`) runs each target for some seconds.
 
-What it finds is kept in build/fuzz, and the next run goes on from there; --keep takes a part of it into the corpus of
-the repository. The exit code is 1 when a target let through what it must not, with the input in build/fuzz/failures.
+Findings are kept in build/fuzz, where the next run continues; --keep copies some of them into the corpus of the
+repository. The exit code is 1 when a target raised a wrong error, with the input in build/fuzz/failures.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).parents[2]
 CORPUS: Final = Path(__file__).with_name("corpus")
 _BUILD: Final = ROOT / "build" / "fuzz"
-# of each target, about; five of them
+# per target; there are five targets
 _MOST_CORPUS_BYTES: Final = 12 * 1024
 _INSTRUMENTED: Final = ("namesrv", "namesrv_client", "namesrv_remoting", "namesrv_runtime", "tomllib", "json")
-# the keys of TARGETS, which are imported only where their imports are instrumented
+# keys of TARGETS, which is imported only where its imports are instrumented
 _NAMES: Final = ("frames", "bodies", "snapshot", "access-file", "log-lines")
 
 
 def main() -> int:
-    """Fuzz one target in this process, or each in one of its own."""
+    """Fuzz one target in this process, or each one in a process of its own."""
     options, flags = _options().parse_known_args()
     if options.target is not None:
         _fuzz(options.target, flags)
@@ -39,8 +39,8 @@ def main() -> int:
 
 
 def _fuzz(name: str, flags: list[str]) -> None:
-    """Until the time is up; it ends the process."""
-    # from a lock of its own: only here
+    """Fuzz until the time is up, which ends the process."""
+    # installed from a lock file of its own
     import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
 
     with atheris.instrument_imports(include=list(_INSTRUMENTED)):
@@ -55,25 +55,27 @@ def _run(name: str, seconds: int) -> dict[str, Any]:
     for folder in (failures, _BUILD / name, CORPUS / name):
         folder.mkdir(parents=True, exist_ok=True)
     before = set(failures.iterdir())
-    said = _libfuzzer(name, f"-max_total_time={seconds}", f"-artifact_prefix={failures}/", _BUILD / name, CORPUS / name)
+    output = _libfuzzer(
+        name, f"-max_total_time={seconds}", f"-artifact_prefix={failures}/", _BUILD / name, CORPUS / name
+    )
     new = sorted(str(path.relative_to(ROOT)) for path in set(failures.iterdir()) - before)
-    last = re.findall(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", said, re.MULTILINE)
+    last = re.findall(r"^#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", output, re.MULTILINE)
     runs, covered, features, corpus = map(int, last[-1]) if last else (0, 0, 0, 0)
     figures = {"runs": runs, "edges": covered, "features": features, "corpus": corpus, "failed": new}
     sys.stderr.write(f"fuzz: {name}: {figures}\n")
     if new or not runs:
-        sys.stderr.write(said[-3000:])
+        sys.stderr.write(output[-3000:])
     return figures
 
 
 def _keep(name: str) -> None:
-    """Of all that was found as many as there is room for, evenly from the smallest to the largest."""
+    """Keep as many findings as fit, evenly from the smallest to the largest."""
     found = {path.read_bytes() for folder in (CORPUS / name, _BUILD / name) for path in folder.iterdir()}
     every = math.ceil(sum(map(len, found)) / _MOST_CORPUS_BYTES)
     shutil.rmtree(CORPUS / name)
     (CORPUS / name).mkdir()
     for data in sorted(found, key=lambda data: (len(data), data))[:: max(1, every)]:
-        # as libFuzzer names them
+        # libFuzzer's names
         (CORPUS / name / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
 
 

@@ -1,7 +1,7 @@
-"""Budget of one fuzzing run, and its shares.
+"""The size of a fuzzing run, and its shares.
 
-NAMESRV_FUZZ_EXAMPLES is the number of frames that are sent to a whole server; `make fuzz` raises it. Hypothesis draws
-a batch of numbers, of which each makes one frame; what fails it shrinks, number by number, to plain route questions.
+NAMESRV_FUZZ_EXAMPLES is the number of frames sent to a whole server; `make fuzz` raises it. Hypothesis draws batches of
+numbers, each of which makes one frame; a failing number shrinks towards plain route requests.
 """
 
 import math
@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 FRAMES: Final = int(os.environ.get("NAMESRV_FUZZ_EXAMPLES", "100000"))
-# the numbers of one batch
+# numbers per batch
 BATCH: Final = 500
-# Shrinking takes minutes, more than a test of an ordinary run may; `make fuzz` finds the failing batch in hypothesis's
-# database, and has the time.
+# Shrinking takes minutes, too long for an ordinary run; `make fuzz` finds the failing batch in hypothesis's database
+# and has the time.
 PHASES: Final = tuple(Phase) if "NAMESRV_FUZZ_EXAMPLES" in os.environ else (Phase.reuse, Phase.generate)
 _NUMBERS: Final = st.binary(min_size=4 * BATCH, max_size=4 * BATCH).map(
     lambda drawn: struct.unpack(f">{BATCH}I", drawn)
@@ -25,7 +25,7 @@ _NUMBERS: Final = st.binary(min_size=4 * BATCH, max_size=4 * BATCH).map(
 
 
 def fuzzed(wanted: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Call a test with so many numbers, in batches."""
+    """Call a test with this many numbers, in batches."""
     budget = settings(
         max_examples=math.ceil(wanted / BATCH),
         deadline=None,

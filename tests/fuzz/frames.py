@@ -1,7 +1,7 @@
-"""One fuzzed frame, made from a number, so that hypothesis can shrink it.
+"""One fuzzed frame made from a number, so that hypothesis can shrink it.
 
-0 is a plain route question. Any other number makes a request of any code in any header, well-formed or hostile, or
-bytes that were recorded; four in ten are then broken in one way or another.
+0 is a plain route request. Any other number makes a request of any code in any header, well-formed or hostile, or
+recorded bytes; four in ten are then broken.
 """
 
 import json
@@ -21,7 +21,7 @@ from namesrv_remoting.requests import REQUESTS
 from tests.fuzz.mutations import Dice, edited, mutate
 from tests.support.spelling import BINARY, JSON, NATIVE, binary_frame, cut, json_frame, native_frame
 
-# the requests in recorded scenarios: whole frames to begin with, besides those that are made up
+# requests of recorded scenarios, in addition to generated ones
 RECORDED: Final = [
     bytes.fromhex(step["request"])
     for path in sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
@@ -38,7 +38,7 @@ HOSTILE_NUMBERS: tuple[Any, ...] = (
     *(-1, 0, 2**31 - 1, 2**31, -(2**31) - 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30),
     *(1.5, True, None, "1", "x", [], {}),
 )
-# what is no body at all, in the one or the other spelling
+# invalid bodies in either encoding
 HOSTILE_BODIES = (
     *(b"", b"\0", b"{", b"null", b"[]", b"[" * 3000, b'{"a":' * 3000, b'{"topicConfigSerializeWrapper":null}'),
     *(b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"t0":null}}}', b"\xef\xbb\xbf{}", b"{/**/}"),
@@ -49,7 +49,7 @@ HOSTILE_BODIES = (
 )
 
 REGISTER_BROKER = 103
-# by how often they are drawn; those that are not there are unknown to every server
+# codes by frequency; missing ones are unknown to every server
 CODES = (
     *((REGISTER_BROKER,) * 12 + (105,) * 10),
     *(104, 322, 904, 20001, 217, 205, 327) * 2,
@@ -62,9 +62,8 @@ ODD_VERSIONS = (-1, 613, 32767, 32768, 2**31 - 1)
 FLAGS = (*(0,) * 16, 2, 2, 1, 3, 4, -1, 2**31 - 1)
 OPAQUES = (0, 1, -1, 2**31 - 1, -(2**31), 127, 128, 65536)
 
-# In what follows a tuple is one of its members, a list none to five like each of its members, and a member whose name
-# begins with ? rarely there. There are few names, so that frames meet: a broker registered by one is looked up, wiped
-# and unregistered by others.
+# A tuple stands for one of its members, a list for up to five values like its members, and a member whose name begins
+# with ? is rare. Few names exist, so that frames concern the same brokers.
 CLUSTER = ("c0", "c0", "c1", "DefaultCluster")
 BROKER = ("b0", "b0", "b0", "b1", "b2", "broker-a")
 ADDR = ("127.0.0.1:10911", "127.0.0.1:10921", "127.0.0.2:10911", "127.0.0.3:10911", "[::1]:10911")
@@ -86,7 +85,7 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
     103: {
         **_OF_AGENT,
         "haServerAddr": ADDR,
-        # never short: nothing here is about expiry
+        # never short, because fuzzing does not test expiry
         "?heartbeatTimeoutMillis": (*(600_000, 86_400_000) * 6, 0, -1, 10**20, "x"),
         "?enableActingMaster": (*("true", "false", True) * 6, "TRUE", "x", 1),
         "?__ZONE_NAME": ZONE,
@@ -98,7 +97,7 @@ _FIELDS: Mapping[int, Mapping[str, Any]] = {
 }
 _UNKNOWN_FIELD = ("AccessKey", "ns", "lo", "", "\u2028", "x", "x" * 255, "x" * 256)
 
-# bodies, as they are spelt natively
+# native bodies
 _QUEUES = {"read_queue_nums": (4, 8, 16), "write_queue_nums": (4, 8, 16), "perm": (6, 6, 4, 2, 7)}
 _TOPIC_CONFIG = {"topic_name": TOPIC, **_QUEUES, "topic_sys_flag": (0, 0, 1, 2, 3)}
 _VERSION = {"counter": (0, 1, 2), "state_version": (0, 0, 0, 1), "timestamp": 1_700_000_000_000}
@@ -111,7 +110,7 @@ _REGISTRATION = {
     "filter_server_list": ([], [], None, ["127.0.0.1:7000"]),
     "deleted_topics": ([], [], [TOPIC]),
 }
-# Not notifyMinBrokerIdChanged: the server would dial whatever address a bit flip makes.
+# Without notifyMinBrokerIdChanged: the server would connect to any address that a bit flip makes.
 _SETTINGS = (
     *("orderMessageEnable", "supportActingMaster", "enableTopicList", "enableAllTopicList", "listenPort", "x"),
     *("deleteTopicWithBrokerRegistration", "returnOrderTopicConfigToBroker", "kvConfigPath"),
@@ -132,7 +131,7 @@ _BODIES: Mapping[int, Any] = {
 
 
 def make(number: int) -> bytes:
-    """The bytes of a frame, or of something that was one."""
+    """The bytes of a frame, possibly broken."""
     if not number:
         return PLAIN
     dice = Dice(number)
@@ -145,7 +144,7 @@ def _whole(dice: Dice) -> bytes:
 
 
 def _draw(dice: Dice, what: Any) -> Any:
-    """A value like this; rarely something hostile in its place."""
+    """A value of this kind, rarely a hostile one."""
     if isinstance(what, tuple):
         return _draw(dice, dice.pick(what))
     if isinstance(what, list):
@@ -159,7 +158,7 @@ def _draw(dice: Dice, what: Any) -> Any:
 
 
 def request(dice: Dice) -> bytes:
-    """A request that is whole, whatever it says."""
+    """A whole request with any content."""
     code = dice.pick(CODES)
     serialize_type = dice.pick((JSON, JSON, BINARY, NATIVE, NATIVE))
     version = dice.pick(ODD_VERSIONS if dice.one_in(30) else VERSIONS)
@@ -202,7 +201,7 @@ def _body(code: int, dice: Dice, ext: dict[str, Any] | None, serialize_type: int
     native, compressed = serialize_type == NATIVE, dice.one_in(3)
     if compressed and ext is not None and not dice.one_in(6):
         ext["compressed"] = "true"
-    # mostly in the form that header and version announce
+    # mostly in the form announced by header and version
     if dice.one_in(20):
         native, compressed, version = dice.one_in(2), dice.one_in(2), dice.pick((36, 400, 479))
     return _registration(dice, native=native, compressed=compressed, version=version)
@@ -219,7 +218,7 @@ def _registration(dice: Dice, *, native: bool, compressed: bool, version: int) -
         infos = {topic: TopicQueueMappingInfo(**_tame(mapping)) for topic, mapping in mappings.items()}
         data_version = DataVersion(**_tame(found["data_version"]))
         body = zlib.decompress(write_compressed(configs, data_version, infos, found["filter_server_list"] or ()))
-        # before there were mappings it ended here; and lengths that lie
+        # the end before version 413; and false lengths
         body = body[:-4] if version < 413 and not infos else body
         return zlib.compress(edited(body, b"", dice) if dice.one_in(8) else body, 1)
     wrapper = {
@@ -236,7 +235,7 @@ def _texts(ext: dict[str, Any] | None) -> dict[str, str] | None:
 
 
 def _json(dice: Dice, value: Any) -> bytes:
-    """JSON as some peer writes it: bare integer keys and names, single quotes, a byte order mark, blanks."""
+    """JSON in a peer's variant: bare integer keys and names, single quotes, a byte order mark, blanks."""
     style = dice.upto(19)
     text = json.dumps(value, separators=None if style < 8 else (",", ":"), ensure_ascii=style % 2 == 0)
     if style == 8:
@@ -253,7 +252,7 @@ def _json(dice: Dice, value: Any) -> bytes:
 
 
 def _camel(value: Any) -> Any:
-    """The same as Java spells it."""
+    """The same with Java's names."""
     if isinstance(value, dict):
         return {re.sub(r"_(\w)", lambda found: found[1].upper(), str(key)): _camel(value[key]) for key in value}
     return [_camel(element) for element in value] if isinstance(value, list) else value
@@ -264,7 +263,7 @@ def _packed(value: Any) -> bytes:
 
 
 def _tame(value: Any) -> Any:
-    """The same, with integers that msgpack has no room for as text."""
+    """The same with text in place of integers beyond msgpack's range."""
     if isinstance(value, dict):
         return {key: _tame(member) for key, member in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,6 @@
 """Draws, and ways to break a frame.
 
-Most of them keep or repair the lengths, so that what is broken reaches the serializers and the handlers and does not
-end at the frame.
+Most of them keep or repair the lengths, so that broken bytes reach the serializers and handlers.
 """
 
 import struct
@@ -16,7 +15,7 @@ LENGTHS = (0, 1, 3, 4, 5, 7, 8, 16 * 1024 * 1024 - 4, 16 * 1024 * 1024 - 3, 2**3
 
 
 class Dice:
-    """Draws for one frame, all of them from one number."""
+    """Draws for one frame, all from one number."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -30,12 +29,12 @@ class Dice:
         return choices[int(self.below() * len(choices))]
 
     def upto(self, most: int) -> int:
-        """From 0 to this, both included."""
+        """A number from 0 to `most`, both included."""
         return int(self.below() * (most + 1))
 
 
 def mutate(frame: bytes, other: bytes, dice: Dice) -> bytes:
-    """The frame, broken in one of these ways, rarely in two; `other` is what it is spliced with."""
+    """The frame broken in one way, rarely in two; `other` is spliced into it."""
     if len(frame) < 8 or dice.one_in(60):
         return dice.bytes(1 + dice.upto(64))
     broken = _in_parts(frame, other, dice) if dice.one_in(4) else _repaired(frame, other, dice)
@@ -43,7 +42,7 @@ def mutate(frame: bytes, other: bytes, dice: Dice) -> bytes:
 
 
 def edited(data: bytes, other: bytes, dice: Dice) -> bytes:
-    """Bytes with bits flipped, or with something overwritten, taken out, put in or doubled."""
+    """Bytes with flipped bits, or with an overwritten, removed, inserted or doubled part."""
     found = bytearray(data or b"\0")
     way, at = dice.upto(6), dice.upto(len(found) - 1)
     if way <= 1:
@@ -65,7 +64,7 @@ def edited(data: bytes, other: bytes, dice: Dice) -> bytes:
 
 
 def _repaired(frame: bytes, other: bytes, dice: Dice) -> bytes:
-    """Another header or body, with lengths that are right."""
+    """A frame with another header or body and correct lengths."""
     (header, body), way = _parts(frame), dice.upto(9)
     if way == 0:
         body = body[: dice.upto(len(body))]
@@ -84,15 +83,15 @@ def _parts(frame: bytes) -> tuple[bytes, bytes]:
 
 
 def _in_parts(frame: bytes, other: bytes, dice: Dice) -> bytes:
-    """Bytes that are no longer one whole frame, or say so."""
+    """Bytes that are not one whole frame, or do not look like one."""
     way = dice.upto(7)
     if way <= 1:
         return frame * 2
     if way <= 3:
-        # of another type
+        # another serialize type
         return frame[:4] + bytes((dice.pick((0, 1, 77, 2, 76, 255)),)) + frame[5:]
     if way == 4:
-        # without its end: what comes next is taken for it
+        # truncated: the next bytes become part of it
         return frame[: 1 + dice.upto(len(frame) - 1)]
     if way == 5:
         length = dice.pick(LENGTHS) if dice.one_in(2) else max(0, len(frame) - 12 + dice.upto(16))
@@ -100,5 +99,5 @@ def _in_parts(frame: bytes, other: bytes, dice: Dice) -> bytes:
     if way == 6:
         size = dice.upto(2**24 - 1) if dice.one_in(3) else max(0, len(_parts(frame)[0]) + dice.upto(16) - 8)
         return frame[:5] + struct.pack(">I", size)[1:] + frame[8:]
-    # the head of one and the tail of the other, with the head's lengths
+    # the head of one frame and the tail of the other, with the head's lengths
     return frame[: dice.upto(len(frame))] + other[dice.upto(len(other)) :]

@@ -1,6 +1,6 @@
-"""Expected outcome of a stream of fuzzed frames: which questions are answered, and whether the connection ends.
+"""Expected outcome of a stream of fuzzed frames: which requests get a response, and whether the connection ends.
 
-Judged with the frame reader and the header decoders of the code under test, which are fuzzed on their own.
+The expectation uses the frame reader and header decoders of the code under test, which are fuzzed on their own.
 """
 
 import itertools
@@ -20,29 +20,28 @@ from tests.support.serving import LIMITS
 from tests.support.spelling import JSON, NATIVE
 
 PULL_ROUTES: Final = 20001
-# frames of one connection, if none of them ends it before
+# frames per connection, unless one of them ends it
 MAX_FRAMES: Final = 40
 
-# how its answer is spelt, and its opaque; no opaque when the server draws one of its own
+# serialize type and opaque of a response; without an opaque the server draws one
 Due = tuple[int, int | None]
 
 
 @dataclass(slots=True)
 class Stream:
-    """What is sent over one connection, and what is due for it."""
+    """Bytes sent over one connection, and their expected responses."""
 
     pieces: list[bytes] = field(default_factory=list)
-    # frames that the server looks at, the one that ends it included
+    # frames read by the server, including one that ends the connection
     frames: int = 0
-    # must be answered, each once
+    # required responses, each exactly once
     due: Counter[Due] = field(default_factory=Counter)
-    # may be answered: questions that wait until something changes, and all of their kind when the peer breaks the
-    # protocol behind them
+    # possible responses: pending watches, and every response due when the peer breaks the protocol afterwards
     may_wait: Counter[Due] = field(default_factory=Counter)
     pulls: Counter[Due] = field(default_factory=Counter)
     # the server closes the connection
     is_broken: bool = False
-    # ends within a frame: the server waits for the rest
+    # the stream ends within a frame, so that the server waits for the rest
     is_cut_off: bool = False
 
     _reader: FrameReader = field(default_factory=FrameReader)
@@ -52,7 +51,7 @@ class Stream:
         return b"".join(self.pieces)
 
     def add(self, data: bytes) -> None:
-        """Send this as well, and say what is due for it."""
+        """Send more bytes and update the expectation."""
         self.pieces.append(data)
         end = 0
         for frame in self._reader.receive_data(data):
@@ -73,7 +72,7 @@ class Stream:
             self.frames += 1
             self.is_broken = True
         if error is not None and error.reason == "tls":
-            # the peer is told in plain text that this is what is spoken here
+            # a plain HTTP response names the protocol of this port
             self.may_wait[JSON, 0] += 1
         self.is_cut_off = self._reader.is_inside_frame
 
@@ -87,7 +86,7 @@ class Stream:
             self.pulls[due] += 1
 
     def settled(self) -> Self:
-        """The same when nothing is added any more."""
+        """The stream without further additions."""
         if self.is_broken:
             self.may_wait += self.pulls
         else:
@@ -96,7 +95,7 @@ class Stream:
 
 
 def _is_too_large(begun: bytes) -> bool:
-    """Whether the header of a frame that has begun says that the server will not receive the rest."""
+    """True when the header of an incomplete frame makes the server refuse the rest."""
     if len(begun) < 8:
         return False
     length, word = struct.unpack_from(">II", begun)
@@ -113,8 +112,8 @@ def _is_too_large(begun: bytes) -> bool:
 def streams(numbers: Iterable[int]) -> Iterator[Stream]:
     """The frames of these numbers in order.
 
-    Those that end a connection get one of their own, behind some frames that are sent twice for it, so that the
-    others share long-lived ones: brokers live as long as their connections.
+    Frames that end a connection get one of their own, after repeated earlier frames, so that the others share long-
+    lived connections: brokers live as long as theirs.
     """
     stream, whole = Stream(), [PLAIN]
     for number in numbers:
@@ -138,7 +137,7 @@ def streams(numbers: Iterable[int]) -> Iterator[Stream]:
 
 
 def chopped(stream: Stream, dice: Dice) -> Sequence[bytes]:
-    """Its bytes in the pieces in which they are sent: mostly at once, some in a few, rarely one by one."""
+    """The stream's bytes in pieces: mostly one, sometimes a few, rarely single bytes."""
     data = stream.data
     way = dice.upto(9)
     if way < 6:

@@ -1,4 +1,4 @@
-"""What the coverage-guided fuzzer calls, each with any bytes: a reader may refuse them, in its own way only."""
+"""Targets of the coverage-guided fuzzer: each accepts any bytes and may raise only its own error."""
 
 import contextlib
 import hashlib
@@ -32,12 +32,12 @@ _BODY_READERS: Final[list[Callable[[bytes], Any]]] = [
 
 
 def _check(error: Exception) -> None:
-    """What it says travels in a header, and ends up in a log."""
+    """The message must fit into a header and a log line."""
     assert 0 < len(str(error)) < 1024
 
 
 def frames(data: bytes) -> None:
-    """Whatever a peer sends: cut into frames, whose headers and ext fields are read."""
+    """A peer's bytes: frames, their headers and ext fields."""
     try:
         commands = [decode_frame(frame) for frame in FrameReader().receive_data(data)]
     except RemoteProtocolError:
@@ -51,7 +51,7 @@ def frames(data: bytes) -> None:
 
 
 def bodies(data: bytes) -> None:
-    """The first byte says which reader gets the others."""
+    """The first byte chooses the reader of the rest."""
     read = _BODY_READERS[data[0] % len(_BODY_READERS)] if data else _BODY_READERS[0]
     try:
         found = read(data[1:])
@@ -62,7 +62,7 @@ def bodies(data: bytes) -> None:
 
 
 def snapshot(data: bytes) -> None:
-    """A file, and one whose checksum is right: all that is behind it is read, too."""
+    """A snapshot file, as it is and with a valid checksum, so that its content is read, too."""
     for file in (data, enveloped(hashlib.sha256(data).hexdigest().encode(), data)):
         try:
             decode_snapshot(file)
@@ -71,13 +71,13 @@ def snapshot(data: bytes) -> None:
 
 
 def access_file(data: bytes) -> None:
-    """Whatever somebody wrote."""
+    """An access file with any content."""
     with contextlib.suppress(AccessFileError, UnicodeDecodeError):
         parse_access_file(data.decode())
 
 
 def log_lines(data: bytes) -> None:
-    """A file of JSON lines as the daemon writes them, damaged: what can be read is shown, the rest is named."""
+    """A damaged file of JSON lines: readable lines are shown, the others are reported."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         folder = Path(directory) / "dt=2026-01-01" / "hour=00"
         folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Cost of an input: a share of memory and calls for each of its bytes, whatever it says.
+"""Cost of an input: bounded memory and calls per byte.
 
-Hypothesis looks for the dearest input of every decoder: one that repeats something, since nothing else is large.
+Hypothesis searches the most expensive input of every decoder among repetitive ones, since only those are large.
 """
 
 import gc
@@ -36,13 +36,13 @@ MEBIBYTE: Final = 1 << 20
 
 
 class Decoder(NamedTuple):
-    """One decoder, and what its documents are made of."""
+    """A decoder and the parts of its documents."""
 
     decode: Callable[[bytes], object]
-    # what a document may begin with, and what it may repeat
+    # possible beginnings and repeated parts
     beginnings: tuple[bytes, ...]
     tokens: tuple[bytes, ...]
-    # a registration is read in slices, of which there should be several
+    # a registration is read in slices, and needs several of them
     max_bytes: int = 16 * 1024
 
 
@@ -50,17 +50,17 @@ Registering = Generator[None, None, RegisterBrokerBody]
 
 
 def in_json(document: bytes) -> Registering:
-    """As a registration of a RocketMQ broker."""
+    """Decode as a registration of a RocketMQ broker."""
     return decode_body(document, 479, compressed=False)
 
 
 def natively(document: bytes) -> Registering:
-    """As one of a native broker."""
+    """Decode as a registration of a native broker."""
     return decode_native_body(document, compressed=False)
 
 
 def header(serialize_type: int) -> Callable[[bytes], object]:
-    """As a header of that type."""
+    """Decode as a header of this type."""
     return lambda document: decode_frame(Frame(serialize_type, document, b""))
 
 
@@ -78,7 +78,7 @@ LINES: Final = struct.pack(">i2s", 2, b"{}")
 WRAPPER: Final = b'{"topicConfigSerializeWrapper":{'
 
 IN_SLICES: Final = 48 * 1024
-# what every decoder may take: memory, and calls of functions, compiled ones included, for each byte of a document
+# limits of every decoder: memory, and function calls (compiled ones included) per byte
 BYTES_PER_BYTE: Final = 200
 CALLS_PER_BYTE: Final = 12
 
@@ -142,8 +142,8 @@ DECODERS: Final = {
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_no_byte_costs_more_than_its_share(name: str) -> None:
-    """Of memory and of calls, in the dearest document that a search finds."""
+def test_cost_per_byte_is_bounded(name: str) -> None:
+    """The most expensive document found stays within the limits of memory and calls."""
     decoder = DECODERS[name]
 
     @settings(max_examples=60, phases=[Phase.generate, Phase.target], database=None)
@@ -164,7 +164,7 @@ def test_no_byte_costs_more_than_its_share(name: str) -> None:
 
 
 def repeating(beginning: bytes, repeated: bytes, size: int) -> bytes:
-    """The beginning, and then the same again and again, but that every # is a number of its own."""
+    """The beginning followed by repetitions; every # becomes a different number."""
     times = max(1, (size - len(beginning)) // len(repeated))
     if b"#" not in repeated:
         return beginning + repeated * times
@@ -172,7 +172,7 @@ def repeating(beginning: bytes, repeated: bytes, size: int) -> bytes:
 
 
 def run(decoder: Decoder, document: bytes) -> None:
-    """To the end, if it is done in steps."""
+    """Decode to the end, chunk by chunk."""
     with suppress(BadRequestError, RemoteProtocolError, PropertiesError):
         found = decoder.decode(document)
         if isinstance(found, Generator):
@@ -180,7 +180,7 @@ def run(decoder: Decoder, document: bytes) -> None:
 
 
 def calls_for(decoder: Decoder, document: bytes) -> int:
-    """Functions that are called for a document, compiled ones included."""
+    """Number of function calls for a document, compiled functions included."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -196,7 +196,7 @@ def calls_for(decoder: Decoder, document: bytes) -> int:
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that are held at a time by some work."""
+    """Peak memory of some work in bytes."""
     tracemalloc.start()
     try:
         work()
@@ -206,19 +206,19 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 def table(member: bytes, item: bytes) -> bytes:
-    """A JSON registration of 16 MiB with such a table; every # is a number of its own."""
+    """A JSON registration of 16 MiB with such a table; every # is a different number."""
     times = (16 * MEBIBYTE - 64) // (len(item) + 6)
     items = (item.replace(b"#", b"%d" % number) for number in range(times))
     return WRAPPER + b'"%b":{%b}}}' % (member, b",".join(items))
 
 
 def native_topics(count: int) -> bytes:
-    """A native registration of so many topics, all of them the same."""
+    """A native registration of this many equal topics."""
     return b"\x81\xadtopic_configs\xdd" + struct.pack(">I", count) + b"\x81\xaatopic_name\xa1a" * count
 
 
 ATTACKS: Final[dict[str, Callable[[], Registering]]] = {
-    # 337 KB: a DataVersion of 64 MiB, and noise behind the stream
+    # 337 KB: a DataVersion of 64 MiB, and noise after the stream
     "bomb": lambda: decode_body(
         zlib.compress(struct.pack(">i", 64 * MEBIBYTE - 4) + b",1:" * (64 * MEBIBYTE // 3), 9) + bytes(270_000),
         479,
@@ -238,18 +238,17 @@ ATTACKS: Final[dict[str, Callable[[], Registering]]] = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_no_step_of_a_large_registration_is_long(name: str) -> None:
-    """Shorter than the parser alone takes for 30,000 topics as Java spells them, so that everybody else is served.
+def test_chunks_of_a_large_registration_are_short(name: str) -> None:
+    """A chunk is shorter than parsing 30,000 topics at once, so that other connections are served.
 
-    The steps are the same each time: one that is long is so whenever it is tried, on a machine that is busy now and
-    then only in some of the trials.
+    Chunks are the same in each trial: a long one is long in all of them, a busy machine only in some.
     """
     topics = [TopicConfig(f"TopicOfAnApplication{number:05}", 8, 8, 6) for number in range(10_000)]
     legal = encode_json_body(RegisterBrokerBody(topics, DataVersion(1, 0, 1)))
 
     def is_quick() -> bool:
         unit, steps = sum(step_seconds(in_json(legal))), step_seconds(ATTACKS[name]())
-        # all of them: 16 MiB, and a tenth of a second for each
+        # 16 MiB take a tenth of a second each
         return max(steps) < 2 * unit and sum(steps) < 400 * unit
 
     gc.disable()
@@ -260,7 +259,7 @@ def test_no_step_of_a_large_registration_is_long(name: str) -> None:
 
 
 def step_seconds(work: Registering) -> list[float]:
-    """The computing time of each step, compared with each other only."""
+    """The processor time of each chunk, comparable only with each other."""
     seconds: list[float] = []
     while True:
         started = time.process_time()
@@ -272,8 +271,8 @@ def step_seconds(work: Registering) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_large_registration_takes_no_more_memory_than_was_said(name: str) -> None:
-    """What the limits say before it is decoded."""
+def test_large_registration_stays_within_its_memory_estimate(name: str) -> None:
+    """The estimate before decoding is an upper bound."""
     work = ATTACKS[name]()
     peak = peak_of(lambda: step_seconds(work))
 

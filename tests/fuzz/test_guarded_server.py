@@ -1,4 +1,4 @@
-"""No frame gets past an access file: whatever it asks for and however its signature is wrong, nothing happens."""
+"""Fuzzing a server with an access file: no forged request has an effect."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ ADMIN: Final = (AccessClass.ADMIN_READ, AccessClass.ADMIN_WRITE)
 
 
 def commands() -> Iterator[RemotingCommand]:
-    """Requests that a server reads as what they are; none has the flag of an answer."""
+    """Requests that a server can read; none has the response flag."""
     for seed in count():
         dice = Dice(seed)
         try:
@@ -52,7 +52,7 @@ def commands() -> Iterator[RemotingCommand]:
 
 
 def forged(command: RemotingCommand, dice: Dice) -> RemotingCommand:
-    """The request without a signature, or with one that is no good for it."""
+    """The request without a signature or with an invalid one."""
     about = REQUESTS.get(command.code)
     recipe: Recipe = "native" if dice.one_in(2) else "rocketmq"
     match dice.upto(5):
@@ -76,7 +76,7 @@ def forged(command: RemotingCommand, dice: Dice) -> RemotingCommand:
 
 
 async def test_no_frame_gets_past_the_access_file(tmp_path: Path) -> None:
-    """Each is refused with code 16, or without an answer if it wants none, and the tables are as they were."""
+    """Every request gets code 16, or no response if it is oneway, and the tables stay the same."""
     access = tmp_path / "access.toml"
     access.write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
@@ -89,6 +89,6 @@ async def test_no_frame_gets_past_the_access_file(tmp_path: Path) -> None:
             if not command.is_oneway:
                 answer = await peer.receive()
                 assert (NO_PERMISSION, command.opaque) == (answer.code, answer.opaque), command
-        # behind the last one that is not answered
+        # after the last oneway request
         assert (await peer.call(105, {"topic": "t0"})).code == NO_PERMISSION
         assert before == state(server)

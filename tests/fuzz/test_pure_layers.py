@@ -1,4 +1,4 @@
-"""Every reader of the wire raises only its own exception, whatever it is given."""
+"""Fuzzing every reader of the wire: only its own exception is raised."""
 
 from collections import deque
 from collections.abc import Callable, Generator
@@ -32,7 +32,7 @@ HEADERS: Final = [
     if isinstance(header, type) and issubclass(header, ExtHeader) and header is not ExtHeader
 ]
 LIMITS: Final = RegistrationLimits(max_inflated_bytes=1 << 20)
-# what reads bodies, each in all the ways in which it may be asked to
+# readers of bodies, with each combination of their arguments
 READERS: Final[dict[str, list[Callable[[bytes], Any]]]] = {
     **{
         f"registrations, compressed={compressed}": [
@@ -65,12 +65,12 @@ PROXY_HEADERS: Final = (
 
 
 def frames_of(number: int) -> list[Frame]:
-    """Everything that is cut from what the number makes."""
+    """The frames in the number's bytes."""
     return FrameReader().receive_data(make(number))
 
 
 def commands_of(number: int) -> list[RemotingCommand]:
-    """Everything that can be read of it."""
+    """The commands in the number's bytes."""
     try:
         return [decode_frame(frame) for frame in frames_of(number)]
     except RemoteProtocolError:
@@ -78,8 +78,8 @@ def commands_of(number: int) -> list[RemotingCommand]:
 
 
 @fuzzed(WANTED)
-def test_chopping_makes_no_difference_to_the_frame_reader(numbers: tuple[int, ...]) -> None:
-    """The same frames, the same error and the same bytes held back, whether fed at once, in pieces or by the byte."""
+def test_frame_reader_does_not_depend_on_splitting(numbers: tuple[int, ...]) -> None:
+    """Frames, error and buffered bytes are the same for one, several and single-byte pieces."""
 
     def fed(data: bytes, cuts: list[int]) -> tuple[list[Frame], str, int]:
         reader = FrameReader()
@@ -99,7 +99,7 @@ def test_chopping_makes_no_difference_to_the_frame_reader(numbers: tuple[int, ..
 
 @fuzzed(WANTED)
 def test_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
-    """Only with RemoteProtocolError; and whatever was read can be answered, and echoed in a remark."""
+    """Only a RemoteProtocolError is raised; a decoded command can be answered and quoted in a remark."""
     for command in chain.from_iterable(map(commands_of, numbers)):
         for serialize_type in (0, 77):
             remark = command.remark and command.remark[:1024]
@@ -117,7 +117,7 @@ def test_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", READERS)
 @fuzzed(WANTED)
 def test_bodies_are_read_or_refused(name: str, numbers: tuple[int, ...]) -> None:
-    """Only with BadRequestError, whatever the header announced; its text travels in a header, and ends up in a log."""
+    """Only a BadRequestError is raised for any header, with a text that fits into a header and a log line."""
     for frame in chain.from_iterable(map(frames_of, numbers)):
         for read in READERS[name]:
             refusal = ""
@@ -133,18 +133,18 @@ def test_bodies_are_read_or_refused(name: str, numbers: tuple[int, ...]) -> None
 # each is read in sixteen ways
 @fuzzed(WANTED // 2)
 def test_ext_fields_are_read_or_refused_by_name(numbers: tuple[int, ...]) -> None:
-    """Only with BadRequestError whose remark is short enough for a header; for each request's and answer's fields."""
+    """Only a BadRequestError with a short remark is raised for the fields of each request and response."""
     for command in chain.from_iterable(map(commands_of, numbers)):
         for header in HEADERS:
             try:
                 header.from_ext(command.ext_fields)
             except BadRequestError as error:
-                assert len(str(error)) < 1024  # noqa: PT017 - either outcome is right
+                assert len(str(error)) < 1024  # noqa: PT017 - both outcomes are right
 
 
 @fuzzed(WANTED)
 def test_proxy_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
-    """Only with RemoteProtocolError; and the first bytes alone never say something else than all of them."""
+    """Only a RemoteProtocolError is raised, and a prefix never gives another result than the whole."""
 
     def read(data: bytes) -> object:
         try:
@@ -159,8 +159,8 @@ def test_proxy_headers_are_read_or_refused(numbers: tuple[int, ...]) -> None:
         assert len({repr(what) for what in found if what is not None}) <= 1
 
 
-def test_made_up_frames_reach_the_tables() -> None:
-    """Most of what is drawn can be read, or nothing would be tried behind the readers."""
+def test_most_generated_frames_are_readable() -> None:
+    """Otherwise the code behind the readers would not be tested."""
     frames = [frame for number in range(1, 3_000) for frame in frames_of(number)]
     commands = [command for number in range(1, 3_000) for command in commands_of(number)]
     registrations = [command for command in commands if command.code == 103]

@@ -1,4 +1,4 @@
-"""No frame disturbs a NameServer: no hang, no broken table, no hurt neighbour, no error in its log."""
+"""Fuzzing a whole NameServer: no hang, no broken table, no disturbed neighbour, no error in the log."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, registrat
 from tests.support.spelling import JSON, Answer, read_answers
 from tests.support.table_invariants import violations
 
-# connections that are busy at the same time
+# connections in use at the same time
 BUSY: Final = 24
-# what a server reads at once; of a longer stream it may have read a part when it closes, and that is a reset
+# one read of the server; it may close a longer stream after a part of it, which is a reset
 ONE_READ_BYTES: Final = 1 << 16
 LOGGERS: Final = ("namesrv", "namesrv_remoting", "asyncio")
 RESPONSE_CODES: Final = frozenset({0, 1, 2, 3, 16, 17, 22})
@@ -50,7 +50,7 @@ CONTROL_ROUTE: Final = {
 
 
 class Trouble(logging.Handler):
-    """What must not be logged: errors, tracebacks, and whatever a line cannot be made of."""
+    """A log handler that records errors, tracebacks and unformattable records."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -58,7 +58,7 @@ class Trouble(logging.Handler):
         self._formatters = (TextFormatter(), JsonFormatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look at a record as the daemon's own handler would."""
+        """Format a record as the daemon's handler does."""
         text, as_json = (formatter.format(record) for formatter in self._formatters)
         if record.levelno >= logging.ERROR or record.exc_info:
             self.found.append(text)
@@ -67,7 +67,7 @@ class Trouble(logging.Handler):
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear everything, debug lines too, and what the loop says; keep it from pytest, which would keep all of it."""
+        """Receive all records, debug ones and the loop's included, and keep them from pytest."""
         before = [(logger, logger.level, logger.propagate) for logger in map(logging.getLogger, LOGGERS)]
         for logger, _, _ in before:
             logger.addHandler(self)
@@ -85,12 +85,12 @@ class Trouble(logging.Handler):
 
 
 class FuzzPeer(asyncio.Protocol):
-    """One connection: sends its stream, and collects what comes back."""
+    """A connection that sends its stream and collects the responses."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.is_lost = False
-        # by a reset, which happens to who goes on sending; it may take along what had not been read
+        # true after a reset, which may discard unread responses
         self.is_reset = False
         self.transport: Any = None
         self._rest = b""
@@ -109,7 +109,7 @@ class FuzzPeer(asyncio.Protocol):
         self._changed.set()
 
     async def feed(self, stream: Stream, dice: Dice) -> str:
-        """Send a stream and wait until it is answered; what is wrong with that, if anything."""
+        """Send a stream and wait for its responses; return a description of a wrong outcome, or an empty text."""
         pieces = chopped(stream, dice)
         for piece in pieces:
             if self.is_lost:
@@ -145,7 +145,7 @@ class FuzzPeer(asyncio.Protocol):
         return len(self.answers) >= stream.due.total() and not self._miscounted(stream)
 
     def _miscounted(self, stream: Stream) -> str:
-        """Which questions were not answered, or answered too often; those without an opaque get any number."""
+        """Requests with missing or duplicate responses; those without an opaque match any number."""
         numbered = Counter({due: count for due, count in stream.due.items() if due[1] is not None})
         without = stream.due.total() - numbered.total()
         came: Counter[Due] = Counter((answer.serialize_type, answer.opaque) for answer in self.answers)
@@ -158,7 +158,7 @@ class FuzzPeer(asyncio.Protocol):
 
 
 class FuzzServer:
-    """A NameServer with a broker, two topics and a client of its own, which no fuzzed frame may disturb."""
+    """A NameServer with a broker, two topics and a control client that fuzzed frames must not disturb."""
 
     def __init__(self, server: InProcess, control: NamesrvPeer) -> None:
         self._server = server
@@ -166,7 +166,7 @@ class FuzzServer:
         self._peers: list[FuzzPeer] = []
 
     async def feed(self, fed: list[Stream], dice: Dice) -> None:
-        """Send every stream over a connection of its own, a few at a time; what comes back is checked."""
+        """Send every stream over a connection of its own, a few at a time, and check the responses."""
         waiting = fed[::-1]
 
         async def work() -> None:
@@ -182,7 +182,7 @@ class FuzzServer:
                 tasks.create_task(work())
 
     async def check(self) -> None:
-        """Everything: the route, the tables while brokers live, late peers, and what is left when all are gone."""
+        """Check the route, the tables, late peers, and what is left after all connections closed."""
         await self.check_control()
         namesrv, tables = self._server.namesrv, self._server.namesrv.manager.tables
         assert violations(tables) == []
@@ -204,7 +204,7 @@ class FuzzServer:
         await self.check_control()
 
     async def check_control(self) -> None:
-        """The control client gets the right route at once, over every road."""
+        """Check that the control client gets the right route at once, on the fast path and from the dispatcher."""
         async with asyncio.timeout(GUARD_SECONDS):
             for spelling in SPELLINGS:
                 answer = await self._control.call(105, {"topic": CONTROL_TOPICS[0]}, spelling=spelling)
@@ -233,7 +233,7 @@ class FuzzServer:
 
 @contextlib.asynccontextmanager
 async def fuzz_server(data_dir: Path) -> AsyncIterator[FuzzServer]:
-    """Serve until the block ends, and look for trouble until the end."""
+    """Serve until the block ends, and check the log until the end."""
     with Trouble().listening():
         limits = replace(Limits.of(Settings()), kv=SMALL)
         async with namesrv_in_process(data_dir, nameserver_name="fuzzed", admin_enabled=True, limits=limits) as server:
@@ -245,12 +245,12 @@ async def fuzz_server(data_dir: Path) -> AsyncIterator[FuzzServer]:
 
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=list(LOOPS))
-# what ends a connection comes behind frames that are sent once more for it: well over one for each number
+# frames before one that ends a connection are repeated: well over one frame per number
 @fuzzed(FRAMES // len(LOOPS) * 5 // 6)
 def test_no_frame_disturbs_the_server(loop: Callable[[], asyncio.AbstractEventLoop], numbers: tuple[int, ...]) -> None:
-    """Every question is answered or its connection closed, and after each batch everything is as it should be.
+    """Every request is answered or its connection closed, and after each batch the server is intact.
 
-    What that is, `FuzzServer.check` says: the control client's route, the log, the tables, and nothing left behind.
+    `FuzzServer.check` covers the control client's route, the log, the tables, and leftovers.
     """
 
     async def feed_and_check(data_dir: str) -> None:

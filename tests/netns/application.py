@@ -1,12 +1,11 @@
-"""An application that pulls the route of a topic all the time, and reports what it saw.
+"""An application that pulls the route of a topic continuously and reports its results.
 
-    python application.py poll|watch|java BROKERS
+python application.py poll|watch|java BROKERS
 
-`poll` and `watch` use the client library; `java` asks as Apache's Java client does: in JSON, over one connection to one
-server of the list, and the next one of the list once that connection is dead. The servers are those of NAMESRV_ADDR, to
-the library those of NAME_SERVERS, which may also be a file.
-It prints `asks SERVER` whenever it takes another server, `ready` when it has seen a complete route (one with that many
-brokers), and at SIGTERM, as its last line, a JSON object with all that it counted.
+`poll` and `watch` use the client library; `java` behaves like Apache's Java client: JSON over one connection to one
+server of the list, and the next server once that connection is dead. The servers are those of NAMESRV_ADDR, for the
+library those of NAME_SERVERS, which may be a file. It prints `asks SERVER` for every new server, `ready` after a
+complete route (one with that many brokers), and at SIGTERM, as its last line, a JSON object with its counts.
 """
 
 import asyncio
@@ -28,13 +27,13 @@ from tests.support.spelling import json_frame
 
 TOPIC: Final = "orders"
 _PAUSE_SECONDS: Final = 0.02
-# It is ended long before; whoever was to do that may have been killed.
+# ends the application if a killed test never does
 _LONGEST_SECONDS: Final = 600.0
-# ten times Java's mqClientApiTimeout, and the library's: on a busy machine a question may take seconds
+# ten times Java's mqClientApiTimeout: on a busy machine a request may take seconds
 _TIMEOUT_SECONDS: Final = 30.0
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line for the test."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
@@ -42,31 +41,31 @@ def say(line: str) -> None:
 
 @dataclass
 class Seen:
-    """What came of all pulls."""
+    """Results of all pulls."""
 
     pulls: int = 0
-    # pulls that gave the application no route, and why
+    # pulls without a route, with the reason
     failed: list[str] = field(default_factory=list)
-    # brokers of routes that had fewer than there are
+    # brokers of incomplete routes
     incomplete: list[list[str]] = field(default_factory=list)
-    # questions that had to be asked again, each with its reason
+    # repeated requests, with the reason
     repeated: list[str] = field(default_factory=list)
     servers: list[str] = field(default_factory=list)
     longest_seconds: float = 0.0
 
     def server(self, address: str | None) -> None:
-        """Another server is asked."""
+        """Record a new server."""
         if address is not None and (not self.servers or self.servers[-1] != address):
             self.servers.append(address)
-            say(f"asks {address}")
+            print_line(f"asks {address}")
 
 
 class LostError(Exception):
-    """The connection ended, or nothing came in time; the message says which."""
+    """The connection ended, or no response arrived in time; the message has the reason."""
 
 
 class JavaLike:
-    """One connection to the chosen server; when it is dead, the next request takes the next server of the list."""
+    """One connection to the chosen server; after its death the next request uses the next server of the list."""
 
     def __init__(self, addresses: list[str], seen: Seen) -> None:
         # shuffled once, as Java does
@@ -75,7 +74,7 @@ class JavaLike:
         self._peer: RawPeer | None = None
 
     async def pull(self) -> list[str]:
-        """The brokers of the topic. Raises LostError: this question failed, the next goes to the next server."""
+        """The brokers of the topic; raises LostError when the request failed, and the next one uses the next server."""
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 peer = await self._connection()
@@ -88,7 +87,7 @@ class JavaLike:
             raise LostError(type(error).__name__) from error
 
     async def _connection(self) -> RawPeer:
-        # a connection that the server has closed meanwhile is known to be dead before it is used
+        # a connection closed by the server is noticed before its use
         if self._peer is not None and (self._peer.reader.at_eof() or self._peer.reader.exception()):
             self._hang_up()
         if self._peer is None:
@@ -104,7 +103,7 @@ class JavaLike:
 
 
 async def java_like(seen: Seen, run: "Run") -> None:
-    """Pull; what fails is asked once more, as Java does at its next poll, and fails if that does."""
+    """Pull; a failed pull is repeated once, as at Java's next poll, and counts if it fails again."""
     client = JavaLike(os.environ["NAMESRV_ADDR"].split(";"), seen)
 
     async def pull() -> list[str]:
@@ -118,7 +117,7 @@ async def java_like(seen: Seen, run: "Run") -> None:
 
 
 async def library(seen: Seen, run: "Run", *, watch: bool) -> None:
-    """Pull by the library: what it has in memory, and then what a server says now, both of which have to be right."""
+    """Pull from the library: the cached route and a fresh one, both of which must be complete."""
     name_servers = os.environ["NAME_SERVERS"]
     settings = ClientSettings(
         name_servers=name_servers,
@@ -161,7 +160,7 @@ async def main(kind: str, brokers: int) -> None:
                     seen.failed.append(str(error))
             if not is_ready and len(found) == brokers:
                 is_ready = True
-                say("ready")
+                print_line("ready")
             elif is_ready and found and len(found) < brokers:
                 seen.incomplete.append(found)
             if is_ready:
@@ -173,7 +172,7 @@ async def main(kind: str, brokers: int) -> None:
         await java_like(seen, run)
     else:
         await library(seen, run, watch=kind == "watch")
-    say(json.dumps(asdict(seen)))
+    print_line(json.dumps(asdict(seen)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Set-up of every test here: the example of docs/deploying.md, running in network namespaces."""
+"""Fixtures: the example of docs/deploying.md in network namespaces."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from tests.netns.network import why_not
 
 @pytest.fixture
 def deploy(tmp_path: Path) -> Iterator[Callable[..., Deployment]]:
-    """Makes the hosts, with more settings for the NameServers; at the end of the test all of it is gone."""
+    """A function that makes the hosts, with additional NameServer settings; they are removed at the end of the test."""
     if (reason := why_not()) is not None:
-        # only what a machine cannot do is left out; what it lacks can be installed
+        # tests are skipped only for missing privileges, because packages can be installed
         assert os.geteuid() != 0 or "not allowed" in reason, reason
         pytest.skip(reason)
     with ExitStack() as stack:

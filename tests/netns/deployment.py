@@ -1,7 +1,7 @@
 """The worked example of docs/deploying.md: three NameServers, two brokers, clients, an operator.
 
-Every file and every command comes from the page. What belongs to a real machine has a stand-in: `ssh HOST` runs a
-command in that host's namespace, `sudo` runs it, and `systemctl` is tests/netns/service.sh.
+Every file and command comes from the page. Parts of a real machine have stand-ins: `ssh HOST` runs a command in that
+host's namespace, `sudo` runs it, and `systemctl` is tests/netns/service.sh.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.support.printing_process import PrintingProcess
 
 PAGE: Final = "docs/deploying.md"
 SERVERS: Final = ("ns1", "ns2", "ns3")
-# one that is added later
+# a server added later
 NEW_SERVER: Final = "ns4"
 BROKERS: Final = ("broker-a", "broker-b")
 _NUMBERS: Final = ((11, (*SERVERS, NEW_SERVER)), (21, BROKERS), (31, ("app1", "app2", "app3")), (41, ("ops",)))
@@ -34,15 +34,15 @@ export HOST="$host"
 exec ip netns exec "$PREFIX-$host" sh -c "$*"
 """
 _SUDO: Final = '#!/bin/sh\nexec "$@"\n'
-# `python3 -m venv DIRECTORY`: one with the version under test, and a pip that says what it was to install
+# `python3 -m venv DIRECTORY`: an environment with the version under test, and a pip that records its arguments
 _PYTHON3: Final = f"""#!/bin/sh
 set -eu
 mkdir -p "$3/bin"
 ln -s "{Path(sys.executable).parent}/namesrv" "$3/bin/namesrv"
-printf '#!/bin/sh\\necho "$@" >>"$(dirname "$0")/pip.said"\\n' >"$3/bin/pip"
+printf '#!/bin/sh\\necho "$@" >>"$(dirname "$0")/pip.arguments"\\n' >"$3/bin/pip"
 chmod +x "$3/bin/pip"
 """
-# Only a guard: the longest takes a hundredth of it on a machine of its own.
+# a guard: the longest command takes a hundredth of it on an idle machine
 _COMMAND_SECONDS: Final = 900
 
 
@@ -50,21 +50,21 @@ class Application(PrintingProcess):
     """tests/netns/application.py on a host."""
 
     def wait_until_it_leaves(self, server: str) -> None:
-        """Return once the server that it asks is another one."""
+        """Return once the application uses another server."""
         self.wait_until(lambda: server not in [line for line in self.lines if line.startswith("asks ")][-1])
 
     def end(self) -> dict[str, Any]:
-        """Stop it; what it has seen."""
+        """Stop the application; return its results."""
         assert self.stop() == 0, self.lines
         seen: dict[str, Any] = json.loads(self.lines[-1])
         return seen
 
 
 class Deployment:
-    """The example, running; a context manager that ends it."""
+    """The running example; a context manager that ends it."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
-        # more lines for namesrv.env, for tests that cannot wait as long as the defaults
+        # more lines for namesrv.env, for tests that need short times
         self._settings = settings
         self._directory = directory
         self._stack = ExitStack()
@@ -72,11 +72,11 @@ class Deployment:
         name_servers = re.search("'(.*)'", example(PAGE, "environment"))
         assert name_servers is not None
         self.name_servers = name_servers[1]
-        # what brokers and clients are told: the list of the page, until `lists` says otherwise
-        self._told = {"brokers": self.name_servers, "clients": self.name_servers}
+        # server lists of brokers and clients: the page's, until `lists` changes them
+        self._server_lists = {"brokers": self.name_servers, "clients": self.name_servers}
 
     def __enter__(self) -> Self:
-        """Make the hosts; nothing runs on them yet."""
+        """Make the hosts, without processes on them."""
         with self._stack as starting:
             starting.enter_context(self.network)
             self.network.add(HOSTS)
@@ -91,18 +91,18 @@ class Deployment:
         self._stack.close()
 
     def host(self, name: str) -> Host:
-        """One of the hosts."""
+        """The host with this name."""
         return self.network.hosts[name]
 
-    # -- what runs where ----------------------------------------------------------------------------------------------
+    # -- processes ----------------------------------------------------------------------------------------------------
 
     def lists(self, who: str, *servers: str) -> None:
-        """Let the brokers, or the clients, find their servers in a file; this is what it says from now on."""
+        """Let the brokers or the clients read their server list from a file with this content."""
         path = self._directory / f"{who}.list"
         new = path.with_suffix(".new")
         new.write_text("".join(f"{name}:9876\n" for name in servers))
         new.replace(path)
-        self._told[who] = f"file:{path}"
+        self._server_lists[who] = f"file:{path}"
 
     def start_servers(self) -> None:
         """Start the three NameServers."""
@@ -110,26 +110,30 @@ class Deployment:
             self.run(f"ssh {name} sudo systemctl start namesrv")
 
     def start_broker(self, name: str, *settings: str) -> PrintingProcess:
-        """Start the side-car of a broker, with more lines for its agent.toml."""
+        """Start a broker's side-car, with more lines for its agent.toml."""
         text = example(PAGE, "agent.toml").replace("broker-a", name).replace(HOSTS["broker-a"], HOSTS[name])
-        text = text.replace(self.name_servers, self._told["brokers"])
+        text = text.replace(self.name_servers, self._server_lists["brokers"])
         config = self._directory / f"{name}.toml"
         config.write_text("\n".join((*settings, text)))
         command = self.host(name).command(sys.executable, "-m", "namesrv_broker_agent", "--config", str(config))
         return self._stack.enter_context(PrintingProcess(*command))
 
     def start_application(self, name: str, kind: str) -> Application:
-        """Start an application that pulls all the time; it has seen a complete route when this returns."""
+        """Start an application that pulls continuously; return after its first complete route."""
         script = str(_SCRIPTS / "application.py")
         command = self.host(name).command(sys.executable, script, kind, str(len(BROKERS)))
-        environ = {"NAMESRV_ADDR": self.name_servers, "NAME_SERVERS": self._told["clients"], "PYTHONPATH": str(ROOT)}
+        environ = {
+            "NAMESRV_ADDR": self.name_servers,
+            "NAME_SERVERS": self._server_lists["clients"],
+            "PYTHONPATH": str(ROOT),
+        }
         started = Application(*command, **environ)
         self._stack.enter_context(started)
         started.wait_for("^ready$")
         return started
 
     def run(self, script: str, *, code: int = 0) -> str:
-        """Run a script on `ops`, as it stands on the page; what it printed."""
+        """Run a script of the page on `ops`; return its output."""
         command = self.host("ops").command("sh", "-c", script)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_COMMAND_SECONDS, env=self._environ(), check=False
@@ -138,32 +142,32 @@ class Deployment:
         return done.stdout + done.stderr
 
     def run_example(self, name: str, *, code: int = 0) -> str:
-        """Run a script of the page, with the places of the hosts' files in the place of a real machine's."""
+        """Run a script of the page, with the hosts' paths in place of a real machine's."""
         text = example(PAGE, name)
         for place in ("/etc/namesrv/", "/opt/"):
             text = text.replace(place, "$SERVICES/$host/")
         return self.run(text, code=code)
 
     def until(self, command: str) -> None:
-        """Run a command on `ops` until it ends with 0, as the page does."""
+        """Run a command on `ops` until it exits with 0, as on the page."""
         self.run(f'timeout 300 sh -c "until {command} >/dev/null; do sleep 0.1; done"')
 
-    # -- what they said -----------------------------------------------------------------------------------------------
+    # -- logs ---------------------------------------------------------------------------------------------------------
 
     def directory(self, name: str) -> Path:
         """The files of a NameServer."""
         return self._directory / name
 
     def log(self, name: str, event: str, **fields: object) -> list[dict[str, Any]]:
-        """The lines of an event with these fields in a NameServer's log, of all its runs."""
+        """Lines of an event with these fields in a NameServer's log, of all its boots."""
         here = self.directory(name)
         text = "".join(path.read_text() for path in (here / "log", here / "log.now") if path.exists())
-        # the last line may still be on its way
+        # the last line may be incomplete
         lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in lines if line["event"] == event and fields.items() <= line.items()]
 
     def wait_for_log(self, name: str, event: str, **fields: object) -> None:
-        """Return once an event with these fields is in a NameServer's log."""
+        """Return once a NameServer's log has an event with these fields."""
         until(lambda: self.log(name, event, **fields))
 
     # -- files --------------------------------------------------------------------------------------------------------
@@ -171,7 +175,7 @@ class Deployment:
     def _make_service(self, host: Host) -> None:
         here = self.directory(host.name)
         here.mkdir()
-        # a version of its own below, and the link that says which one runs
+        # each version has a directory, and a link marks the current one
         (here / "namesrv-1").symlink_to(Path(sys.executable).parent.parent)
         (here / "namesrv").symlink_to(here / "namesrv-1")
         text = example(PAGE, "namesrv.env").replace("=ns1", f"={host.name}").replace(HOSTS["ns1"], host.address)

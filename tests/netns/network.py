@@ -1,7 +1,7 @@
-"""Several hosts: network namespaces on a bridge of their own, which a test can cut off one by one.
+"""Several hosts: network namespaces on a bridge, which a test can disconnect one by one.
 
-Nothing outside is touched: the bridge lives in a namespace too, so that the addresses on it are nobody else's, and the
-names of all namespaces are unique to the run. Whatever runs in them ends with the network.
+The bridge lives in a namespace as well, so that its addresses are private, and all namespaces have unique names. Their
+processes end with the network.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Final, Self
 
 _BRIDGE: Final = "br0"
-# `ip netns exec` shows NAME/hosts below it as /etc/hosts
+# `ip netns exec` mounts NAME/hosts of this directory as /etc/hosts
 _ETC: Final = Path("/etc/netns")
-# Nothing that `ip` does takes a thousandth of it.
+# a thousand times longer than any `ip` command
 _COMMAND_SECONDS: Final = 300
 _OURS: Final = re.compile(r"(namesrv-(\d+)-[0-9a-f]{6}-\S+)")
 
 
 def why_not() -> str | None:
-    """Why this machine can have no network namespaces; None when it can."""
+    """The reason why this machine cannot have network namespaces, or None."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -47,15 +47,15 @@ class Host:
         self._network = network
 
     def command(self, *words: str) -> tuple[str, ...]:
-        """A command, as it is run on this host. The process that it becomes is the command's own."""
+        """A command that runs on this host; it replaces the wrapper's process."""
         return ("ip", "netns", "exec", self.namespace, *words)
 
     def cut(self) -> None:
-        """Pull its cable."""
+        """Disconnect the host."""
         self._network.set_port(self, "down")
 
     def mend(self) -> None:
-        """Put it back."""
+        """Reconnect the host."""
         self._network.set_port(self, "up")
 
     def __repr__(self) -> str:
@@ -66,13 +66,13 @@ class Network:
     """Hosts that reach each other by name and address; a context manager that leaves nothing behind."""
 
     def __init__(self) -> None:
-        # what the names of its namespaces begin with; interfaces' names are only unique within one of these
+        # prefix of all namespaces; interface names are unique only within one of them
         self.prefix = f"namesrv-{os.getpid()}-{secrets.token_hex(3)}"
         self._switch = f"{self.prefix}-switch"
         self.hosts: dict[str, Host] = {}
 
     def __enter__(self) -> Self:
-        """A switch without hosts."""
+        """Make a switch without hosts."""
         _remove_what_killed_tests_left()
         try:
             _ip("netns", "add", self._switch)
@@ -102,11 +102,11 @@ class Network:
             hosts_file.write_text(f"127.0.0.1 localhost\n{names}")
 
     def set_port(self, host: Host, state: str) -> None:
-        """Switch the port of a host off or on: what a pulled cable looks like from both ends."""
+        """Switch a host's port off or on, which looks like a pulled cable from both ends."""
         _ip("-n", self._switch, "link", "set", host.name, state)
 
     def __exit__(self, *raised: object) -> None:
-        """End all that runs in it, and remove it."""
+        """Kill all processes of the network, and remove it."""
         for namespace in (*(host.namespace for host in self.hosts.values()), self._switch):
             _remove(namespace)
         with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ def _remove(namespace: str) -> None:
 
 
 def _remove_what_killed_tests_left() -> None:
-    """A test that was itself killed could not; its process is in the names."""
+    """Remove namespaces of killed tests; the names contain the process id."""
     for line in _ip("netns", "list").splitlines():
         found = _OURS.match(line)
         if found is not None and not Path(f"/proc/{found[2]}").exists():

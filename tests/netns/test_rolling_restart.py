@@ -1,4 +1,4 @@
-"""docs/deploying.md keeps its promises: restarts, upgrades and a pulled cable that no application notices."""
+"""Restarts, upgrades and a pulled cable as in docs/deploying.md, unnoticed by applications."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,12 +9,12 @@ Deploy = Callable[..., Deployment]
 
 
 KINDS: Final = {"app1": "poll", "app2": "watch", "app3": "java"}
-# those that take another list of servers while they run
+# applications that reload their server list
 FOLLOWING: Final = {"app1": "poll", "app2": "watch"}
 
 
 def run_everything(deployment: Deployment, *agent_settings: str, kinds: Mapping[str, str] = KINDS) -> list[Application]:
-    """Start servers, brokers and an application of each kind; the applications, when each has a complete route."""
+    """Start servers, brokers and one application per kind; return the applications once they have complete routes."""
     deployment.start_servers()
     for name in BROKERS:
         deployment.start_broker(name, *agent_settings)
@@ -29,14 +29,14 @@ def until_whole(deployment: Deployment) -> None:
 
 
 def counted(application: Application) -> dict[str, Any]:
-    """What an application has seen: no pull failed, and no route lacked a broker."""
+    """Results of an application, after checking that no pull failed and no route lacked a broker."""
     seen = application.end()
     assert (seen["failed"], seen["incomplete"]) == ([], [])
     return seen
 
 
 def test_rolling_upgrade(deploy: Deploy) -> None:
-    """All three servers get another version and are restarted: no pull fails, no route lacks a broker, nobody goes."""
+    """All three servers are upgraded and restarted; no pull fails, no route lacks a broker, none is evicted."""
     deployment = deploy()
     applications = run_everything(deployment)
     deployment.run_example("check")
@@ -51,31 +51,31 @@ def test_rolling_upgrade(deploy: Deploy) -> None:
         assert deployment.log(server, "broker_evicted") == []
     for application in applications:
         seen = counted(application)
-        # a question that crosses the closing of its connection is lost, one on each server at most
+        # each server's restart may lose one request in flight
         assert set(seen["repeated"]) <= {"EOFError", "ConnectionResetError"}
         assert len(seen["repeated"]) <= len(SERVERS)
         assert seen["pulls"] > 50
-        # it did have to move
+        # the application had to change servers
         assert len(seen["servers"]) > 1
     deployment.run_example("check")
 
 
-def test_upgrade_stops_at_a_version_that_does_not_take_the_settings(deploy: Deploy) -> None:
-    """Then nothing has been touched: the link still says what it said."""
+def test_upgrade_stops_if_the_new_version_refuses_the_settings(deploy: Deploy) -> None:
+    """Nothing changes then, and the link marks the old version."""
     deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=2m")
 
-    said = deployment.run_example("upgrade", code=2)
+    output = deployment.run_example("upgrade", code=2)
 
-    assert "broker-expiry-seconds" in said
+    assert "broker-expiry-seconds" in output
     for server in SERVERS:
         assert (deployment.directory(server) / "namesrv").readlink().name == "namesrv-1"
     assert (
-        deployment.directory("ns1") / "namesrv-0.2.0" / "bin" / "pip.said"
+        deployment.directory("ns1") / "namesrv-0.2.0" / "bin" / "pip.arguments"
     ).read_text() == "install -r /srv/namesrv-0.2.0/namesrv.txt -r /srv/namesrv-0.2.0/namesrv-ctl.txt\n"
 
 
-def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
-    """It evicts everybody, alone; nobody else loses a broker, and it is whole again by itself."""
+def test_disconnected_host_recovers(deploy: Deploy) -> None:
+    """Only the disconnected server evicts the brokers, and it recovers by itself."""
     deployment = deploy("NAMESRV_BROKER_EXPIRY_SECONDS=20", "NAMESRV_SCAN_INTERVAL_SECONDS=1")
     applications = run_everything(deployment, "heartbeat_seconds = 1.0")
     lost = deployment.host("ns2")
@@ -85,7 +85,7 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
     for broker in BROKERS:
         deployment.wait_for_log("ns2", "broker_evicted", broker_name=broker, reason="silent")
     assert "ns2:9876" in deployment.run_example("cut-off")
-    # ns2 comes back with no brokers, and an application that still waited for it would see them return one by one
+    # an application still waiting for ns2 would see its brokers return one by one
     for application in applications:
         application.wait_until_it_leaves("ns2")
     lost.mend()
@@ -94,14 +94,14 @@ def test_host_that_is_cut_off_and_comes_back(deploy: Deploy) -> None:
     assert deployment.log("ns1", "broker_evicted") + deployment.log("ns3", "broker_evicted") == []
     for application in applications:
         seen = counted(application)
-        # one that had asked ns2 waited for it in vain, or saw its connection end
+        # a client of ns2 had a timeout or a closed connection
         assert set(seen["repeated"]) <= {"TimeoutError", "EOFError", "ConnectionResetError"}
         assert len(seen["repeated"]) <= 1
         assert seen["longest_seconds"] < 60
 
 
-def test_another_server_takes_the_place_of_the_first(deploy: Deploy) -> None:
-    """A fourth is added, brokers first; the first is removed, clients first; nobody ever misses a broker."""
+def test_server_is_replaced_by_another_one(deploy: Deploy) -> None:
+    """A fourth server is added, brokers first, and the first removed, clients first; no route ever lacks a broker."""
     deployment = deploy()
     deployment.lists("brokers", *SERVERS)
     deployment.lists("clients", *SERVERS)
