@@ -1,4 +1,4 @@
-"""What the coverage-guided fuzzer (`make fuzz-coverage`) has found worth keeping, once more."""
+"""Inputs kept from the coverage-guided fuzzer (`make fuzz-coverage`)."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ CORPUS = Path(__file__).with_name("fuzz") / "corpus"
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_readers_refuse_what_they_cannot_read_in_their_own_way(name: str) -> None:
-    """Each of the inputs, of which a target has at least one."""
+def test_readers_accept_or_refuse_the_corpus(name: str) -> None:
+    """Each target has at least one input, and raises only its own error."""
     files = sorted((CORPUS / name).iterdir())
 
     assert files

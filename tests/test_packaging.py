@@ -1,4 +1,4 @@
-"""What a user gets: the wheel, the locks it is installed with, and the commands that do it."""
+"""Packaging: the wheels, their lock files, and the set-up."""
 
 import re
 import shutil
@@ -21,21 +21,21 @@ LOCKS = ROOT / "locks"
 
 
 def pinned(lock: Path) -> dict[str, frozenset[str]]:
-    """What a lock names: requirement (with version and marker) -> its hashes."""
+    """Pinned requirement (with version and marker) to its hashes."""
     entries = re.split(r"\n(?=\S)", re.sub(r"^\s*#.*\n", "", lock.read_text(), flags=re.MULTILINE).strip())
     return {entry.split(" \\\n")[0]: frozenset(re.findall(r"--hash=(\S+)", entry)) for entry in entries}
 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, zipfile.ZipFile]]:
-    """The wheels of this tree by their names."""
+    """The wheels of this tree by name."""
     with ExitStack() as stack:
         built = dist.build_wheels(tmp_path_factory.mktemp("wheels"))
         yield {path.name.split("-")[0]: stack.enter_context(zipfile.ZipFile(path)) for path in built}
 
 
 def of_metadata(wheel: zipfile.ZipFile, file: str) -> str:
-    """A file of what a wheel says of itself; empty if it has none."""
+    """A file of a wheel's metadata; empty without one."""
     (found,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     path = PurePosixPath(found).parent / file
     return wheel.read(str(path)).decode() if str(path) in wheel.namelist() else ""
@@ -53,8 +53,8 @@ PACKAGES = {
 }
 
 
-def test_the_wheels_ship_our_import_packages_and_nothing_else(wheels: dict[str, zipfile.ZipFile]) -> None:
-    """Every file once, so that any of them can be installed side by side; no `tests`, no folder name of the tree."""
+def test_wheels_contain_only_our_import_packages(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """No two wheels contain the same file, and none contains `tests` or a top-level folder."""
     shipped = [name for wheel in wheels.values() for name in wheel.namelist() if ".dist-info/" not in name]
     ours = [
         str(file.relative_to((ROOT / package).parent))
@@ -69,8 +69,8 @@ def test_the_wheels_ship_our_import_packages_and_nothing_else(wheels: dict[str, 
     ] == []
 
 
-def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile]) -> None:
-    """A command comes with the wheel that has all it needs, and so does what others find by its name."""
+def test_wheels_have_commands_and_entry_points(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """Each command and entry point belongs to the wheel with its dependencies."""
     entry_points = {name: of_metadata(wheel, "entry_points.txt").split("\n") for name, wheel in wheels.items()}
 
     assert {name: [line for line in lines if line] for name, lines in entry_points.items()} == {
@@ -86,8 +86,8 @@ def test_each_wheel_installs_what_it_can_run(wheels: dict[str, zipfile.ZipFile])
     }
 
 
-def test_the_wheels_need_what_the_project_needs(wheels: dict[str, zipfile.ZipFile]) -> None:
-    """There is one list of dependencies, and no part of it is left out; of ours each needs the same version."""
+def test_wheels_need_the_projects_dependencies(wheels: dict[str, zipfile.ZipFile]) -> None:
+    """The wheels' dependencies together are the project's; ours are pinned to the same version."""
     needed = {
         name: re.findall(r"^Requires-Dist: (.*)", of_metadata(wheel, "METADATA"), re.MULTILINE)
         for name, wheel in wheels.items()
@@ -107,34 +107,34 @@ def test_the_wheels_need_what_the_project_needs(wheels: dict[str, zipfile.ZipFil
 
 
 def named(requirement: str) -> str:
-    """The package that a requirement is for."""
+    """The package name of a requirement."""
     return re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
 
 
-def test_the_same_sources_make_the_same_wheels(wheels: dict[str, zipfile.ZipFile], tmp_path: Path) -> None:
-    """To the byte."""
+def test_wheels_are_reproducible(wheels: dict[str, zipfile.ZipFile], tmp_path: Path) -> None:
+    """Two builds are equal to the byte."""
     again = {path.name.split("-")[0]: path.read_bytes() for path in dist.build_wheels(tmp_path)}
 
     assert again == {name: Path(wheel.filename or "").read_bytes() for name, wheel in wheels.items()}
 
 
-def test_a_role_is_built_with_what_it_needs_of_ours(tmp_path: Path) -> None:
-    """As the images ask for theirs."""
+def test_role_contains_its_own_wheels(tmp_path: Path) -> None:
+    """The role is built as for the images."""
     built = {path.name.split("-")[0] for path in dist.build_wheels(tmp_path, ["namesrv-ctl"])}
 
     assert {"namesrv_wire", "namesrv_client", "namesrv_history", "namesrv_ctl"} == built
 
 
-def test_the_version_is_the_same_everywhere() -> None:
-    """But for the changelog, where it stands once it is released; every place is looked at."""
+def test_version_is_the_same_everywhere() -> None:
+    """Every place has the version, and the changelog has it after a release."""
     problems = version_problems(ROOT, tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"])
 
     assert problems in ([], ["CHANGELOG.md: not of version 0.1.0"])
     assert len(version_problems(ROOT, "0.1.10")) == 9
 
 
-def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
-    """Who gets the sources gets what builds and tests them, too."""
+def test_source_distribution_is_complete(tmp_path: Path) -> None:
+    """The source distribution contains everything for its build and tests."""
     with tarfile.open(dist.build_sources(tmp_path)) as archive:
         names = set(archive.getnames())
 
@@ -146,7 +146,7 @@ def test_the_source_distribution_stands_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lock", ["run.txt", "dev.txt", "report.txt", "spark.txt"])
 def test_locks_pin_every_package_by_hash(lock: str) -> None:
-    """Whatever index serves them, the bytes are the ones that were locked, and tested: all are part of dev.txt."""
+    """All locked packages have hashes and are part of dev.txt, so that the tested bytes are installed."""
     found = pinned(LOCKS / lock)
 
     assert [name for name, hashes in found.items() if "==" not in name or not hashes] == []
@@ -154,8 +154,8 @@ def test_locks_pin_every_package_by_hash(lock: str) -> None:
     assert "://" not in (LOCKS / lock).read_text()
 
 
-def test_set_up_without_a_new_enough_python_says_so_in_one_line(tmp_path: Path) -> None:
-    """The set-up names what it needs, prints no traceback and leaves nothing behind."""
+def test_setup_with_an_old_python_fails_with_one_line(tmp_path: Path) -> None:
+    """The set-up names the required version, prints no traceback and leaves nothing behind."""
     shutil.copytree(LOCKS, tmp_path / "locks")
     done = subprocess.run(
         ["sh", "locks/install.sh", "run"],

@@ -34,11 +34,11 @@ from tests.support.raw_peer import RawPeer
 pytestmark = pytest.mark.slow
 
 STALL_SECONDS: Final = 0.05
-# as much as uvloop reads from one socket before it looks at another one
+# one read of a socket by uvloop
 FLOOD_BYTES: Final = 8 * 1024 * 1024
-# A case ends when its flood is sent, or when the loop's thread has computed for so long.
+# a case ends when its flood is sent, or after this processor time of the loop's thread
 CASE_SECONDS: Final = 0.06
-# requests after the flood is sent: what the sockets still hold
+# requests after the flood, for bytes still in the sockets
 LAST_REQUESTS: Final = 5
 ATTACKER: Final = "127.0.0.1"
 ELSEWHERE: Final = "127.0.0.3"
@@ -46,7 +46,7 @@ FLAGS: Final = {"request": 0, "response": FLAG_RESPONSE, "oneway": FLAG_ONEWAY}
 UNKNOWN_CODE: Final = 29_999
 SECRET: Final = "a-secret-of-a-broker"
 
-# kind of account -> the access file; empty: none
+# kind of account -> the access file; empty: without one
 ACCOUNTS: Final = {
     "none": "",
     "open": """
@@ -79,20 +79,20 @@ class Case(NamedTuple):
     spelling: Spelling
 
     def frame(self, fields: Mapping[str, str], account: str, body: bytes = b"") -> bytes:
-        """The frame, with the account's signature if it signs."""
+        """The frame, with the account's signature if it has one."""
         if account == "signed":
             fields = sign_rocketmq(fields, body, "team", SECRET.encode())
         return question(self.code, fields, body, spelling=self.spelling, flag=FLAGS[self.kind])
 
 
 def cases() -> list[Case]:
-    """Every code of the table, and one that is not in it."""
+    """Every code of the table, and an unknown one."""
     codes = [*map(int, REQUESTS), UNKNOWN_CODE]
     return [Case(*parts) for parts in itertools.product(codes, FLAGS, SPELLINGS)]
 
 
 def broker_fields(name: str) -> dict[str, str]:
-    """What requests about a broker name."""
+    """Ext fields of requests about a broker."""
     return {
         "clusterName": "Hostile", "cluster": "Hostile", "brokerName": name, "brokerAddr": f"{name}:10911",
         "brokerId": "0", "topic": "hostile",
@@ -100,21 +100,21 @@ def broker_fields(name: str) -> dict[str, str]:
 
 
 def fields_of(case: Case, name: str) -> dict[str, str]:
-    """Nothing, which is cheapest, unless rules look at what such a request names."""
+    """Without fields, the cheapest case, unless access rules check them."""
     about = REQUESTS.get(case.code)
     return broker_fields(name) if about is not None and about.names else {}
 
 
 @pytest.fixture(autouse=True)
 def _garbage_of_other_tests() -> None:
-    """A full collection looks at no object of other tests, which would take it 30 ms; the daemon freezes its own."""
+    """Freeze objects of other tests, whose full collection would take 30 ms; the daemon freezes its own."""
     gc.collect()
     gc.freeze()
 
 
 @asynccontextmanager
 async def attacked(tmp_path: Path, account: str, *, with_tls: bool) -> AsyncIterator[InProcess]:
-    """A server that takes TLS or does not, and knows the account."""
+    """A server with or without TLS that knows the account."""
     settings: dict[str, Any] = {}
     if with_tls:
         settings |= {"tls_mode": "permissive", **Authority(tmp_path).issue("server").server_settings}
@@ -130,13 +130,13 @@ async def attacked(tmp_path: Path, account: str, *, with_tls: bool) -> AsyncIter
 
 @contextmanager
 def connected(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket that blocks: a thread sends over it."""
+    """A blocking socket, from which a thread sends."""
     with socket.create_connection(address) as peer:
         yield peer
 
 
 def sending(peer: socket.socket, data: bytes) -> threading.Thread:
-    """A thread that sends all of it, unless the server closes before: it holds no lock while it does."""
+    """A thread that sends everything unless the server closes first; it holds no lock while sending."""
 
     def send() -> None:
         with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ def sending(peer: socket.socket, data: bytes) -> threading.Thread:
 
 
 async def longest_computing(server: InProcess, other: RawPeer, peer: socket.socket, data: bytes) -> float:
-    """Processor seconds of the loop's thread between a request of the other peer and its response, at the most."""
+    """Maximum processor seconds of the loop's thread between a request of the other peer and its response."""
     ping = question(105, {"topic": "T"})
     longest, began, left = 0.0, time.thread_time(), LAST_REQUESTS
     thread = sending(peer, data)
@@ -157,10 +157,10 @@ async def longest_computing(server: InProcess, other: RawPeer, peer: socket.sock
         sent_at = time.thread_time()
         await other.ask(ping)
         longest = max(longest, time.thread_time() - sent_at)
-        # what comes is read and thrown away: unread responses would slow the flood
+        # responses are read and dropped, because unread ones would slow the flood
         with contextlib.suppress(OSError):
             peer.recv(FLOOD_BYTES, socket.MSG_DONTWAIT)
-    # what is still unread would be the next case's
+    # bytes left unread would disturb the next case
     for connection in [one for one in server.namesrv.connections.values() if one.peer.ip == ATTACKER]:
         connection.abort()
     # ends the thread, too
@@ -188,7 +188,7 @@ async def opened(server: InProcess, peer: socket.socket, registering: bytes, flo
 @pytest.mark.parametrize("account", ACCOUNTS)
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
 async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: str, with_tls: bool) -> None:
-    """Whatever one peer pipelines, the loop computes for less than 50 ms before it serves another one."""
+    """For any pipelined requests of one peer, the loop computes for less than 50 ms before it serves another one."""
     stalls: dict[Case, int] = {}
     async with attacked(tmp_path, account, with_tls=with_tls) as server:
         other = await RawPeer.connect(server.address, source=ELSEWHERE)
@@ -211,7 +211,7 @@ async def test_no_kind_of_request_stalls_other_peers(tmp_path: Path, account: st
 
 @pytest.mark.parametrize("port", ["remoting", "https"])
 async def test_key_updates_stall_no_other_peer(tmp_path: Path, port: str) -> None:
-    """TLS 1.3 lets a peer replace its keys with every record of 27 bytes: 8 MiB of them are 310,000."""
+    """TLS 1.3 allows a key update in every record of 27 bytes; 8 MiB contain 310,000."""
     async with attacked(tmp_path, "none", with_tls=True) as server:
         other = await RawPeer.connect(server.address, source=ELSEWHERE)
         address = server.address if port == "remoting" else server.controller.http_addresses[0]

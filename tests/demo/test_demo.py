@@ -1,4 +1,4 @@
-"""The demo shows what happens, ends by itself, and leaves nothing running."""
+"""The demo shows the failures, ends by itself, and leaves no process behind."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ from tests.support.peer import until
 from tests.support.printing_process import PrintingProcess
 
 ROOT = Path(__file__).parents[2]
-# It takes 15 s, and longer on a busy machine.
+# the demo takes 15 s, longer on a busy machine
 _DEMO_SECONDS = 150
 
 
 class Demo(PrintingProcess):
-    """The demo, three times faster than it is for people."""
+    """The demo at three times its default speed."""
 
     def __init__(self, directory: Path, *flags: str, **environ: str) -> None:
         super().__init__(
@@ -30,12 +30,12 @@ class Demo(PrintingProcess):
         )
 
     def finished(self) -> int:
-        """Its exit code, once it has ended by itself."""
+        """Exit code of the demo, once it has ended by itself."""
         self._process.wait(_DEMO_SECONDS)
         return self.wait()
 
     def __exit__(self, *raised: object) -> None:
-        """End the demo if it still runs: gracefully first, so that its console ends as well."""
+        """End a running demo gracefully, so that its console ends as well."""
         if self._process.poll() is None:
             self.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -43,7 +43,7 @@ class Demo(PrintingProcess):
         super().__exit__(*raised)
 
     def children(self) -> set[int]:
-        """The processes that it has started and that still run."""
+        """Running processes started by the demo."""
         return {
             int(entry.name)
             for entry in Path("/proc").iterdir()
@@ -55,13 +55,13 @@ def _parent(process: Path) -> int | None:
     try:
         found = re.search(r"^PPid:\t(\d+)$", (process / "status").read_text(), re.MULTILINE)
     except OSError:
-        # it ended while it was looked at
+        # the process ended meanwhile
         return None
     return int(found[1]) if found else None
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process."""
+    """True when a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -71,20 +71,20 @@ def is_running(pid: int) -> bool:
 
 @pytest.fixture
 def demo(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Demo]:
-    """The demo with these flags; none of its children may be left at the end of the test."""
-    # as people name it, and as it is by default: from where they are
+    """The demo with these flags; its children must be gone at the end of the test."""
+    # a relative path, like the default
     with Demo(Path(os.path.relpath(tmp_path)), *request.param) as running:
         running.wait_for("ns1 .* listens")
         children = running.children()
         yield running
-        # the test has ended it
+        # the test has ended the demo
         children |= running.children()
     until(lambda: not [pid for pid in children if is_running(pid)])
 
 
 @pytest.mark.parametrize("demo", [("--no-report", "--scenes", "kill", "pause", "freeze", "drain")], indirect=True)
 def test_short_demo(demo: Demo, tmp_path: Path) -> None:
-    """Three brokers are lost in three ways; both servers and both clients notice, in the time that was said."""
+    """Three brokers are lost in three ways; servers and clients notice within the announced time."""
     assert demo.finished() == 0, demo.lines
 
     text = "\n".join(demo.lines)
@@ -97,12 +97,12 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         for client in ("producer", "consumer"):
             assert demo.lines_matching(rf"{client}   no longer sees broker-{name}, after"), (client, name)
-    # it paused for less than its expiry
+    # paused for less than its expiry
     assert demo.lines_matching("thaw broker-b: it is still known")
     assert demo.lines_matching("drops broker-b.*silent") == []
     rows = [re.findall(r"(\d+\.\d\d) s", line) for line in demo.lines_matching(r"^  (kill|freeze|drain) broker-. ")]
     assert [len(row) for row in rows] == [4, 4, 4]
-    # at most expiry, scan and poll: 160 s / 60; the rest is for a machine that is busy
+    # at most expiry, scan and poll: (120 + 10 + 30) s / 60; the rest is for a busy machine
     assert all(float(seconds) < 160 / 60 + 10 for row in rows[:2] for seconds in row)
     assert demo.lines_matching(r"[1-9]\d+ messages sent, .* 0 could not be sent")
     logs = [*tmp_path.glob("ns[12]/heartbeats/dt=*/hour=*/*.jsonl*")]
@@ -112,7 +112,7 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
 @pytest.mark.parametrize("demo", [("--no-report",)], indirect=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> None:
-    """Also when a broker is frozen just then."""
+    """SIGINT, SIGTERM and SIGHUP end the demo, also while a broker is frozen."""
     demo.wait_for("freeze broker-c")
     # the console
     assert len(demo.children()) == 1
@@ -124,7 +124,7 @@ def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> 
 
 
 def test_demo_ends_with_the_report(tmp_path: Path) -> None:
-    """Which needs neither Java nor anything else that a machine may not have."""
+    """The report needs no Java."""
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     with Demo(tmp_path, "--scenes", PATH=str(bin_directory)) as demo:

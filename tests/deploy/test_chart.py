@@ -1,4 +1,4 @@
-"""The Helm chart: what Kubernetes' own schemas and a policy checker say of it, and what its pods are started with."""
+"""The Helm chart: valid for Kubernetes' schemas and a policy checker, with pods that start."""
 
 import http.client
 import subprocess
@@ -23,23 +23,23 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program."""
+    """The helm program."""
     return tool("helm", tmp_path_factory.mktemp("helm"))
 
 
 def by_kind(manifests: str) -> Mapping[str, Any]:
-    """One of each kind: the servers', which come first by name."""
+    """One manifest of each kind: the servers', which come first by name."""
     documents = [document for document in yaml.safe_load_all(manifests) if document]
     return {document["kind"]: document for document in reversed(documents)}
 
 
 def test_all_checks(tmp_path: Path) -> None:
-    """What `make chart-check` says."""
+    """`make chart-check` succeeds."""
     check(tmp_path, write=False)
 
 
 def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
-    """The schemas are strict, those of custom resources, too."""
+    """The schemas are strict, custom resources included."""
     kubeconform = tool("kubeconform", tmp_path)
     chart_check.write_schemas(tmp_path, "v1.34.1")
     location = f"{tmp_path}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
@@ -69,8 +69,8 @@ def test_unknown_field_is_found(tmp_path: Path, helm: Path) -> None:
         ("report.enabled=true", "heartbeatLogs.existingClaim"),
     ],
 )
-def test_value_that_is_wrong(helm: Path, value: str, problem: str) -> None:
-    """It is named; nothing is rendered."""
+def test_wrong_value_is_refused(helm: Path, value: str, problem: str) -> None:
+    """The error names the value, and nothing is rendered."""
     with pytest.raises(ChartError) as raised:
         rendered(helm, [value])
 
@@ -78,8 +78,8 @@ def test_value_that_is_wrong(helm: Path, value: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["plain", "all"])
-def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
-    """The daemon checks what the pod gives it, with certificate, revocation list and access file of the secrets."""
+def test_server_accepts_its_settings(helm: Path, tmp_path: Path, variant: str) -> None:
+    """The daemon validates the pod's settings, with certificate, revocation list and access file of the secrets."""
     text = by_kind(rendered(helm, VARIANTS[variant]))["ConfigMap"]["data"]["namesrv.toml"]
     for name in ("access", "tls", "crl"):
         (tmp_path / name).mkdir()
@@ -103,8 +103,8 @@ def test_server_takes_its_settings(helm: Path, tmp_path: Path, variant: str) -> 
     assert settings.get("tls_crl_file") == ("/etc/namesrv/crl/crl.pem" if variant == "all" else None)
 
 
-def test_console_takes_its_arguments(helm: Path, tmp_path: Path) -> None:
-    """It starts beyond loopback with what the pod gives it, and answers the probe."""
+def test_console_accepts_its_arguments(helm: Path, tmp_path: Path) -> None:
+    """The console starts with the pod's arguments beyond loopback and answers the probe."""
     (pod,) = by_kind(rendered(helm, VARIANTS["console"]))["Deployment"]["spec"]["template"]["spec"]["containers"]
     port = free_port()
     places = {"/etc/namesrv": tmp_path, "/var/lib/namesrv": tmp_path, "0.0.0.0:9878": f"0.0.0.0:{port}"}

@@ -1,4 +1,4 @@
-"""What people install: each wheel by itself, in an environment with nothing else, does what it is for."""
+"""Installed wheels: each one alone in an environment works as documented."""
 
 import compileall
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Environment:
-    """A virtual environment with one of our wheels and what that needs."""
+    """A virtual environment with one of our wheels and its dependencies."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -30,16 +30,16 @@ class Environment:
         (self._packages,) = directory.glob("lib/python*/site-packages")
 
     def distributions(self) -> set[str]:
-        """The names of what is installed."""
+        """Names of the installed distributions."""
         return {path.name.split("-")[0] for path in self._packages.glob("*.dist-info")}
 
     def size(self) -> int:
-        """In bytes, with what Python compiles, as pip has it do."""
+        """Size in bytes, with the bytecode that pip compiles."""
         compileall.compile_dir(self._packages, quiet=2)
         return sum(path.stat().st_size for path in self._packages.rglob("*") if path.is_file())
 
     def run(self, program: str, *arguments: str | Path, code: int = 0, **environ: str) -> str:
-        """What a command says, which has to end so."""
+        """Output of a command, which must end with this code."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("NAMESRV_", "PYTHON"))}
         done = subprocess.run(
             [self.bin / program, *arguments],
@@ -59,7 +59,7 @@ Install = Callable[[str], Environment]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `make dist` writes."""
+    """The output directory of `make dist`."""
     directory = tmp_path_factory.mktemp("dist")
     subprocess.run(["sh", "locks/add.sh", "dist"], cwd=ROOT, check=True)
     for module in ("tools.dist", "tools.sbom"):
@@ -69,7 +69,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Makes an environment for a wheel, once."""
+    """A function that makes an environment for a wheel, once."""
     made: dict[str, Environment] = {}
 
     def install(wheel: str) -> Environment:
@@ -87,7 +87,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
 
 @pytest.fixture(scope="module")
 def daemon(installed: Install, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A NameServer of the wheel `namesrv`."""
+    """A NameServer from the wheel `namesrv`."""
     data = tmp_path_factory.mktemp("data")
     with Daemon(data, "--http-listen=127.0.0.1:0", program=installed("namesrv").bin / "namesrv") as daemon:
         yield daemon.listening()
@@ -95,7 +95,7 @@ def daemon(installed: Install, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def agent(installed: Install, daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A broker with a topic, kept registered by the wheel `namesrv-agent`."""
+    """A broker with a topic, registered by the wheel `namesrv-agent`."""
     config = tmp_path_factory.mktemp("agent") / "agent.toml"
     config.write_text((ROOT / "broker_agent/examples/agent.toml").read_text().replace("127.0.0.1:9876", daemon.where))
     with PrintingProcess(str(installed("namesrv-agent").bin / "namesrv-broker-agent"), "--config", str(config)):
@@ -103,8 +103,8 @@ def agent(installed: Install, daemon: Daemon, tmp_path_factory: pytest.TempPathF
         yield
 
 
-def test_the_server_serves_its_health_and_metrics(daemon: Daemon) -> None:
-    """Nothing is missing that a server in production needs."""
+def test_server_serves_health_and_metrics(daemon: Daemon) -> None:
+    """The wheel contains everything for a server in production."""
     assert "nameserver_brokers" in httpx2.get("http://{}:{}/metrics".format(*daemon.http_address)).text
     assert [] == daemon.lines("http_is_off")
 
@@ -119,14 +119,14 @@ with SyncRouteClient([sys.argv[1]]) as client:
 
 
 @pytest.mark.usefixtures("agent")
-def test_the_client_finds_a_route(installed: Install, daemon: Daemon) -> None:
-    """Of the broker that the agent registered."""
+def test_client_finds_a_route(installed: Install, daemon: Daemon) -> None:
+    """The client finds the broker registered by the agent."""
     assert "broker-a\n" == installed("namesrv-client").run("python", "-c", CLIENT, daemon.where)
 
 
 @pytest.mark.parametrize("library", ["namesrv-client", "namesrv-agent"])
-def test_who_embeds_a_library_gets_neither_server_nor_report(installed: Install, library: str) -> None:
-    """Nothing but the wire and what that needs, 12 MB at most."""
+def test_libraries_contain_neither_server_nor_report(installed: Install, library: str) -> None:
+    """A library needs only the wire package and its dependencies, at most 12 MB."""
     environment = installed(library)
 
     wire = {"namesrv_wire", "msgspec", "pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
@@ -135,14 +135,14 @@ def test_who_embeds_a_library_gets_neither_server_nor_report(installed: Install,
 
 
 @pytest.mark.usefixtures("agent")
-def test_namesrvctl_shows_the_servers(installed: Install, daemon: Daemon) -> None:
-    """As in the README."""
+def test_namesrvctl_shows_servers(installed: Install, daemon: Daemon) -> None:
+    """The README's command works."""
     assert "broker-a" in installed("namesrv-ctl").run("namesrvctl", "brokers", NAMESRV_ADDR=daemon.where, COLUMNS="200")
 
 
 @pytest.mark.usefixtures("agent")
-def test_the_console_serves_its_page(installed: Install, daemon: Daemon) -> None:
-    """The broker is on it."""
+def test_console_serves_its_page(installed: Install, daemon: Daemon) -> None:
+    """The page contains the broker."""
     program = installed("namesrv-console").bin / "namesrv-console"
     with PrintingProcess(str(program), "--listen=127.0.0.1:0", "--server", daemon.where) as console:
         url = console.wait_for(r"^namesrv-console: http://\S+/$").removeprefix("namesrv-console: ")
@@ -150,8 +150,8 @@ def test_the_console_serves_its_page(installed: Install, daemon: Daemon) -> None
 
 
 @pytest.mark.usefixtures("agent")
-def test_the_report_is_made_without_java(installed: Install, daemon: Daemon, tmp_path: Path) -> None:
-    """Of the log of that server."""
+def test_report_is_made_without_java(installed: Install, daemon: Daemon, tmp_path: Path) -> None:
+    """The report of the server's log is written."""
     logs = daemon.data_dir / "heartbeats"
     installed("namesrv-report").run("namesrv-staleness", logs, "--out", tmp_path / "report", PATH="/nonexistent")
 
@@ -165,8 +165,8 @@ def test_a_broker_is_registered(namesrv, namesrv_broker):
 """
 
 
-def test_the_kit_gives_pytest_its_fixtures(installed: Install, tmp_path: Path) -> None:
-    """Without any conftest.py."""
+def test_kit_has_pytest_fixtures(installed: Install, tmp_path: Path) -> None:
+    """The fixtures need no conftest.py."""
     (tmp_path / "test_it.py").write_text(KIT)
 
     assert "1 passed" in installed("namesrv-testing").run("pytest", "-q", "-p", "no:cacheprovider", tmp_path)
@@ -176,8 +176,8 @@ WHEELS = dist.wheels(dist.read_project())
 
 
 @pytest.mark.parametrize("wheel", sorted(WHEELS.keys() - {"namesrv-wire"}))
-def test_every_command_that_is_installed_runs(installed: Install, wheel: str) -> None:
-    """That of the wheel, and those of the wheels that it needs."""
+def test_every_installed_command_runs(installed: Install, wheel: str) -> None:
+    """Commands of the wheel and of the wheels that it needs print their help."""
     environment = installed(wheel)
     ours = {path.name for path in environment.bin.glob("namesrv*")}
 
@@ -186,8 +186,8 @@ def test_every_command_that_is_installed_runs(installed: Install, wheel: str) ->
 
 
 @pytest.mark.parametrize("wheel", sorted(WHEELS.keys() - {"namesrv-wire"}))
-def test_the_bill_of_materials_names_what_is_installed(installed: Install, built: Path, wheel: str) -> None:
-    """Nothing comes along that is not on it; what only other systems need is on it, too."""
+def test_bill_of_materials_lists_installed_packages(installed: Install, built: Path, wheel: str) -> None:
+    """Every installed package is listed; packages for other systems are listed, too."""
     bill = json.loads((built / f"{wheel}-{WHEELS[wheel]['project']['version']}.cdx.json").read_text())
     named = {part["name"].replace("-", "_") for part in (*bill["components"], bill["metadata"]["component"])}
 
@@ -198,14 +198,14 @@ REMEDY = "is not installed; in a clone make setup brings it, elsewhere pip insta
 
 
 @pytest.mark.parametrize(
-    ("wheel", "command", "said"),
+    ("wheel", "command", "message"),
     [
         ("namesrv-ctl", "namesrvctl history orders --logs .", f"namesrv_spark_jobs {REMEDY.format('namesrv-report')}"),
         ("namesrv-console", "namesrvctl history orders --logs .", f"namesrv_spark_jobs {REMEDY.format('namesrv-report')}"),
         ("namesrv", "namesrv --check-config --heartbeat-log-compact=keep", "needs namesrv-report, which is not installed"),
     ],
 )
-def test_what_another_wheel_brings_is_named(installed: Install, wheel: str, command: str, said: str) -> None:
-    """By a command that is asked for what the other one has; it ends with 2."""
+def test_missing_wheel_is_named(installed: Install, wheel: str, command: str, message: str) -> None:
+    """A command that needs another wheel names it and exits with 2."""
     program, *arguments = command.split()
-    assert said in " ".join(installed(wheel).run(program, *arguments, code=2, COLUMNS="300").split())
+    assert message in " ".join(installed(wheel).run(program, *arguments, code=2, COLUMNS="300").split())

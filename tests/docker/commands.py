@@ -1,4 +1,4 @@
-"""Runs our commands as the containers and units do."""
+"""Runs our commands as containers and units do."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from tests.support.fake_clock import GUARD_SECONDS
 
 
 def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Python with these words, and with no setting of the developer's."""
+    """Python with these words, without the developer's settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
     command = [sys.executable, *words]
     return subprocess.run(
@@ -18,7 +18,7 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def unknown_flags(flags: list[str], *helped: str) -> set[str]:
-    """The flags that a command's --help does not name."""
+    """Flags that are missing in a command's --help."""
     shown = run(*helped, "--help")
     assert shown.returncode == 0, shown.stderr
     return {flag for flag in flags if flag.startswith("--")} - set(re.findall(r"--[a-z-]+", shown.stdout))

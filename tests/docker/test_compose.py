@@ -1,4 +1,4 @@
-"""Flags and settings in compose.yml are those of our commands."""
+"""Flags and settings of compose.yml are valid."""
 
 import re
 from itertools import pairwise
@@ -21,8 +21,8 @@ EXAMPLE = ROOT / "demo" / "memory_broker.py"
 
 
 @pytest.mark.parametrize("name", NAMESERVERS)
-def test_settings_of_a_nameserver_are_settings(name: str) -> None:
-    """A misspelt variable would be ignored, a wrong value refused at the start."""
+def test_nameserver_settings_are_valid(name: str) -> None:
+    """An unknown variable would be ignored, and a wrong value refused at the start."""
     environ = SERVICES[name]["environment"]
 
     assert {variable.removeprefix("NAMESRV_").lower() for variable in environ} <= set(Settings.model_fields)
@@ -31,8 +31,8 @@ def test_settings_of_a_nameserver_are_settings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_a_broker_is_started_with_flags_that_there_are(name: str) -> None:
-    """And it gives itself out by the name that other containers reach it under."""
+def test_broker_flags_are_valid(name: str) -> None:
+    """The broker's address is its name in the containers' network."""
     command = SERVICES[name]["command"]
 
     assert set() == unknown_flags(command, str(EXAMPLE), command[0])
@@ -42,16 +42,16 @@ def test_a_broker_is_started_with_flags_that_there_are(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "verb"), [("producer", "produce"), ("consumer", "consume")])
-def test_clients_run_the_example_with_flags_that_there_are(name: str, verb: str) -> None:
-    """They send and read the topic that the brokers have."""
+def test_client_flags_are_valid(name: str, verb: str) -> None:
+    """Clients produce to and consume from the brokers' topic."""
     (script,) = SERVICES[name]["command"]
 
     assert f"/memory_broker.py {verb} --topic orders" in script
     assert set() == unknown_flags(re.findall(r"--[a-z-]+", script.partition(verb)[2]), str(EXAMPLE), verb)
 
 
-def test_the_report_is_run_with_flags_and_logs_that_there_are() -> None:
-    """The driver and each worker see the same files under the same names."""
+def test_report_flags_and_logs_are_valid() -> None:
+    """The driver and each worker mount the same files at the same paths."""
     command = SERVICES["report"]["command"]
     inputs = command[: command.index("--out")]
 

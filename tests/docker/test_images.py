@@ -1,4 +1,4 @@
-"""What runs in and for the images: pinned bases, the bill of materials, the health check."""
+"""Image tools: pinned bases, the bill of materials, the health check."""
 
 import json
 import re
@@ -18,8 +18,8 @@ DOCKER = ROOT / "docker"
 FILES = sorted(DOCKER.glob("*.Dockerfile"))
 
 
-def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
-    """Each image of a registry gets its digest, once; a registry's own command says which."""
+def test_base_images_are_pinned(tmp_path: Path) -> None:
+    """Each image of a registry gets one digest from the registry's own command, and a new one when pinned again."""
     for path in (*FILES, DOCKER / "compose.yml", DOCKER / "pin.sh"):
         shutil.copy(path, tmp_path)
     for digest in ("a" * 64, "b" * 64):
@@ -39,8 +39,8 @@ def test_bases_are_pinned_and_pinned_anew(tmp_path: Path) -> None:
         assert sum(text.count("@sha256:") for text in texts) == 7
 
 
-def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
-    """Every package by its purl, with the version that is installed; the file is valid JSON of CycloneDX."""
+def test_bill_of_materials_lists_installed_packages(tmp_path: Path) -> None:
+    """The file is valid CycloneDX JSON with a purl and version for every package."""
     done = run(str(DOCKER / "sbom.py"), str(tmp_path / "sbom.json"))
     bill = json.loads((tmp_path / "sbom.json").read_text())
 
@@ -52,8 +52,8 @@ def test_an_image_lists_what_is_in_it(tmp_path: Path) -> None:
     assert msgspec["name"] == "msgspec"
 
 
-def well(*path: str, **environ: str) -> tuple[int, str]:
-    """What the images' health check says: exit code and output."""
+def health_check(*path: str, **environ: str) -> tuple[int, str]:
+    """Exit code and output of the images' health check."""
     done = run("-I", str(DOCKER / "healthcheck.py"), *path, **environ)
     return done.returncode, done.stdout
 
@@ -61,8 +61,8 @@ def well(*path: str, **environ: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "demand", [[], ["--tls-mode=enforcing", "--tls-client-auth=require"], ["--http-tls-client-auth=require"]], ids=str
 )
-def test_the_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
-    """The certificate need not be of the loopback address; where HTTPS demands one of its clients, it is shown."""
+def test_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
+    """The certificate's name is not checked, and a client certificate is presented where HTTPS requires one."""
     ca = Authority(tmp_path)
     issued = ca.issue("server", "namesrv.example")
     tls = (f"--tls-cert-file={issued.cert_file}", f"--tls-key-file={issued.key_file}", f"--tls-ca-file={ca.ca_file}")
@@ -70,25 +70,25 @@ def test_the_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
         at = {"NAMESRV_HTTP_LISTEN": "{}:{}".format(*daemon.http_address), "NAMESRV_HTTP_TLS": "true"}
         shown = {"NAMESRV_TLS_CERT_FILE": str(issued.cert_file), "NAMESRV_TLS_KEY_FILE": str(issued.key_file)}
         if "--http-tls-client-auth=require" in demand:
-            assert well(**at)[0] == 1
-            assert well(**at, NAMESRV_HTTP_TLS_CLIENT_AUTH="require")[0] == 1
+            assert health_check(**at)[0] == 1
+            assert health_check(**at, NAMESRV_HTTP_TLS_CLIENT_AUTH="require")[0] == 1
             at |= {"NAMESRV_HTTP_TLS_CLIENT_AUTH": "require"} | shown
-        assert well(**at) == (0, "")
-        assert well(**{**at, "NAMESRV_HTTP_TLS": ""})[0] == 1
+        assert health_check(**at) == (0, "")
+        assert health_check(**{**at, "NAMESRV_HTTP_TLS": ""})[0] == 1
 
 
-def test_the_health_check_of_a_server(tmp_path: Path) -> None:
-    """Well while it serves, with the reason when it does not."""
+def test_health_check_of_a_server(tmp_path: Path) -> None:
+    """The check succeeds while the server serves, and prints the reason of a failure."""
     with Daemon(tmp_path, "--http-listen", "127.0.0.1:0") as daemon:
         port = daemon.http_address[1]
         listen = f"0.0.0.0:{port}"
 
-        assert well(NAMESRV_HTTP_LISTEN=listen) == (0, "")
-        assert well("/readyz", NAMESRV_HTTP_LISTEN=listen) == (0, "")
-        code, said = well("/nowhere", NAMESRV_HTTP_LISTEN=listen)
+        assert health_check(NAMESRV_HTTP_LISTEN=listen) == (0, "")
+        assert health_check("/readyz", NAMESRV_HTTP_LISTEN=listen) == (0, "")
+        code, output = health_check("/nowhere", NAMESRV_HTTP_LISTEN=listen)
         assert code == 1
-        assert said.startswith(f"http://127.0.0.1:{port}/nowhere: HTTP Error 404")
+        assert output.startswith(f"http://127.0.0.1:{port}/nowhere: HTTP Error 404")
         daemon.stop()
-        code, said = well(NAMESRV_HTTP_LISTEN=listen)
+        code, output = health_check(NAMESRV_HTTP_LISTEN=listen)
         assert code == 1
-        assert "refused" in said
+        assert "refused" in output

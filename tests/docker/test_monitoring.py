@@ -1,4 +1,4 @@
-"""The dashboard and the alerts query what a server really exports."""
+"""The dashboard and the alerts use existing metrics."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ DASHBOARD = DOCKER / "grafana" / "namesrv.json"
 ALERTS = DOCKER / "prometheus" / "alerts.yml"
 ALERT_TESTS = DOCKER / "prometheus" / "alerts.test.yml"
 
-# what Prometheus itself adds
+# labels added by Prometheus
 ADDED_METRICS = {"up"}
 ADDED_LABELS = {"job", "instance", "le"}
 VARIABLES = {"$job": "namesrv", "$instance": ".*", "$__rate_interval": "1m"}
@@ -33,19 +33,19 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="pr
 
 
 def alert_expressions() -> Iterator[str]:
-    """What the alerts ask for."""
+    """Expressions of the alerts."""
     for group in yaml.safe_load(ALERTS.read_text())["groups"]:
         for rule in group["rules"]:
             yield rule["expr"]
 
 
 def panels() -> list[dict[str, Any]]:
-    """The dashboard's panels that show something."""
+    """Panels of the dashboard with a query."""
     return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
 
 
 def dashboard_expressions() -> Iterator[str]:
-    """What the dashboard asks for, its variables filled in."""
+    """Expressions of the dashboard with its variables filled in."""
     dashboard = json.loads(DASHBOARD.read_text())
     found = [target["expr"] for panel in panels() for target in panel["targets"]]
     found += [annotation["expr"] for annotation in dashboard["annotations"]["list"]]
@@ -56,7 +56,7 @@ def dashboard_expressions() -> Iterator[str]:
 
 
 def asked_for(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Metrics in an expression, with the labels that it selects by."""
+    """(metric, selected labels) of an expression."""
     for name, selector in re.findall(r"\b((?:nameserver|process)_[a-z_]+|up)\b(?:\{([^}]*)\})?", expression):
         yield name, set(re.findall(r"([a-z_]+)\s*(?:=~|!=|!~|=)", selector))
 
@@ -68,7 +68,7 @@ def grouped_by(expression: str) -> set[str]:
 
 @pytest.fixture
 async def shown(tmp_path: Path) -> Scrape:
-    """The metrics of a server to which everything has happened that has a label of its own."""
+    """Metrics of a server after every event with a label of its own."""
     settings: dict[str, Any] = {"heartbeat_log_dir": str(tmp_path / "log"), "http_listen": "127.0.0.1:0"}
     quotas: dict[str, Any] = {"quotas": "observe", "quota_topics": 1}
     access = tmp_path / "access.toml"
@@ -83,14 +83,14 @@ async def shown(tmp_path: Path) -> Scrape:
         stranger.send(b"GET / HTTP/1.1\r\n\r\n")
         await until(lambda: server.namesrv.counters.refusals)
         await asyncio.to_thread(scrape, server.controller.http_addresses[0])
-        # the first one is counted, and shown for a moment
+        # the first one is counted, and visible for a moment
         await server.clock.advance(1)
         return await asyncio.to_thread(scrape, server.controller.http_addresses[0])
 
 
 @pytest.mark.parametrize("source", [alert_expressions, dashboard_expressions])
-async def test_every_metric_and_label_is_there(source: Any, shown: Scrape) -> None:
-    """A name that nobody shows is an alert that never fires."""
+async def test_queried_metrics_and_labels_exist(source: Any, shown: Scrape) -> None:
+    """An alert on an unknown metric would never fire."""
     labels: dict[str, set[str]] = {}
     for name in shown.names:
         labels[name] = {label for found in shown.labels(name) for label in found}
@@ -106,26 +106,26 @@ async def test_every_metric_and_label_is_there(source: Any, shown: Scrape) -> No
 
 
 @pytest.mark.parametrize("source", [alert_expressions, dashboard_expressions])
-def test_reasons_are_those_that_are_counted(source: Any) -> None:
-    """A reason that nobody counts is never selected."""
+def test_queried_reasons_exist(source: Any) -> None:
+    """A query for an unknown reason would select nothing."""
     for expression in source():
         for selected in re.findall(r'reason=~?"([^"]*)"', expression):
             assert set(selected.split("|")) <= set(Counters().staleness)
 
 
 def test_every_metric_is_on_the_dashboard(shown: Scrape) -> None:
-    """What is worth counting is worth seeing."""
+    """Every counted metric is visible."""
     asked = {name for expression in dashboard_expressions() for name, _ in asked_for(expression)}
     seen = {name.removesuffix("_bucket").removesuffix("_total") for name in asked}
 
-    # parts of a ratio, or of no use in a graph
+    # parts of a ratio, or useless in a graph
     assert {"process_start_time_seconds", "process_virtual_memory_bytes"} == {
         name for name in shown.families if name not in seen
     }
 
 
 def promtool(*words: object) -> None:
-    """Has to be content."""
+    """Run promtool, which must succeed."""
     command = ["promtool", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -133,8 +133,8 @@ def promtool(*words: object) -> None:
 
 @pytest.mark.slow
 @needs_promtool
-def test_prometheus_understands_it(tmp_path: Path) -> None:
-    """Made-up histories raise those alerts and no others; every expression of the dashboard is PromQL."""
+def test_rules_and_queries_are_valid(tmp_path: Path) -> None:
+    """Generated series raise the expected alerts and no others, and the dashboard's expressions are valid PromQL."""
     rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(dashboard_expressions())]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
 

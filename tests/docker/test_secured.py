@@ -1,4 +1,4 @@
-"""compose.secured.yml: with its certificates and its access file, everybody may do what is theirs, and no more."""
+"""compose.secured.yml: certificates and access file give each service its rights and no others."""
 
 import subprocess
 import sys
@@ -19,16 +19,16 @@ SECURED: dict[str, Any] = yaml.safe_load((DOCKER / "compose.secured.yml").read_t
 SERVICES: dict[str, dict[str, Any]] = SECURED["services"]
 
 
-def test_the_settings_are_settings() -> None:
-    """A misspelt variable would be ignored, and the server open."""
+def test_settings_are_valid() -> None:
+    """An unknown variable would be ignored, and the server be open."""
     names = {name.removeprefix("NAMESRV_").lower() for name in SERVICES["namesrv-1"]["environment"]}
 
     assert {"tls_mode", "tls_client_auth", "access", "takeover"} <= names <= set(Settings.model_fields)
 
 
 @pytest.mark.slow
-def test_everybody_may_do_what_they_are_there_for(tmp_path: Path) -> None:
-    """The servers take the brokers' registrations, the applications' questions and the operators' changes only."""
+def test_services_have_exactly_their_rights(tmp_path: Path) -> None:
+    """Servers accept registrations from brokers, reads from applications and changes from operators only."""
     certificates = tmp_path / "tls"
     certificates.mkdir()
     make = (sys.executable, "-I", DOCKER / "secured/certificates.py", certificates)
@@ -59,7 +59,7 @@ def test_everybody_may_do_what_they_are_there_for(tmp_path: Path) -> None:
             assert ctl("operator", "kv", "put", "space", "key", "value") == 0
             assert run("-m", "namesrv_client.ctl", "status", NAMESRV_ADDR=server.where).returncode != 0
 
-    # another start of the demonstration leaves them alone
+    # a second start of the demonstration keeps them
     subprocess.run(make, check=True)
     assert made == {path.name: path.read_bytes() for path in certificates.iterdir()}
     assert {0o600} == {path.stat().st_mode & 0o777 for path in certificates.glob("*.key")}

@@ -1,4 +1,4 @@
-"""The systemd units start our commands with options that exist."""
+"""The options in the systemd units exist."""
 
 import configparser
 import shlex
@@ -20,30 +20,30 @@ MODULES = {
 
 
 def unit(path: Path) -> configparser.ConfigParser:
-    """A unit file; of a key that is there twice, the last."""
+    """A unit file; of a duplicate key the last value counts."""
     found = configparser.ConfigParser(strict=False, interpolation=None)
-    found.optionxform = str  # type: ignore[assignment,method-assign]  # keys of systemd have capitals
+    found.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's keys have capitals
     found.read(path, encoding="utf-8")
     return found
 
 
 def environment(path: Path) -> dict[str, str]:
-    """What an EnvironmentFile sets."""
+    """Variables of an EnvironmentFile."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     return dict(line.split("=", 1) for line in lines)
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.stem)
-def test_a_unit_starts_a_command_with_flags_that_there_are(path: Path) -> None:
-    """A flag that is none would end the service at its start."""
+def test_unit_flags_are_valid(path: Path) -> None:
+    """An unknown flag would end the service at its start."""
     program, *flags = shlex.split(unit(path)["Service"]["ExecStart"])
     assert program == f"/opt/namesrv/bin/{path.stem}"
 
     assert set() == unknown_flags(flags, "-m", MODULES[path.stem])
 
 
-def test_the_examples_are_accepted() -> None:
-    """Each name is a setting's, each value is in its range, and the side-car starts with its file as it is."""
+def test_example_settings_are_valid() -> None:
+    """Each name and value is valid, and the side-car accepts its file unchanged."""
     settings = environment(UNITS / "namesrv.env")
     assert {name.removeprefix("NAMESRV_").lower() for name in settings} <= set(Settings.model_fields)
 

@@ -1,4 +1,4 @@
-"""The first page of an API: a table of the names that its mkdocs directives show, for readers without the site."""
+"""The name tables on the first pages of the APIs, generated from their mkdocs directives."""
 
 import importlib
 import inspect
@@ -12,15 +12,15 @@ from tests.support.pages import ROOT
 PAGES: Final = tuple(sorted((ROOT / "docs" / "api").glob("*.md")))
 BEGIN: Final = "<!-- names: begin, written by `python -m tests.docs.generated` -->\n"
 END: Final = "<!-- names: end -->\n"
-# `::: module.or.class`, and its options up to the next line that is not indented
+# `::: module.or.class`, with options up to the next line without indentation
 _DIRECTIVE: Final = re.compile(r"^::: (\S+)\n((?:[ ]+.*\n)*)", re.MULTILINE)
 _MEMBERS: Final = re.compile(r"^ +members: \[(.*)\]$", re.MULTILINE)
-# of a class whose methods are its point
+# options of a class that is documented by its methods
 _VERBS: Final = ("BrokerAgent", "RouteClient", "RemotingClient", "TestNameServer", "TestBroker", "TestClock")
 
 
 def with_names(page: str) -> str:
-    """The page with today's names in it."""
+    """The page with the current names."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     found = [shown for directive in _DIRECTIVE.finditer(after) for shown in _named(directive[1], directive[2])]
@@ -32,7 +32,7 @@ def with_names(page: str) -> str:
 
 
 def _named(path: str, options: str) -> Iterator[tuple[str, str, Any]]:
-    """Each name that a directive shows, the module to import it from, and what it is."""
+    """(name, module to import it from, value) for each name of a directive."""
     try:
         module = importlib.import_module(path)
     except ModuleNotFoundError:
@@ -64,7 +64,7 @@ def _first_sentence(value: object) -> str:
 
 
 def _verbs(of: type) -> str:
-    """The public methods and properties of a class, its parents' included, in their order."""
+    """Public methods and properties of a class and its parents, in order."""
     names = dict.fromkeys(name for base in of.__mro__ if base.__module__.startswith("namesrv") for name in vars(base))
     shown = {name: value for name in names if not name.startswith("_") and _is_ours(value := getattr(of, name))}
     return "".join(

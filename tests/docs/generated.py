@@ -1,10 +1,10 @@
-"""Parts of our pages that a program writes.
+"""Generated parts of our pages.
 
-    python -m tests.docs.generated
+python -m tests.docs.generated
 
-writes them anew: the frames of docs/protocol.md, as a real server answers, the settings of docs/operating.md, as they
-are declared, what packages may import, in docs/architecture.md, the requests of each access class, in docs/security.md,
-and the names in docs/api. The tests say when that has to be done.
+writes the frames of docs/protocol.md, as sent by a real server, the settings of docs/operating.md, the import rules of
+docs/architecture.md, the requests of each access class in docs/security.md, and the names in docs/api. Tests fail when
+a page is not current.
 """
 
 import re
@@ -34,16 +34,16 @@ _BLOCK: Final = "(<!-- example: {} -->\n```hex\n)(.*?)(```\n)"
 
 
 def frames(data_dir: Path) -> dict[str, str]:
-    """The blocks of docs/protocol.md that are frames, by name."""
+    """The frames of docs/protocol.md, by name of their block."""
     with Daemon(data_dir) as daemon:
-        asked = recording.questions()
+        asked = recording.requests()
         answered = recording.answers(daemon.listening(), asked)
     found = {f"{name}.question": dump(frame) for name, frame in asked.items()}
     return found | {f"{name}.answer": dump(frame) for name, frame in answered.items()}
 
 
 def with_frames(page: str, blocks: Mapping[str, str]) -> str:
-    """The page with these blocks in it; those that it does not show are left out."""
+    """The page with these blocks; blocks missing on the page are left out."""
     for name, text in blocks.items():
         found = re.search(_BLOCK.format(re.escape(name)), page, re.DOTALL)
         if found is not None:
@@ -52,14 +52,14 @@ def with_frames(page: str, blocks: Mapping[str, str]) -> str:
 
 
 def with_settings(page: str) -> str:
-    """The page with today's settings in it."""
+    """The page with the current settings."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{settings_table()}\n{END}{after}"
 
 
 def settings_table() -> str:
-    """One table for each topic, in the order of --help."""
+    """One table per topic, in the order of --help."""
     head = "| setting | default | may be | SIGHUP | what it means |\n|---|---|---|---|---|\n"
     parts = groupby(SETTINGS.values(), key=lambda setting: setting.topic)
     return "\n".join(f"### {topic}\n\n{head}{''.join(map(_row, settings))}" for topic, settings in parts)
@@ -72,7 +72,7 @@ def _row(setting: Setting) -> str:
 
 
 def main() -> int:
-    """Write all of the pages."""
+    """Write all pages."""
     with tempfile.TemporaryDirectory() as directory:
         PROTOCOL.write_text(with_frames(PROTOCOL.read_text(), frames(Path(directory) / "data")))
     OPERATING.write_text(with_settings(OPERATING.read_text()))

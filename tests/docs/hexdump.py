@@ -1,4 +1,4 @@
-"""Frames for people: bytes on the left, their meaning on the right."""
+"""Annotated hex dumps of frames: bytes on the left, their meaning on the right."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _HEADER: Final = ("code", "opaque", "flag", "version", "remark", "ext")
 
 
 def undump(text: str) -> bytes:
-    """The bytes in a dump. Raises ValueError: a line does not begin with any."""
+    """The bytes of a dump; raises ValueError for a line without bytes."""
     lines = [_LINE.fullmatch(line) for line in text.splitlines()]
     if None in lines:
         raise ValueError(f"no bytes: {text.splitlines()[lines.index(None)]!r}")
@@ -26,7 +26,7 @@ def undump(text: str) -> bytes:
 
 
 def dump(frame: bytes) -> str:
-    """A whole frame."""
+    """The dump of a whole frame."""
     length, word = struct.unpack_from(">II", frame)
     serialize_type, header_length = word >> 24, word & 0xFFFFFF
     header, body = frame[8 : 8 + header_length], frame[8 + header_length :]
@@ -82,7 +82,7 @@ def _binary(header: bytes) -> Iterator[Line]:
 
 
 class _Reader:
-    """Values of our protocol, one after the other, and the bytes that each of them takes."""
+    """Consecutive msgpack values with their bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -95,7 +95,7 @@ class _Reader:
         return self._data[begin : self._unpacker.tell()], found
 
     def lines(self, depth: int = 0, names: Iterable[str] = ()) -> list[Line]:
-        """Those of the next value; the items of an array may have names."""
+        """Lines of the next value; the items of an array may have names."""
         indent, first = "  " * depth, self._data[self._unpacker.tell()]
         if 0x90 <= first < 0xA0 or first in (0xDC, 0xDD):
             data, count = self._token(self._unpacker.read_array_header)
@@ -108,7 +108,7 @@ class _Reader:
             data, count = self._token(self._unpacker.read_map_header)
             lines = [(data, f"{indent}map of {count}")]
             for _ in range(count):
-                # a key and what its value begins with are one line
+                # a key and the begin of its value share a line
                 ((key, shown),), value = self.lines(depth + 1), self.lines(depth + 1)
                 lines += [(key + value[0][0], f"{shown}: {value[0][1].strip()}"), *value[1:]]
             return lines

@@ -1,4 +1,4 @@
-"""What each of our packages may import of the others, by the contracts of import-linter in pyproject.toml."""
+"""Imports allowed between our packages, by the contracts of import-linter in pyproject.toml."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ _ROW: Final = re.compile(r"^(\| \[`(namesrv\w*)`\].* \| )[^|]*\|$", re.MULTILINE
 
 
 def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
-    """For each package, the packages that no contract keeps it from importing, in the order of `root_packages`."""
+    """Package to allowed imports, in the order of `root_packages`."""
     packages = linter["root_packages"]
     denied: dict[str, set[str]] = {package: {package} for package in packages}
     for contract in linter["contracts"]:
@@ -22,7 +22,7 @@ def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
         elif contract["type"] == "layers" and "containers" not in contract:
             above: set[str] = set()
             for layer in contract["layers"]:
-                # siblings with a | between them do not import each other
+                # siblings separated by | do not import each other
                 siblings = set(re.findall(r"\w+", layer))
                 above |= siblings
                 for package in siblings:
@@ -31,7 +31,7 @@ def may_import(linter: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def with_import_rules(page: str) -> str:
-    """The page with the last column of its table of packages as the contracts have it."""
+    """The page with the last column of its package table from the contracts."""
     allowed = may_import(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"])
 
     def row(match: re.Match[str]) -> str:
@@ -41,5 +41,5 @@ def with_import_rules(page: str) -> str:
 
 
 def packages_of(page: str) -> list[str]:
-    """The packages that the table has a row for."""
+    """Packages with a row in the table."""
     return [match[2] for match in _ROW.finditer(page)]

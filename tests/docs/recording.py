@@ -1,4 +1,4 @@
-"""Answers of a real server to the examples of docs/protocol.md."""
+"""Responses of a real server to the examples of docs/protocol.md."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -12,13 +12,13 @@ from tests.support.daemon import Daemon
 from tests.support.peer import Peer, until
 
 
-def questions() -> dict[str, bytes]:
-    """The frame of each question, as our code spells it."""
+def requests() -> dict[str, bytes]:
+    """The encoded frame of each request."""
     return {exchange.name: encode_command(exchange.question) for exchange in EXCHANGES}
 
 
 def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The frame of each answer to these questions, with the page's boot id in the place of the server's own."""
+    """The frame of each response, with the page's boot id in place of the server's."""
     recorded: dict[str, bytes] = {}
     held: list[Exchange] = []
     with ExitStack() as stack:
@@ -41,7 +41,7 @@ def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 class RecordedPeer(Peer):
-    """A connection whose frames are wanted as they are."""
+    """A connection that returns undecoded frames."""
 
     @cached_property
     def _stream(self) -> BufferedReader:

@@ -1,4 +1,4 @@
-"""The APIs' first pages name what there is, and their examples run."""
+"""The first pages of the APIs: name tables are current and examples run."""
 
 import re
 import subprocess
@@ -21,13 +21,13 @@ def _names(page: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_tables_list_every_public_name(page: Path) -> None:
-    """The table of a page lists all names and signatures that its mkdocs directives show."""
+    """The tables contain all names and signatures of the page's mkdocs directives."""
     text = page.read_text()
     assert _names(text) == _names(with_names(text)), "python -m tests.docs.generated writes the page anew"
 
 
 def test_examples_run(tmp_path: Path) -> None:
-    """A broker registers, a client finds its topic, and so does a question by hand."""
+    """A broker registers, a client finds its topic, and so does a request made by hand."""
     with ExitStack() as stack:
         daemon = stack.enter_context(Daemon(tmp_path / "data"))
         settings = AgentSettings(
@@ -46,7 +46,7 @@ def test_examples_run(tmp_path: Path) -> None:
 
 
 def test_example_of_the_test_kit_passes(tmp_path: Path) -> None:
-    """In a project of its own."""
+    """The example runs in a project of its own."""
     (tmp_path / "test_failover.py").write_text(example("docs/api/testing.md", "test_failover.py"))
     done = subprocess.run(
         [BIN / "pytest", "-q", "--rootdir", ".", "-p", "no:cacheprovider"],

@@ -1,4 +1,4 @@
-"""docs/architecture.md says what each package may import, as `make lint` enforces it."""
+"""docs/architecture.md agrees with the import contracts."""
 
 import tomllib
 
@@ -6,8 +6,8 @@ from tests.docs.import_rules import ARCHITECTURE, packages_of, with_import_rules
 from tests.support.pages import ROOT
 
 
-def test_packages_and_what_they_may_import() -> None:
-    """One row for each of our packages, with what no contract in pyproject.toml forbids."""
+def test_import_table_is_current() -> None:
+    """Each package has a row with the imports allowed by pyproject.toml."""
     page = ARCHITECTURE.read_text()
     linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 

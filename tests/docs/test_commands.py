@@ -1,4 +1,4 @@
-"""Every command of ours in the README and in our manuals does what it says."""
+"""Every command in the README and in our manuals runs as documented."""
 
 import os
 import re
@@ -36,7 +36,7 @@ PROGRAMS = (
     *("systemctl", "docker", "mqadmin", "ssh", "sudo", "spark-submit", "jq", "git", "apt", "apt-get", "npm", "mvn"),
     *(".venv/bin/namesrv", ".venv/bin/namesrvctl", ".venv/bin/python", "sh", "buildah", "kill", "ip", "nft", "go"),
 )
-# programs whose commands are run: ours, and those that only read
+# programs whose commands run: ours, and read-only ones
 OWN = (
     "namesrv ",
     "namesrvctl ",
@@ -46,10 +46,10 @@ OWN = (
     "python -m namesrv ",
     ".venv/bin/namesrv ",
 )
-# what the last line of a make target runs, as make says it
+# prefix of the last line of a make target, as printed by make
 OF_MAKE = ("make run",)
 CATALOGUE = tomllib.loads((Path(__file__).parent / "commands.toml").read_text())
-# command -> what it has to say; those that last are ended when they have said it
+# command -> expected output; a command that does not end by itself is ended after it
 LASTING: dict[str, str] = CATALOGUE["lasting"]
 RUNS: dict[str, str] = CATALOGUE["run"] | LASTING
 ELSEWHERE: list[str] = CATALOGUE["elsewhere"]
@@ -58,13 +58,13 @@ COMMAND_SECONDS = 120
 
 
 def manuals() -> list[Path]:
-    """The pages for users; the others are notes for whoever changes something, or look back."""
+    """Pages for users; the other pages are for developers or historical."""
     others = ("CHANGELOG.md", "docs/bugs.md", "docs/scoreboard.md", "tests/")
     return [page for page in pages() if not str(page.relative_to(ROOT)).startswith(others)]
 
 
 def commands() -> dict[str, str]:
-    """Every command of every manual, and the first place where it stands."""
+    """Every command of every manual, with its first place."""
     found: dict[str, str] = {}
     for page in manuals():
         for place, text in (*in_blocks(page), *in_prose(page)):
@@ -73,7 +73,7 @@ def commands() -> dict[str, str]:
 
 
 def in_blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """Each line of a shell block; a block with a name is one script, and is looked for in the test that runs it."""
+    """Lines of shell blocks; a named block is one script and is run by its own test."""
     for block in blocks(page):
         if block.language == "sh" and block.example is None:
             lines = block.text.replace("\\\n", " ").splitlines()
@@ -82,7 +82,7 @@ def in_blocks(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def in_prose(page: Path) -> Iterator[tuple[str, str]]:
-    """What stands in backticks, also in a TOML file, and begins with a program; a word alone is only its name."""
+    """Inline code that begins with a program, also in TOML files; a single word is only the program's name."""
     remarks = (
         (block.line, line) for block in blocks(page) if block.language == "toml" for line in block.text.splitlines()
     )
@@ -97,14 +97,14 @@ RUN_HERE = sorted(text for text in COMMANDS if text in RUNS or (f"{text} ".start
 
 
 @pytest.mark.parametrize("text", sorted(text for text in COMMANDS if text.startswith("make ")))
-def test_make_knows_the_target(text: str) -> None:
-    """And hands on the arguments in one piece."""
+def test_make_target_exists(text: str) -> None:
+    """The target passes its arguments on as one value."""
     done = dry_run(text)
     assert done.returncode == 0, done.stderr
 
 
 def dry_run(text: str) -> subprocess.CompletedProcess[str]:
-    """What make would do, also when it was make that runs the tests: its own ARGS are not for this one."""
+    """The output of make -n, without the ARGS of a surrounding make."""
     return subprocess.run(
         ["make", "--no-print-directory", "-n", *shlex.split(text)[1:]],
         cwd=ROOT,
@@ -116,8 +116,8 @@ def dry_run(text: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("text", [text for text in COMMANDS if re.match("make bench(-peers)? ARGS=", text)])
-def test_arguments_of_a_benchmark_are_understood(text: str) -> None:
-    """With one more, for which nothing is measured."""
+def test_arguments_of_a_benchmark_are_valid(text: str) -> None:
+    """With one more argument, --help, nothing is measured."""
     suite = "peers" if text.split()[1] == "bench-peers" else "speed"
     with pytest.raises(SystemExit) as ended:
         benchmarks.main([suite, *shlex.split(shlex.split(text)[2].removeprefix("ARGS=")), "--list"])
@@ -125,8 +125,8 @@ def test_arguments_of_a_benchmark_are_understood(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [text for text in COMMANDS if text.startswith("namesrv-staleness heartbeats/")])
-def test_arguments_of_a_report_are_understood(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one more, for which nothing is read."""
+def test_arguments_of_a_report_are_valid(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one more argument, --help, nothing is read."""
     log = tmp_path / "heartbeats" / "dt=2026-03-01" / "hour=07" / "ns1-1-1.jsonl"
     log.parent.mkdir(parents=True)
     log.touch()
@@ -136,18 +136,18 @@ def test_arguments_of_a_report_are_understood(text: str, tmp_path: Path, monkeyp
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Three servers and a broker, and a directory with the files that the pages speak of."""
+    """Three servers, a broker, and a directory with the files named on the pages."""
 
     directory: Path
     stand_ins: dict[str, str]
     environ: dict[str, str]
 
     def words(self, text: str) -> str:
-        """A command, with what is there in the place of what the page names."""
+        """The words of a command, with the scene's names in place of the page's."""
         for written, meant in CATALOGUE["stand_ins"].items():
             text = text.replace(written, meant.format_map(self.stand_ins))
         if text.startswith(OF_MAKE):
-            # what make runs last for a target: what comes before sets up what is set up here
+            # the last command of a make target; the ones before it set up what the scene has
             done = dry_run(text)
             done.check_returncode()
             text = done.stdout.splitlines()[-1].replace("exec ", "", 1)
@@ -156,7 +156,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """What the pages take for granted."""
+    """The environment that the pages assume."""
     directory = tmp_path_factory.mktemp("scene")
     with ExitStack() as stack:
         servers = [stack.enter_context(Daemon(directory / f"data{n}", "--http-listen=127.0.0.1:0")) for n in range(3)]
@@ -168,7 +168,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "PATH": os.pathsep.join((str(BIN), os.environ["PATH"])),
             "XDG_CONFIG_HOME": str(directory / "config"),
             "PYTHONUNBUFFERED": "1",
-            # for namesrvctl; a namesrv that is started without a flag finds the rest
+            # for namesrvctl; a namesrv started without a flag uses the rest
             "NAMESRV_ADDR": everyone,
             "NAMESRV_LISTEN_PORT": "0",
             "NAMESRV_HTTP_LISTEN": "127.0.0.1:0",
@@ -194,12 +194,12 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         yield found
 
 
-# one worker: the scene is large
+# one worker, because the scene is large
 @pytest.mark.slow
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("text", RUN_HERE)
 def test_command(text: str, scene: Scene) -> None:
-    """It ends with 0, and says what it should; one that lasts ends so at Ctrl-C."""
+    """The command exits with 0 and prints the expected text; one that does not end by itself gets Ctrl-C."""
     says, words = RUNS.get(text, ""), scene.words(text)
     if text in LASTING:
         with PrintingProcess("sh", "-c", f"cd '{scene.directory}' && exec env {words}", **scene.environ) as process:
@@ -217,6 +217,6 @@ def test_command(text: str, scene: Scene) -> None:
         timeout=COMMAND_SECONDS,
         check=False,
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert re.search(says, said), said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert re.search(says, output), output

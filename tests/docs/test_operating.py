@@ -1,4 +1,4 @@
-"""docs/operating.md names every setting, and only those, as they are."""
+"""docs/operating.md agrees with the settings and metrics."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ from tests.support.daemon import Daemon
 from tests.support.http_peer import ask
 
 
-def test_settings_are_those_of_today() -> None:
-    """Name, default, range and consequence, each as it is declared."""
+def test_settings_table_is_current() -> None:
+    """Names, defaults, ranges and consequences are those declared in the code."""
     page = OPERATING.read_text()
     assert with_settings(page) == page, "python -m tests.docs.generated writes it anew"
 
 
-def test_metrics_are_those_of_a_server(tmp_path: Path) -> None:
-    """Every metric that the page names is shown by a server that nobody has asked anything."""
+def test_documented_metrics_exist(tmp_path: Path) -> None:
+    """A server without any request shows every metric named on the page."""
     named = set(re.findall(r"`(nameserver_\w+)", OPERATING.read_text())) - set(Settings.model_fields)
     ca = Authority(tmp_path)
     issued = ca.issue("server")

@@ -1,4 +1,4 @@
-"""Every byte in docs/protocol.md is what our code writes and reads, and what a real server answers."""
+"""Every frame in docs/protocol.md is the one that our code and a real server write."""
 
 import socket
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.support.fake_clock import GUARD_SECONDS
 from tests.support.pages import blocks
 
 REWRITE = "python -m tests.docs.generated writes it anew"
-# shown in words: it says the same as another one
+# described in words, because it equals another one
 NOT_SHOWN = {"binary-pull.answer", "register-delta.answer"}
 
 
@@ -31,27 +31,27 @@ def shown() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory: pytest.TempPathFactory, shown: dict[str, str]) -> dict[str, bytes]:
-    """What a real server answers to the questions as they stand on the page."""
+    """Responses of a real server to the requests on the page."""
     with Daemon(tmp_path_factory.mktemp("protocol") / "data") as daemon:
         asked = {exchange.name: undump(shown[f"{exchange.name}.question"]) for exchange in EXCHANGES}
         return recording.answers(daemon.listening(), asked)
 
 
 def by_name(exchange: object) -> str:
-    """How a case is called in the test's id."""
+    """The name of a case in its test id."""
     return exchange.name if isinstance(exchange, Exchange) else ""
 
 
 def test_every_dump_has_an_example(shown: dict[str, str]) -> None:
-    """None is shown that is not replayed, and every example is shown."""
+    """Page and examples contain the same dumps."""
     names = {f"{exchange.name}.{part}" for exchange in EXCHANGES for part in ("question", "answer")}
     assert (names - NOT_SHOWN) | {"not-the-protocol"} == shown.keys()
     assert all(block.example for block in blocks(PROTOCOL) if block.language == "hex")
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=by_name)
-def test_question_is_what_our_code_writes_and_reads(exchange: Exchange, shown: dict[str, str]) -> None:
-    """To the byte, and with the meaning beside it that the bytes have."""
+def test_request_equals_our_encoding(exchange: Exchange, shown: dict[str, str]) -> None:
+    """The bytes are equal, and the annotations are current."""
     text = shown[f"{exchange.name}.question"]
 
     assert encode_command(exchange.question) == undump(text), REWRITE
@@ -60,8 +60,8 @@ def test_question_is_what_our_code_writes_and_reads(exchange: Exchange, shown: d
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=by_name)
-def test_answer_is_what_a_server_says(exchange: Exchange, shown: dict[str, str], answered: dict[str, bytes]) -> None:
-    """To the byte, and it says what the example says that it does."""
+def test_response_equals_a_servers(exchange: Exchange, shown: dict[str, str], answered: dict[str, bytes]) -> None:
+    """The bytes are equal, and the decoded response has the example's values."""
     frame = answered[exchange.name]
     command = decode(frame)
 
@@ -71,8 +71,8 @@ def test_answer_is_what_a_server_says(exchange: Exchange, shown: dict[str, str],
         assert dump(frame) == shown[f"{exchange.name}.answer"], REWRITE
 
 
-def test_what_is_no_message_is_cut_off(shown: dict[str, str], tmp_path: Path) -> None:
-    """Without an answer, after the first bytes, and with a line in the log."""
+def test_garbage_closes_the_connection(shown: dict[str, str], tmp_path: Path) -> None:
+    """The server closes the connection after the page's first bytes without a response, and logs it."""
     with Daemon(tmp_path / "data") as daemon:
         with socket.create_connection(daemon.listening().address, GUARD_SECONDS) as connection:
             connection.sendall(undump(shown["not-the-protocol"]))
@@ -81,18 +81,18 @@ def test_what_is_no_message_is_cut_off(shown: dict[str, str], tmp_path: Path) ->
 
 
 def as_read(command: RemotingCommand) -> RemotingCommand:
-    """What the other side reads; a native header names no language."""
+    """The command as decoded by the other side; a native header has no language."""
     return replace(command, language=LanguageCode.OTHER) if command.is_native else command
 
 
 def header_of(command: RemotingCommand) -> tuple[object, ...]:
-    """All that a header says, but for the language."""
+    """All header members but the language."""
     ext = None if command.ext_fields is None else dict(command.ext_fields)
     return command.serialize_type, command.code, command.opaque, command.flag, command.version, command.remark, ext
 
 
 def assert_contains(expected: object, found: object) -> None:
-    """Everything that is expected is there; a map may have more members, which are empty."""
+    """Check that `found` has every expected member; other members must be empty."""
     if isinstance(expected, dict) and isinstance(found, dict):
         assert expected.keys() <= found.keys()
         assert not any(found[name] for name in found.keys() - expected.keys()), found

@@ -1,4 +1,4 @@
-"""docs/security.md says what the server does: its access files are read, its tables are those of the code."""
+"""docs/security.md agrees with the server: access files are valid, tables are current, commands work."""
 
 import re
 import socket
@@ -22,16 +22,16 @@ FILES = {"tls-ca-file": "ca.pem", "tls-cert-file": "server.pem", "tls-key-file":
 
 
 @pytest.mark.parametrize("text", BLOCKS)
-def test_files_are_good(text: str) -> None:
-    """Each access file is one, and each settings file has settings."""
+def test_access_and_settings_files_are_valid(text: str) -> None:
+    """Each access file is valid, and each settings file has valid settings."""
     if "[accounts." in text:
         assert parse_access_file(text).accounts
     else:
         Settings.model_validate(tomllib.loads(text))
 
 
-def test_classes_list_their_requests() -> None:
-    """Every request code stands in the row of its class: `python -m tests.docs.generated` writes them."""
+def test_class_table_is_current() -> None:
+    """Every request code is in the row of its class; `python -m tests.docs.generated` writes the table."""
     assert with_request_classes(PAGE) == PAGE
     assert (
         with_request_classes("| `broker-control` | 1 | x |")
@@ -40,7 +40,7 @@ def test_classes_list_their_requests() -> None:
 
 
 def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
-    """The page's openssl commands: a server that requires certificates admits the client, and shows the new one."""
+    """With the page's openssl commands a server requires and accepts client certificates, and loads a new one."""
     reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
     for step in ("certificates-ca", "certificates-server", "certificates-client"):
         reader.does(step)
@@ -65,7 +65,7 @@ def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
 
 
 def test_certificates_are_revoked(tmp_path: Path) -> None:
-    """The page's commands: a running server refuses the revoked client, and clients a revoked server."""
+    """With the page's commands a running server refuses the revoked client, and clients refuse a revoked server."""
     reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
     for step in ("certificates-ca", "certificates-server", "certificates-client", "certificates-crl"):
         reader.does(step)
@@ -90,7 +90,7 @@ def test_certificates_are_revoked(tmp_path: Path) -> None:
 
 
 def _shown(address: tuple[str, int], directory: Path) -> bytes | None:
-    """The certificate that a new connection is shown, verified by name."""
+    """The server certificate of a new connection, verified by name."""
     context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
     # the default from Python 3.13 on
     context.verify_flags |= ssl.VERIFY_X509_STRICT

@@ -1,4 +1,4 @@
-"""The documentation as a site: every page is in it, no link is broken, nothing comes from elsewhere, search finds."""
+"""The documentation site: complete, without broken links or external resources, with search."""
 
 import subprocess
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.support.pages import ROOT, pages
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it; a warning ends that."""
+    """The site as built by `make docs`; a warning fails the build."""
     directory = tmp_path_factory.mktemp("site")
     command = ["sh", "tools/site.sh", "build", "--site-dir", str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loads(HTMLParser):
-    """What a browser loads for a page; where its links lead is another matter."""
+    """Collects the resources that a browser loads for a page, without its links."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
@@ -37,15 +37,15 @@ class Loads(HTMLParser):
         self.feed(page.read_text())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Everything but a link that somebody has to click."""
+        """Collect the addresses of every tag but links."""
         names = ("src", "srcset", "data", "poster") + (() if tag == "a" else ("href",))
         self.found |= {value for name, value in attrs if name in names and value}
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("site")
-def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
-    """So that it can be read without a network."""
+def test_site_loads_no_external_resource(site: Path) -> None:
+    """The site must be readable without a network."""
     built = sorted(site.rglob("*.html"))
     assert len(built) > len(pages())
     elsewhere = {url for page in built for url in Loads(page).found if "//" in url}
@@ -55,7 +55,7 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 @contextmanager
 def served(directory: Path) -> Iterator[str]:
-    """A directory over HTTP."""
+    """Serve a directory over HTTP."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(directory))) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
@@ -67,16 +67,16 @@ def served(directory: Path) -> Iterator[str]:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Without a line for each request."""
+    """A request handler without a log."""
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("site")
-def test_search_finds_in_both_languages(site: Path, tmp_path: Path) -> None:
-    """An English word, and Chinese ones in the middle of a sentence, which only jieba tells apart."""
+def test_search_works_in_both_languages(site: Path, tmp_path: Path) -> None:
+    """The index finds an English word, and Chinese words within a sentence, which only jieba separates."""
     with served(site) as address, browser(tmp_path) as opened:
         for words, page in (("wipeWritePerm", "docs/migrating.html"), ("写权限", "docs/zh/migrating.html")):
             opened.get(f"{address}/index.html?q={words}")

@@ -1,6 +1,6 @@
-"""The tutorials do what they say: their commands are run, and what they print has the form that the page shows.
+"""The tutorials work: their commands run, and the output has the form shown on the page.
 
-That of Apache's NameServers is run by tests/interop/test_replacing_one.py.
+The tutorial about Apache's NameServers is run by tests/interop/test_replacing_one.py.
 """
 
 import re
@@ -23,7 +23,7 @@ EMBED_AGENT: Final = "docs/tutorials/embed-agent.md"
 
 @pytest.mark.slow
 def test_code_passes_a_strict_type_checker(tmp_path: Path) -> None:
-    """The Python of the tutorials and of the APIs' first pages, as in a project that has mypy --strict."""
+    """The Python of the tutorials and of the APIs' first pages passes mypy --strict in a project of its own."""
     blocks = {
         f"{page.stem.replace('-', '_')}_{number}.py": block
         for folder in ("docs/tutorials", "docs/api")
@@ -47,7 +47,7 @@ def test_code_passes_a_strict_type_checker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_dead_broker(tmp_path: Path) -> None:
-    """From the complaint to the setting that would have helped."""
+    """The tutorial leads from the symptom to the setting that prevents it."""
     reader = Reader(tmp_path, DEAD_BROKER, {"19876": str(free_port())})
     (tmp_path / "incident.py").write_text(reader.text("incident.py"))
     program, *words = reader.text("run-incident").split()
@@ -59,7 +59,7 @@ def test_dead_broker(tmp_path: Path) -> None:
 
     history = reader.sees("history")
     (evicted,) = re.findall(r"^(\S+ \S+) .*-broker-a", history, re.MULTILINE)
-    # at once, before the client polls; the page's reader takes his time
+    # before the client polls; a reader takes longer
     at = datetime.fromisoformat(evicted) + timedelta(milliseconds=1)
     after = Reader(tmp_path, DEAD_BROKER, {"2026-11-22T19:35:11": at.isoformat()})
     after.sees("at")
@@ -69,7 +69,7 @@ def test_dead_broker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_embed_agent(tmp_path: Path) -> None:
-    """A broker registers, has a new topic, drains and leaves."""
+    """A broker registers, gets a new topic, drains and unregisters."""
     with Daemon(tmp_path / "data") as daemon:
         reader = Reader(tmp_path, EMBED_AGENT, {"127.0.0.1:9876": daemon.where, "10911": str(free_port())})
         (tmp_path / "broker.py").write_text(reader.text("broker.py"))

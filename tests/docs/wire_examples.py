@@ -1,4 +1,4 @@
-"""Questions and answers in docs/protocol.md, their order, and their connections."""
+"""Requests and responses of docs/protocol.md, their order, and their connections."""
 
 import json
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from namesrv_remoting.bodies.topic import DataVersion, TopicConfig
 from namesrv_remoting.codes import FLAG_RESPONSE, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 
-# what stands on the page in the place of a run's own boot id, which is as long
+# the page's boot id, as long as a real one
 BOOT_ID: Final = "5f0c1e8ab2d94673"
 _JSON, _BINARY, _NATIVE = SerializeType.JSON, SerializeType.ROCKETMQ, SerializeType.MSGPACK
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A question, what its answer says, and the connection it goes over.
+    """A request, its expected response, and its connection.
 
-    One that is held is answered when the next exchange has been made, over another connection.
+    A held request is answered after the next exchange, which uses another connection.
     """
 
     name: str
     question: RemotingCommand
     answer: RemotingCommand
-    # of the answer's body, as plain values; None: it has none
+    # the decoded body of the response; None without one
     body: Any = None
     connection: str = "client"
     is_held: bool = False
@@ -50,7 +50,7 @@ def _exchange(
     says: Any = None,
     **where: Any,
 ) -> Exchange:
-    # the binary header is answered in JSON
+    # a binary request gets a JSON response
     ours, type_ = (_BOOT, _NATIVE) if serialize_type == _NATIVE else (None, _JSON)
     return Exchange(
         name,
@@ -138,7 +138,7 @@ EXCHANGES: Final = (
 
 
 def body_of(command: RemotingCommand) -> Any:
-    """A body as plain values; None when there is none."""
+    """A body as plain values; None without one."""
     if not command.body:
         return None
     if command.is_native:

@@ -1,10 +1,10 @@
-"""Replays recorded requests and compares a server's answers with the recorded ones.
+"""Replays recorded requests and compares a server's responses with the recorded ones.
 
-    python tests/golden/replay.py HOST:PORT SCENARIO.jsonl... [--deviations FILE.toml]
+python tests/golden/replay.py HOST:PORT SCENARIO.jsonl... [--deviations FILE.toml]
 
-Every scenario wants a freshly started server. What is compared, and what a deviation is, says README.md. Nothing of the
-code under test is used here: frames and headers are cut and read by hand. Exit code: 0 every step as recorded or as the
-deviations say, 1 some are not, 2 bad usage or no connection.
+Every scenario needs a freshly started server. README.md defines the comparison and deviations. No code under test is
+used: frames and headers are encoded and decoded by hand. Exit code: 0 when every step is as recorded or as its
+deviation says, 1 when some are not, 2 for bad usage or no connection.
 """
 
 import argparse
@@ -19,44 +19,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# only a guard: a busy machine is slow to start to answer
+# a guard: a busy machine may be slow to begin its response
 ANSWER_SECONDS = 120.0
-# A server that answers or closes does so at once on a loopback; only then is silence told from slowness.
+# A server responds or closes at once on loopback; only after this time a step counts as silent.
 SILENCE_SECONDS = 0.3
 
-# fields of an answer that are compared, as a deviation names them
+# compared fields of a response, by the names that deviations use
 HEADER_FIELDS = ("code", "flag", "remark", "extFields")
-# what a server may do instead of answering
+# outcomes other than a response
 OUTCOMES = ("closed", "silent", "none")
 
-# a string, which is left alone, or an integer key without quotes, which fastjson writes
+# a string, which stays as it is, or an unquoted integer key, which fastjson writes
 _STRING_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)')
 
-# an answer's fields, or an outcome
+# fields of a response, or an outcome
 Answer = Mapping[str, Any] | str
 
 
 class ReplayError(Exception):
-    """A file that cannot be used as it is."""
+    """An unusable file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One recorded request, and what became of it."""
+    """One recorded request with its outcome."""
 
     name: str
     label: str
     connection: int
     request: bytes
     answer: Answer
-    # None: whichever number the server draws
+    # None: any number drawn by the server
     opaque: int | None
     is_only_code_compared: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A step that is answered differently on purpose: as wanted, or, when nothing is wanted, however it likes."""
+    """A step with an intended different response, or with any response when `wanted` is None."""
 
     reason: str
     wanted: Answer | None
@@ -64,7 +64,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one step."""
+    """The result of one step."""
 
     name: str
     label: str
@@ -76,7 +76,7 @@ class Result:
 
 
 def read_scenario(path: Path) -> list[Step]:
-    """The steps of one scenario, in their order."""
+    """The steps of one scenario, in order."""
     return [_step(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
@@ -101,7 +101,7 @@ def read_deviations(path: Path) -> dict[str, Deviation]:
     """Deviations by the name of their step.
 
     Raises:
-        ReplayError: one without a reason, or one that does not say what it wants.
+        ReplayError: a deviation has no reason, or does not say what it wants.
     """
     return {name: _deviation(name, table) for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items()}
 
@@ -117,14 +117,14 @@ def _deviation(name: str, table: Any) -> Deviation:
     if isinstance(wanted, dict) and not wanted.keys() <= {*HEADER_FIELDS, "body"}:
         raise ReplayError(f"{name}: of {sorted(wanted)} only {', '.join(HEADER_FIELDS)} and body can be wanted")
     if isinstance(wanted, str) and wanted not in OUTCOMES:
-        raise ReplayError(f"{name}: outcome {wanted!r} is none of {', '.join(OUTCOMES)}")
+        raise ReplayError(f"{name}: outcome {wanted!r} is not one of {', '.join(OUTCOMES)}")
     return Deviation(reason, wanted)
 
 
 def replay(
     address: tuple[str, int], steps: Iterable[Step], deviations: Mapping[str, Deviation] | None = None
 ) -> list[Result]:
-    """Send all requests to a freshly started server and judge what it does.
+    """Send all requests to a freshly started server and judge its responses.
 
     Raises:
         OSError: no connection.
@@ -142,14 +142,14 @@ def replay(
 
 
 def unused(deviations: Iterable[str], results: Sequence[Result]) -> list[str]:
-    """Deviations of the scenarios that were played, for steps that these do not have."""
+    """Deviations of replayed scenarios without a matching step."""
     played = {result.name for result in results}
     scenarios = {name.rpartition("/")[0] for name in played}
     return [name for name in deviations if name.rpartition("/")[0] in scenarios and name not in played]
 
 
 def judge(step: Step, got: Answer, deviation: Deviation | None) -> Result:
-    """Compare what a server did with what it should have done."""
+    """Compare a server's response with the expected one."""
     problems = _differences(step, step.answer, got)
     if deviation is None:
         return Result(step.name, step.label, deviates=False, problems=tuple(problems))
@@ -168,7 +168,7 @@ def _differences(step: Step, wanted: Answer, got: Answer) -> list[str]:
     if isinstance(wanted, str) or isinstance(got, str):
         return [] if wanted == got else [f"want {_shown(wanted)}, got {_shown(got)}"]
     names = ("code",) if step.is_only_code_compared else ("serialize_type", *HEADER_FIELDS)
-    # a field that is empty and one that is not there mean the same to every client
+    # clients treat an empty field like a missing one
     found = [
         f"{name}: want {wanted.get(name)!r}, got {got.get(name)!r}"
         for name in names
@@ -186,7 +186,7 @@ def _shown(answer: Answer) -> str:
 
 
 def _as_data(body: str) -> object:
-    """What a body says, however it is spelt; the text itself when it is not JSON."""
+    """The parsed body, or its text when it is not JSON."""
     try:
         return _without_order(json.loads(_STRING_OR_BARE_KEY.sub(_quote_bare_key, body)))
     except ValueError:
@@ -198,7 +198,7 @@ def _quote_bare_key(found: re.Match[str]) -> str:
 
 
 def _without_order(data: object) -> object:
-    """Members and items in one order: there is no list in any of these bodies whose order means something."""
+    """Members and items in sorted order: no list in these bodies has a meaningful order."""
     if isinstance(data, dict):
         return {key: _without_order(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -213,7 +213,7 @@ class _Peer:
         self._socket = socket.create_connection(address, timeout=ANSWER_SECONDS)
 
     def exchange(self, step: Step) -> Answer:
-        """Send a request; what the server does."""
+        """Send a request; return the server's response or outcome."""
         self._socket.settimeout(SILENCE_SECONDS if step.answer == "silent" else ANSWER_SECONDS)
         try:
             self._socket.sendall(step.request)
@@ -243,7 +243,7 @@ class _Peer:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Replay scenarios against a server that runs."""
+    """Replay scenarios against a running server."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("server", metavar="HOST:PORT")
     parser.add_argument("scenarios", nargs="+", type=Path, metavar="SCENARIO.jsonl")

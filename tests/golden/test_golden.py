@@ -1,4 +1,4 @@
-"""The server answers as Apache's does, except where it deliberately does better."""
+"""The server responds as Apache's does, apart from deliberate deviations."""
 
 from pathlib import Path
 
@@ -13,18 +13,18 @@ from tests.golden.replay import (
 from tests.support.daemon import Daemon, LoopName
 
 HERE = Path(__file__).parent
-# what real brokers said to Apache's NameServer, frame by frame
+# frames of real brokers, recorded with Apache's NameServer
 RECORDINGS = HERE / "recordings"
 SCENARIOS = {"all-codes": 57, "malformed-frames": 49, "register-variants": 64}
 PATHS = [*(HERE / f"{name}.jsonl" for name in SCENARIOS), *sorted(RECORDINGS.glob("*.jsonl"))]
-# what the recorded server has on by default
+# enabled by default in the recorded server
 AS_RECORDED = ("--admin-enabled", "--proxy-protocol", "optional")
 
 
 @pytest.mark.parametrize("loop", ["auto", pytest.param("asyncio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_scenario(path: Path, loop: LoopName, tmp_path: Path) -> None:
-    """A fresh server answers every step as Apache's did, or exactly as its deviation says; real brokers', too."""
+    """A fresh server answers every step of Apache's scenarios and real brokers as recorded or as deviations say."""
     deviations = read_deviations(path.parent / "deviations.toml")
 
     with Daemon(tmp_path / "data", *(AS_RECORDED if path.stem in SCENARIOS else ()), loop=loop) as daemon:
@@ -39,7 +39,7 @@ def test_scenario(path: Path, loop: LoopName, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [HERE, RECORDINGS])
-def test_deviations_name_their_scenario(folder: Path) -> None:
-    """No deviation is left over from a scenario that is not here."""
+def test_deviations_belong_to_a_scenario(folder: Path) -> None:
+    """Each deviation file has its scenario."""
     named = {name.rpartition("/")[0] for name in read_deviations(folder / "deviations.toml")}
     assert named <= {path.stem for path in folder.glob("*.jsonl")}

@@ -1,4 +1,4 @@
-"""The test kit: each test here is one that somebody who embeds us could write, and stands in the kit's manual."""
+"""The test kit: each test is an example from the kit's manual."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def test_route_of_a_broker(namesrv: TestNameServer, namesrv_broker: Brokers, nam
 
 
 def test_silent_broker_is_evicted(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
-    """Two brokers, of which one freezes; two and a quarter minutes pass in a moment."""
+    """One of two brokers freezes, and two and a quarter minutes pass at once."""
     frozen, _ = namesrv_broker("broker-a"), namesrv_broker("broker-b")
     frozen.freeze()
 
@@ -36,8 +36,8 @@ def test_silent_broker_is_evicted(namesrv: TestNameServer, namesrv_broker: Broke
     assert {"broker-a", "broker-b"} == namesrv.broker_names
 
 
-def test_dead_broker_is_gone_at_once(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
-    """Its connection closes."""
+def test_dead_broker_is_evicted_at_once(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """The broker's connection closes."""
     broker = namesrv_broker("broker-a")
 
     broker.kill()
@@ -47,7 +47,7 @@ def test_dead_broker_is_gone_at_once(namesrv: TestNameServer, namesrv_broker: Br
 
 
 def test_broker_dies_while_its_server_is_frozen(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
-    """The server learns of it when it goes on."""
+    """The server evicts the broker when it continues."""
     broker = namesrv_broker("broker-a")
     namesrv.freeze()
 
@@ -58,8 +58,8 @@ def test_broker_dies_while_its_server_is_frozen(namesrv: TestNameServer, namesrv
     assert namesrv.broker_names == set()
 
 
-def test_what_is_frozen_cannot_be_asked(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
-    """A call that would wait for the end of the freeze is an error that says so, at once."""
+def test_call_to_a_frozen_server_is_an_error(namesrv: TestNameServer, namesrv_broker: Brokers) -> None:
+    """A call that would wait for the end of the freeze fails at once."""
     broker = namesrv_broker("broker-a")
     with namesrv.frozen(), pytest.raises(RuntimeError, match=r"^the test's NameServer is frozen: thaw\(\) it first$"):
         _ = namesrv.broker_names
@@ -71,7 +71,7 @@ def test_what_is_frozen_cannot_be_asked(namesrv: TestNameServer, namesrv_broker:
 def test_client_survives_a_server(
     namesrv_factory: Callable[..., TestNameServer], namesrv_broker: Brokers, namesrv_client: Clients
 ) -> None:
-    """One of two freezes; the other answers."""
+    """One of two servers freezes, and the other one responds."""
     servers = [namesrv_factory(), namesrv_factory()]
     namesrv_broker("broker-a", ["orders", "payments"], servers=servers)
     client = namesrv_client(servers=servers)
@@ -83,7 +83,7 @@ def test_client_survives_a_server(
 
 
 def test_routes_survive_a_restart(namesrv: TestNameServer, namesrv_broker: Brokers, namesrv_client: Clients) -> None:
-    """The agent comes back by itself."""
+    """The agent registers again by itself."""
     broker = namesrv_broker("broker-a", ["orders"])
     address = namesrv.address
 
@@ -96,27 +96,27 @@ def test_routes_survive_a_restart(namesrv: TestNameServer, namesrv_broker: Broke
 
 
 def test_settings_are_the_daemons(namesrv_factory: Callable[..., TestNameServer]) -> None:
-    """And are checked as there."""
+    """Settings are the daemon's, with the same validation."""
     assert namesrv_factory(broker_expiry_seconds=5.0).port > 0
     with pytest.raises(ValueError, match="broker_expiry_seconds"):
         namesrv_factory(broker_expiry_seconds="soon")
 
 
-def test_topic_that_nobody_has(namesrv: TestNameServer, namesrv_client: Clients) -> None:
-    """The client's own error."""
+def test_unknown_topic(namesrv: TestNameServer, namesrv_client: Clients) -> None:
+    """The client raises its own error."""
     with pytest.raises(TopicNotFoundError):
-        namesrv_client().route("nobody-has-it")
+        namesrv_client().route("unknown")
 
 
 def test_session_server_and_no_pytest(namesrv_session: TestNameServer) -> None:
-    """It is a class like any other; a broker of its leaves in good order."""
+    """The server is usable as a plain class, and its broker unregisters at the end."""
     with TestBroker([namesrv_session], "broker-a"):
         assert {"broker-a"} == namesrv_session.broker_names
     assert set() == namesrv_session.broker_names
 
 
 def test_clock_never_goes_back() -> None:
-    """It runs by itself, too."""
+    """The clock also runs by itself."""
     clock = TestClock()
     before, wall = clock.monotonic(), time.time()
 
