@@ -129,7 +129,7 @@ async def test_impossible_count_is_refused(tmp_path: Path, count: int, error: st
 
 
 async def test_connection_to_a_hanging_removed_server_is_closed(tmp_path: Path) -> None:
-    """It closes within the time of a stop, without delaying the other servers."""
+    """The connection closes within the time of a stop, without delaying the other servers."""
     clock = FakeClock()
     source = tmp_path / "servers"
     async with name_servers(tmp_path, clock, 2) as servers, TcpProxy(servers[1].address) as proxy:
@@ -205,7 +205,7 @@ async def test_cancelled_start_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_agent_starts_again_after_a_stop(tmp_path: Path) -> None:
-    """It has its topics, write permission after a drain, and higher numbers; a running agent cannot start."""
+    """A restarted agent has its topics, write permission after a drain, and higher numbers."""
     async with real(tmp_path) as it:
         with pytest.raises(RuntimeError, match=r"^the agent is started already$"):
             await it.agent.__aenter__()

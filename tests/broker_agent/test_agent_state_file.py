@@ -73,7 +73,7 @@ async def test_change_that_cannot_be_saved_is_not_sent(tmp_path: Path, path: Pat
 
 
 async def test_broker_with_a_full_disk_can_be_drained(tmp_path: Path, path: Path) -> None:
-    """Its topics lose their write permission, and then it unregisters."""
+    """The broker's topics lose their write permission, and then it unregisters."""
     async with real(tmp_path, state_file=path, client_poll_seconds=30.0) as it:
         path.unlink()
         path.mkdir()

@@ -222,4 +222,4 @@ def test_headers_are_values() -> None:
     header = headers.GetRouteInfoRequestHeader(topic="T")
 
     with pytest.raises(AttributeError):
-        header.topic = "U"  # type: ignore[misc] - on purpose
+        header.topic = "U"  # type: ignore[misc]  # on purpose

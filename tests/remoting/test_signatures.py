@@ -303,7 +303,7 @@ def test_replay_is_refused_and_a_new_signature_accepted() -> None:
     st.integers(1, 6),
 )
 def test_no_request_is_admitted_twice(steps: Sequence[tuple[str, int, int]], max_remembered: int) -> None:
-    """Every copy of a request is refused, whatever the clock and the limit of remembered signatures."""
+    """Every copy of a request is refused, for any clock and any limit of remembered signatures."""
     clock = FakeClock()
     judge = verifier(clock, max_remembered=max_remembered)
     admitted: list[RemotingCommand] = []

@@ -171,7 +171,7 @@ async def test_bug_in_the_thread_is_raised(tmp_path: Path) -> None:
 
 
 async def test_open_files_of_a_crash_are_closed_at_the_start(tmp_path: Path) -> None:
-    """They are closed unchanged, with their incomplete line."""
+    """The files are closed unchanged, with their incomplete line."""
     root = tmp_path / "log"
     (root / FOLDER).mkdir(parents=True)
     (root / FOLDER / "ns-99-1.jsonl.open").write_bytes(b'whole\n{"to')

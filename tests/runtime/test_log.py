@@ -157,7 +157,7 @@ def test_bugs_and_other_libraries_are_one_line_each() -> None:
 
 
 def test_events_below_the_level_are_not_written() -> None:
-    """They cost no formatting."""
+    """Events below the level cost no formatting."""
 
     class Untouchable:
         def __str__(self) -> str:

@@ -129,7 +129,7 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
 
 
 async def test_unreachable_server_in_a_comparison_exits_with_1(tmp_path: Path) -> None:
-    """The reachable servers are compared; with fewer than two of them there is no comparison."""
+    """The reachable servers are compared; with fewer than two of them nothing is compared."""
     async with asked(tmp_path / "1") as (server, _):
         await (await server.connect()).register(MASTER)
     async with two_asked(tmp_path) as (_, second, not_ready, two), asked(tmp_path / "3") as (third, three):

@@ -146,7 +146,7 @@ async def test_error_without_default_queues(
 
 
 async def test_default_topic_is_configurable() -> None:
-    """Its number of queues is configurable, too; requested directly it is an ordinary topic."""
+    """The default topic's number of queues is configurable; requested directly it is an ordinary topic."""
     scene = Scene({"template": topic_route("broker-a", count=8)}, default_topic="template", default_topic_queue_nums=6)
 
     assert await scene.runs("new") == [("broker-a", 0, 6)]
@@ -231,7 +231,7 @@ class Faults:
     ],
 )
 def test_isolations_are_rocketmqs(table: str, latency_ms: int | None, pause_ms: int) -> None:
-    """The isolation follows the configured table; without fault tolerance there is none."""
+    """The isolation follows the configured table; without fault tolerance no broker is isolated."""
     took = None if latency_ms is None else latency_ms / 1000
 
     assert pause_ms == Faults(fault_table=table).report(took)

@@ -249,7 +249,7 @@ async def test_refused_server_info_falls_back_to_rocketmq() -> None:
 
 
 async def test_apache_server_is_incomplete_for_45_s() -> None:
-    """It may deny a topic at once but removes brokers only after 45 s; after a lost connection neither."""
+    """An Apache server may deny a topic at once but removes brokers after 45 s; after a lost connection neither."""
     clock = FakeClock()
     async with apache_at(clock, protocol="rocketmq") as (apache, server):
         await server.identify(1.0)

@@ -71,7 +71,7 @@ def test_credentials_come_from_settings_or_environment(
     ],
 )
 def test_wrong_credentials_are_refused_without_showing_the_secret(given: dict[str, Any], problem: str) -> None:
-    """Neither the message nor the traceback contains it."""
+    """Neither the message nor the traceback contains the secret."""
     Path("latin-1").write_bytes(b"\xe9")
     with pytest.raises(ValueError, match=r".") as caught:
         SigningSettings(**given)

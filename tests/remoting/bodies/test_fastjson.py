@@ -222,5 +222,5 @@ def test_coerce_refuses_a_recursive_value() -> None:
 
 @given(st.dictionaries(st.text(), json_values, max_size=5))
 def test_coerced_values_are_strings(members: dict[str, object]) -> None:
-    """Every ext field is a string, whatever the object contains."""
+    """Every ext field is a string, for any content of the object."""
     assert all(isinstance(text, str) for text in coerce_ext_fields(members).values())

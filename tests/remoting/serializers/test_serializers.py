@@ -96,7 +96,7 @@ def test_round_trip(serialize_type: int, data: st.DataObject) -> None:
 
 @given(EXT_FIELDS)
 def test_binary_header_drops_empty_names_and_values(ext_fields: dict[str, str]) -> None:
-    """They are dropped while writing."""
+    """Empty names and values are dropped while writing."""
     kept = {key: value for key, value in ext_fields.items() if key and value}
     command = decode(encode_command(RemotingCommand(code=1, ext_fields=ext_fields, serialize_type=1)))
 
