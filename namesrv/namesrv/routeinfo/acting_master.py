@@ -1,14 +1,15 @@
 """Acting master: what a broker group may do while its master is gone.
 
-A group of RocketMQ 5.x may let a slave act as its master (`enableActingMaster` of its registrations). The acting master
-is the instance with the smallest id. Its rules:
+The prime slave of a group without a master is its slave with the smallest id. A group of RocketMQ 5.x may let its prime
+slave act as master (`enableActingMaster` of its registrations). The rules, by that flag:
 
-- The master's registration makes routes. Without a master the acting master's registration makes them, so that the
-  group's topics can still be read.
-- Writing needs the master: the topics of a group lose the write permission when its master leaves, and a registration
-  of a slave does not restore it.
-- Some clients take the write permission as a sign of a master; a route shows them the acting master under the master's
-  id.
+- A master's registration makes routes. Without a master, the prime slave's registration makes them if it sends the flag
+  (true or false), so that the group's topics can still be read. Slaves older than 5.x send no flag and make no routes.
+- Flag true: the topics of the group lose the write permission when its master leaves, and a registration of a slave
+  does not restore it. A route shows clients the prime slave under the master's id, as the acting master, since some
+  clients take the write permission as a sign of a master.
+- Flag false: the permissions stay when the master leaves, and the prime slave registers its topics with the permissions
+  that it sends.
 
 Members of a group request the route of a special topic (`rmq_sys_SYNC_BROKER_MEMBER_…`), which shows the group
 unchanged.
@@ -29,7 +30,7 @@ def makes_routes(broker_id: int, group_ids: Collection[int], *, enable_acting_ma
 
 
 def registers_without_write(broker_id: int, *, enable_acting_master: bool | None) -> bool:
-    """True if the topics of a registration lose the write permission, as those of an acting master do."""
+    """True if the topics of a registration lose the write permission: that of a slave whose flag is true."""
     return broker_id != MASTER_ID and bool(enable_acting_master)
 
 
@@ -44,7 +45,7 @@ def is_shown_as_it_is(topic: str) -> bool:
 
 
 def shown_to_clients(group: BrokerData, queues: QueueData) -> BrokerData:
-    """Return a group as clients see it: without write permission on `queues` the acting master has id 0."""
+    """Return a group as clients see it: if the flag is true and `queues` are not writable, the prime slave has id 0."""
     if queues.perm & PERM_WRITE or MASTER_ID in group.broker_addrs or not group.enable_acting_master:
         return group
     acting = min(group.broker_addrs)

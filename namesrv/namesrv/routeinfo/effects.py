@@ -1,8 +1,9 @@
-"""Effects: values that describe changes of the tables, passed to the sink once the lock is released.
+"""Effects: values that describe what the manager did or refused, passed to the sink once the lock is released.
 
+An effect is a change of the tables, a refusal, an attempt that was only observed, a scan, or a stop of this process.
 Each effect knows how it is shown: its names, level and fields. Log, recent events, heartbeat log, audit trail and
-metrics use these and know no single effect, so that a new effect is a new class here. The consequences of an effect
-(closed connections, woken watches, notices) belong to the sink.
+metrics use these, so that a new effect is a new class here; only the heartbeat log counts pulls when it meets a
+`Scanned`. The consequences of an effect (closed connections, woken watches, notices) belong to the sink.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,6 +156,7 @@ class Registered(BrokerEffect):
     registration = "begins"
 
     kind: Literal["full", "delta", "unchanged"]
+    # The topics that the request names; of an unchanged registration, whose body is not decoded, the broker's topics.
     topics: int
     # True if the broker was not in the live table before.
     is_new: bool
@@ -281,7 +283,7 @@ class Evicted(BrokerEffect):
 
 @dataclass(frozen=True, slots=True)
 class Fenced(BrokerEffect):
-    """A removal of an older registration arrived late and was ignored."""
+    """A removal was ignored: the broker has registered since, or an unregister request came from another agent."""
 
     log_name = "stale_removal_fenced"
     event_name = "fenced"
@@ -299,7 +301,7 @@ class Fenced(BrokerEffect):
         return {"reason": self.reason, "scan": self.scan}
 
     def refused(self) -> Refused:
-        """Return the refusal of an unregister request by another owner."""
+        """Return the refusal, which the audit trail shows for requests, not for removals by the server itself."""
         remark = f"{self.live.broker_name} at {self.key.broker_addr} has another owner or registered since"
         return Refused("fenced", remark)
 

@@ -201,7 +201,10 @@ class RouteInfoManager:
         return await run_in_steps(self.tables.prepare(changes))
 
     async def register(self, registration: Registration) -> RegisterResult:
-        """Apply a registration. Raises ResponseError if it is refused, and then changes nothing."""
+        """Apply a registration.
+
+        Raises ResponseError if it is refused. Then it changes nothing: all checks come before the first change.
+        """
         takeover, excess, result = None, None, RegisterResult()
         async with self._changing() as effects:
             if self._quotas.mode != "off" and (excess := await self._over_quota(registration)) is not None:
@@ -282,8 +285,10 @@ class RouteInfoManager:
               |
             apply      tables.py          all tables in one step; effects follow when the lock is released
 
-        Other tasks may run during every step but the last, and only heartbeats and unchanged registrations come in
-        between. If the connection closes meanwhile, nothing is applied, since no close event would follow.
+        Other tasks may run during every step but the last. Steps without the lock may come in between: heartbeats,
+        unchanged registrations, closed connections that move a broker, and renewed routes. If the connection closes
+        meanwhile, the registration itself is not applied, since no close event would follow; a broker that was
+        displaced before stays removed.
         """
         is_connected = partial(self._is_connected, registration.connection_id)
         option_changes = self._option_changes

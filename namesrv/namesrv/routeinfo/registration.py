@@ -1,8 +1,8 @@
 """Plans the changes of a registration.
 
-The plan follows `RouteInfoManager.registerBroker` step by step (the numbers are those of the reference), without its
-faults: a refused registration changes nothing at all, a displaced master leaves entirely, and a removed write
-permission does not come back.
+The plan has the effect of `RouteInfoManager.registerBroker` of Apache's server, without its faults: a refused
+registration changes nothing at all, a displaced master leaves entirely, and a removed write permission does not come
+back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def plan_registration(
     if registration.body.filter_servers is not None:
         changes.filter_servers[key] = registration.body.filter_servers
     if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
-        # Step 12: an empty group counts as a group with the smallest id 0, so that its first member causes no notice.
+        # As in Java, the smallest id of an empty group counts as 0, so that its first member causes no notice.
         others = tuple(addr for i, addr in sorted(addrs.items()) if i != registration.broker_id)
         changes.notice = MinBrokerIdChanged(
             name,
@@ -90,14 +90,17 @@ def plan_registration(
 
 
 def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
-    """Step 4: the same address under another id is this broker in its former role. Ids are ordered, as in responses."""
+    """Return the group's addresses, ordered by id as in responses, after a broker of the group has registered.
+
+    The same address under another id is this broker in its former role, and leaves the group.
+    """
     own, broker_id = registration.broker_addr, registration.broker_id
     others = {i: addr for i, addr in before.items() if addr != own and i != broker_id}
     return dict(sorted({**others, broker_id: own}.items()))
 
 
 def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
-    """Step 8: only a master creates routes, or the acting master of its group."""
+    """True if a registration creates routes: that of a master, or of the prime slave of a group without a master."""
     return makes_routes(registration.broker_id, addrs, enable_acting_master=registration.enable_acting_master)
 
 
@@ -112,7 +115,7 @@ def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str |
 
 
 def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
-    """Steps 8b and 8c: the registered queues count, with any DataVersion.
+    """Plan the rows of the registered topics: the registered queues count, with any DataVersion.
 
     Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost increment, another
     one brings the newest version, and then every full registration would look outdated.
@@ -164,7 +167,11 @@ def _put_each(
 
 
 def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
-    """Step 8a: topics missing in a full registration are dropped, for native brokers or with the option on."""
+    """Return the topics that a registration drops.
+
+    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native or
+    the option is on.
+    """
     known, body = tables.topics_of_broker.get(registration.broker_name, {}), registration.body
     if registration.kind == "delta":
         return known.keys() & body.deleted_topics
@@ -184,7 +191,7 @@ def topics_dropped(tables: RouteTables, registration: Registration, options: Rou
 
 
 def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Steps[None]:
-    """Step 8d: plan static mappings, for topics that have queues on this broker."""
+    """Plan the static mappings of a registration, for topics that have queues on this broker."""
     name, mappings = registration.broker_name, registration.body.mappings
     for number, (topic, mapping) in enumerate(mappings.items(), start=1):
         row = changes.rows.get(topic, tables.topic_queue_table.get(topic))
@@ -202,7 +209,7 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
 
 
 def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:
-    """Step 11: return the addresses of the slave's master, if the master is alive in the same cluster."""
+    """Return the addresses of the slave's master, if the master is alive in the same cluster."""
     if broker_id == MASTER_ID or MASTER_ID not in addrs:
         return RegisterResult()
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))

@@ -1,7 +1,6 @@
 """Refusals and their remarks, notices of a smaller id, and chunks of large registrations.
 
-The state machine checks the tables after registrations; these are the facts that it does not see. The numbers are
-those of the reference's steps (3.2).
+The state machine checks the tables after registrations; these are the facts that it does not see.
 """
 
 from dataclasses import replace
