@@ -25,15 +25,15 @@ _TOOLS: Final = {
     "kubeconform": ("helm", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "kube-score": ("score", "github.com/zegl/kube-score/cmd/kube-score"),
 }
-# the oldest that the chart takes, and a new one
+# The oldest supported version, and a new one.
 _KUBERNETES: Final = ("v1.27.16", "v1.34.1")
 _OPERATOR: Final = "v0.85.0"
-# what kube-score asks for and this chart does not do, with the reason
+# Checks of kube-score that the chart does not meet, with the reason.
 _POLICIES_LEFT_OUT: Final = {
     "container-image-pull-policy": "Always makes a start depend on the registry; pin image.digest",
     "container-resources": "a CPU limit would throttle the one thread that serves; memory is limited",
     "pod-probes-identical": "the console's readiness and liveness are the same question: it keeps nothing to get ready",
-    "deployment-replicas": "the console keeps its polls and sessions in memory, and nobody needs two",
+    "deployment-replicas": "the console keeps its polls and sessions in memory, and a second replica has no use",
     "deployment-strategy": "as above: the old console goes before the new one comes",
 }
 _SECURED: Final = (
@@ -45,7 +45,7 @@ _CONSOLE: Final = (
     *("console.enabled=true", "console.usersSecret=namesrv-users"),
     "console.publicUrl=https://console.example",
 )
-# what people install: the values that differ from the defaults
+# Checked installations, each with its values that differ from the defaults.
 VARIANTS: Final[Mapping[str, Sequence[str]]] = {
     "plain": (),
     "secured": _SECURED,
@@ -65,11 +65,11 @@ VARIANTS: Final[Mapping[str, Sequence[str]]] = {
 
 
 class ChartError(Exception):
-    """Something is wrong with the chart, or could not be checked."""
+    """The chart has an error, or could not be checked."""
 
 
 def tool(name: str, directory: Path) -> Path:
-    """The tool, built into a directory; Go keeps what it has compiled."""
+    """The path of the tool, built into a directory; Go caches its builds."""
     module, package = _TOOLS[name]
     built = directory / name
     _run("go", "build", "-o", str(built), package, cwd=_CHECK / module)
@@ -77,20 +77,20 @@ def tool(name: str, directory: Path) -> Path:
 
 
 def rendered(helm: Path, values: Sequence[str], *, kubernetes: str = _KUBERNETES[-1]) -> str:
-    """The manifests of a release `mq` in the namespace `mq`. Raises ChartError with helm's words."""
+    """The manifests of a release `mq` in the namespace `mq`. Raises ChartError with helm's message."""
     settings = [word for value in values for word in ("--set", value)]
     version = ("--kube-version", kubernetes.removeprefix("v"))
     return _run(str(helm), "template", "mq", str(_CHART), "--namespace", "mq", *version, *settings)
 
 
 def write_schemas(directory: Path, kubernetes: str) -> None:
-    """A JSON schema for each kind, one that refuses unknown fields, as kubeconform looks for it."""
+    """Write a JSON schema that refuses unknown fields for each kind, under the name that kubeconform expects."""
     api = json.loads((_module("k8s.io/kubernetes", kubernetes) / "api/openapi-spec/swagger.json").read_bytes())
     definitions = api["definitions"]
     for definition in definitions.values():
         if "properties" in definition:
             definition.setdefault("additionalProperties", False)
-    # text or number, which OpenAPI 2 cannot say
+    # A string or a number, which OpenAPI 2 cannot express.
     definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = {"type": ["string", "integer"]}
     definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = {"type": ["string", "number"]}
     (directory / "definitions.json").write_text(json.dumps({"definitions": definitions}))
@@ -120,7 +120,7 @@ def _strict(schema: Any) -> Any:
 
 
 def plain_manifests(helm: Path) -> dict[Path, str]:
-    """What deploy/kubernetes/ holds: the chart's output, for those who do without Helm."""
+    """The files of deploy/kubernetes/: the chart's output, for installations without Helm."""
     head = "# Made from deploy/helm/namesrv by `make chart-check ARGS=--write`, for those who do without Helm: {}.\n"
     texts = {"plain": "the defaults", "secured": "with TLS, client certificates and an access file"}
     return {
@@ -130,7 +130,7 @@ def plain_manifests(helm: Path) -> dict[Path, str]:
 
 
 def check(work: Path, *, write: bool) -> None:
-    """All of it. Raises ChartError on the first thing that is wrong."""
+    """Check everything. Raises ChartError on the first error."""
     helm, kubeconform, score = (tool(name, work) for name in _TOOLS)
     _run(str(helm), "lint", "--strict", str(_CHART))
     _say("helm lint has nothing against the chart")
@@ -178,7 +178,7 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """The exit code."""
+    """Check the chart; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.chart_check", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="write deploy/kubernetes anew")
     with tempfile.TemporaryDirectory(prefix="namesrv-chart-") as work:

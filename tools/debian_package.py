@@ -1,9 +1,10 @@
-"""The Debian packages: server, agent, namesrvctl and console in a virtual environment, and the report in the same one.
+"""Builds the Debian packages: server, agent, namesrvctl, console and report, in one virtual environment.
 
     python -m tools.debian_package --out dist
 
-It is for Debian 12 and its Python 3.11. dpkg-deb packs it: there is nothing to compile that debhelper would help with,
-and Debian has it, unlike nfpm. What is installed is in locks/run.txt and locks/report.txt, by version and hash.
+The packages are for Debian 12 and its Python 3.11. dpkg-deb packs them: with nothing to compile debhelper would not
+help, and Debian does not have nfpm. The installed packages are in locks/run.txt and locks/report.txt, by version and
+hash.
 """
 
 import argparse
@@ -31,32 +32,32 @@ _DEBIAN: Final = _ROOT / "deploy/debian"
 _UNITS: Final = _ROOT / "docker/systemd"
 _HOME: Final = "usr/lib/namesrv"
 _PYTHON: Final = (3, 11)
-# the newest glibc that a wheel may want: Debian 12's
+# The newest glibc that a wheel may require: Debian 12's.
 _GLIBC: Final = 36
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _SITE: Final = f"{_HOME}/lib/python3.11/site-packages"
-# Debian starts a server when it is installed, before anybody could say who may reach it
+# Debian starts a server during its installation, before an operator can configure access.
 _CHOSEN: Final[Mapping[str, object]] = {"listen_host": "127.0.0.1"}
-# set by the unit, which wins
+# Set by the unit, which wins over this file.
 _OF_THE_UNIT: Final = frozenset({"data_dir"})
 
 
 class PackageError(Exception):
-    """A package cannot be made here."""
+    """The packages cannot be built on this machine."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """What a package has; its control file and its scripts are in a folder of its name."""
+    """A package; its control file and scripts are in a folder of its name."""
 
     name: str
     lock: str
-    # as pyproject.toml has them, with their commands
+    # Names of wheels in pyproject.toml, which also lists their commands.
     wheels: Sequence[str]
     units: Sequence[str]
 
     def commands(self) -> dict[str, str]:
-        """Where each command is, as module:function."""
+        """Command -> `module:function`."""
         configs = dist.wheels(dist.read_project())
         return {name: at for wheel in self.wheels for name, at in configs[wheel]["project"]["scripts"].items()}
 
@@ -78,14 +79,14 @@ PACKAGES: Final = (
 
 
 def build(out: Path) -> Iterator[Path]:
-    """Make the packages in a directory, and say where."""
+    """Build the packages into a directory; yields their paths."""
     if sys.version_info[:2] != _PYTHON:
         have = ".".join(map(str, sys.version_info[:2]))
         raise PackageError(f"the packages are for Debian 12, and have to be made with Python 3.11, not {have}")
     architecture = _run("dpkg", "--print-architecture").strip()
     if architecture not in _MACHINES:
         raise PackageError(f"no wheels for the architecture {architecture}")
-    # the same tree makes the same packages
+    # Equal sources make equal packages.
     os.environ.setdefault("SOURCE_DATE_EPOCH", _run("git", "-C", str(_ROOT), "log", "-1", "--format=%ct").strip())
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -93,7 +94,7 @@ def build(out: Path) -> Iterator[Path]:
         for package, tree in zip(PACKAGES, (main_package, report), strict=True):
             install(package, tree / _SITE, Path(scratch) / f"{package.name}-wheels", _MACHINES[architecture])
         _fill_environment(main_package)
-        # the report is installed into the environment of the other, which has some of it already
+        # The report is installed into the server's environment, which has some of its packages already.
         for there in (main_package / _SITE).iterdir():
             _remove(report / _SITE / there.name)
         _write(report / "etc/namesrv/staleness.env", (_UNITS / "staleness.env").read_text())
@@ -112,7 +113,7 @@ def debian_version() -> str:
 
 
 def _fill_environment(tree: Path) -> None:
-    """What there is once: Python, the user, the server's settings and its documents."""
+    """Write the files of the server's package: Python, the user, the settings and the documents."""
     _link(tree / _HOME / "bin/python3", "../../../bin/python3.11")
     _write(tree / _HOME / "pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\nversion = 3.11\n")
     _write(tree / "usr/lib/sysusers.d/namesrv.conf", (_UNITS / "namesrv.sysusers").read_text())
@@ -143,7 +144,7 @@ def _fill(package: Package, tree: Path) -> None:
 
 
 def install(package: Package, site: Path, wheels: Path, machine: str) -> None:
-    """Install wheels of this tree and what they need, as the lock says, into a directory that may move later."""
+    """Install our wheels and their locked dependencies into a directory that may be moved later."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(_GLIBC, 16, -1)]
     chosen = [word for name in (*platforms, f"manylinux2014_{machine}") for word in ("--platform", name)]
@@ -153,12 +154,12 @@ def install(package: Package, site: Path, wheels: Path, machine: str) -> None:
     ours = [f"{path.name.split('-')[0]}=={version()}" for path in dist.build_wheels(wheels, package.wheels)]
     found = ("--no-index", "--find-links", str(wheels))
     _run(*pip, "install", *chosen, *found, "--no-compile", "--target", str(site), *ours, environ={"PIP_FIND_LINKS": ""})
-    # commands whose first lines name this machine's Python
+    # Scripts whose first line names this machine's Python.
     shutil.rmtree(site / "bin")
 
 
 def _packaged(unit: str) -> str:
-    """A unit as it is on Debian: with the programs and the settings where the package has them."""
+    """A systemd unit with the paths of the Debian package."""
     unit = unit.replace(
         "ExecStart=/opt/namesrv/bin/namesrv\n", "ExecStart=/usr/bin/namesrv --config /etc/namesrv/namesrv.toml\n"
     )
@@ -168,7 +169,7 @@ def _packaged(unit: str) -> str:
 
 
 def settings_file() -> str:
-    """Every setting with its consequence and its default, as a comment unless Debian wants another value."""
+    """The settings file: every setting with its text and default as a comment, or with the package's own value."""
     lines = [
         "# /etc/namesrv/namesrv.toml: settings of namesrv.service. namesrv(8) has them, too.",
         "# `systemctl reload namesrv` reads this file again; it says which settings need a restart.",
@@ -208,7 +209,7 @@ def _control(package: Package, tree: Path, architecture: str) -> None:
 
 
 def _maintainer() -> str:
-    """As Debian's own tools ask for it."""
+    """The maintainer, from the environment variables of Debian's own tools."""
     name, mail = os.environ.get("DEBFULLNAME", "namesrv developers"), os.environ.get("DEBEMAIL", "root@localhost")
     return f"{name} <{mail}>"
 
@@ -225,7 +226,7 @@ def _changelog(package: Package) -> str:
 
 
 def _normalize(tree: Path) -> None:
-    """Modes that do not depend on who makes the package; dpkg-deb sees to owners and times."""
+    """Set file modes that do not depend on the builder; dpkg-deb sets owners and times."""
     for path in [tree, *tree.rglob("*")]:
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.parent.name == "bin" or path.stat().st_mode & 0o100 else 0o644)
@@ -263,7 +264,7 @@ def _run(*command: str, environ: Mapping[str, str] | None = None) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code."""
+    """Build the packages; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.debian_package", description="Make the Debian packages.")
     parser.add_argument("--out", type=Path, default=_ROOT / "dist", metavar="DIR", help="where to (default: dist)")
     try:

@@ -1,6 +1,6 @@
-"""Builds what is given away: the sources, and a wheel of each part that people install by itself.
+"""Builds the distribution: the sources, and a wheel for each part that can be installed separately.
 
-pyproject.toml says which wheels there are. The same sources and SOURCE_DATE_EPOCH make the same bytes.
+pyproject.toml lists the wheels. The same sources and SOURCE_DATE_EPOCH make the same bytes.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tools.locked import Locked, package_of, read_lock
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-# of the project, true of each of its wheels
+# Members of the project that every wheel shares.
 _SHARED: Final = ("version", "requires-python", "license", "license-files", "keywords", "classifiers")
 
 
@@ -35,7 +35,7 @@ def wheels(pyproject: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def build_wheels(to: Path, only: Sequence[str] = ()) -> Iterator[Path]:
-    """Build every wheel into a directory, or only some and those of ours that they need."""
+    """Build every wheel into a directory, or only some wheels and those of ours that they require."""
     configs = wheels(read_project())
     for name in dict.fromkeys(part for one in only or configs for part in needed_wheels(one, configs)):
         yield from map(Path, WheelBuilder(str(ROOT), config=configs[name]).build(directory=str(to)))
@@ -48,7 +48,7 @@ def build_sources(to: Path) -> Path:
 
 
 def write_requirements(built: Iterable[Path], to: Path) -> Iterator[Path]:
-    """Write of each wheel what pip needs to install it: every package that belongs to it, by version and hash."""
+    """Write a requirements file for each wheel, with all its packages by version and hash."""
     hashes = {path.name.split("-")[0].replace("_", "-"): sha256(path.read_bytes()).hexdigest() for path in built}
     configs = wheels(read_project())
     locked = read_lock(ROOT / "locks/dev.txt")
@@ -62,7 +62,7 @@ def write_requirements(built: Iterable[Path], to: Path) -> Iterator[Path]:
 
 
 def needed_wheels(name: str, configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The wheel and those of ours that it needs, at any remove."""
+    """The wheel, and those of ours that it requires directly or indirectly."""
     needed = (package_of(requirement) for requirement in configs[name]["project"]["dependencies"])
     ours = [part for one in needed if one in configs for part in needed_wheels(one, configs)]
     return list(dict.fromkeys([*ours, name]))
@@ -71,7 +71,7 @@ def needed_wheels(name: str, configs: Mapping[str, Mapping[str, Any]]) -> list[s
 def needed_packages(
     parts: Sequence[str], configs: Mapping[str, Mapping[str, Any]], locked: Mapping[str, Locked]
 ) -> list[str]:
-    """The locked packages that wheels of ours need, at any remove."""
+    """The locked packages that our wheels require directly or indirectly."""
     listed = (requirement for part in parts for requirement in configs[part]["project"]["dependencies"])
     found = {package_of(requirement) for requirement in listed} - configs.keys()
     while further := {name for name, package in locked.items() if package.via & found} - found:
@@ -80,13 +80,13 @@ def needed_packages(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build everything, and say what was built."""
+    """Build everything, and print the paths."""
     options = argparse.ArgumentParser(prog="python -m tools.dist", description=__doc__)
     options.add_argument("directory", type=Path, help="where to; what stands there under other names is left alone")
     options.add_argument("wheel", nargs="*", help="build only these wheels, and those of ours that they need")
     given = options.parse_args(argv)
     to: Path = given.directory.resolve()
-    # hatchling takes it from there
+    # hatchling reads the variable.
     os.environ["SOURCE_DATE_EPOCH"] = str(source_date_epoch())
     built_wheels = list(build_wheels(to, given.wheel))
     others = [] if given.wheel else [build_sources(to), *write_requirements(built_wheels, to)]
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def source_date_epoch() -> int:
-    """SOURCE_DATE_EPOCH, or when the sources were committed; without either what hatchling takes."""
+    """SOURCE_DATE_EPOCH, else the time of the commit, else hatchling's default."""
     if given := os.environ.get("SOURCE_DATE_EPOCH"):
         return int(given)
     command = ("git", "log", "-1", "--format=%ct")
@@ -112,7 +112,7 @@ def _wheel(project: Mapping[str, Any], name: str, of: Mapping[str, Any], shipped
     ours = [f"{wheel}=={project['version']}" for wheel in of.get("needs", ())]
     base = project["dependencies"] if of.get("base") else []
     required = [requirement for extra in of.get("extras", ()) for requirement in extras[extra]]
-    # an extra of the project may name another one, which the wheel requires anyway
+    # An extra may contain another extra of the project, which the wheel requires anyway.
     optional = {
         extra: [requirement for requirement in extras[extra] if not requirement.startswith("namesrv[")]
         for extra in of.get("optional", ())

@@ -1,4 +1,4 @@
-"""Reads the locks of this tree, as locks/compile.sh has them written."""
+"""Reads the lock files, which locks/compile.sh writes."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from pathlib import Path
 class Locked:
     """An entry of a lock."""
 
-    # as pip reads it, with its hashes
+    # The requirement in pip's format, with its hashes.
     text: str
     version: str
     hashes: Sequence[str]
-    # the packages that need it
+    # The packages that require this one.
     via: frozenset[str]
 
 
@@ -33,5 +33,5 @@ def read_lock(lock: Path) -> dict[str, Locked]:
 
 
 def package_of(requirement: str) -> str:
-    """The name of the package that a requirement is for."""
+    """The name of the package in a requirement."""
     return re.split(r"[^\w.-]", requirement)[0]

@@ -1,11 +1,11 @@
-"""Manual pages of our commands, made from what their `--help` says.
+"""Manual pages of our commands, made from the output of `--help`.
 
     python -m tools.man_pages DIRECTORY
 
-No generator does all five. click-man 0.6 leaves out every option of namesrvctl, because typer 0.29 has a copy of click
-of its own, and cuts summaries at 45 characters. argparse-manpage 4.8 does the other four, without their commands that
-are parsers of their own (passwd, compare, compact), and would only be a second way beside this one. help2man reads no
-commands. All of our help texts have one shape, which is read here.
+No generator supports all five programs. click-man 0.6 leaves out every option of namesrvctl, because typer 0.29 has its
+own copy of click, and cuts summaries at 45 characters. argparse-manpage 4.8 supports the other four, without the
+commands that have separate parsers (passwd, compare, compact). help2man does not read commands. All our help texts
+have one format, which this module parses.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from namesrv import version
 
 @dataclass(frozen=True)
 class Page:
-    """What a page says beside the help text."""
+    """The texts of a page that the help does not contain."""
 
     section: int
     summary: str
     see_also: str
-    # those that the help text does not list below `Commands:`
+    # Commands that the help text does not list below `Commands:`.
     commands: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
 
@@ -72,7 +72,7 @@ PAGES: Final = {
 
 @dataclass
 class Help:
-    """A help text, taken apart."""
+    """The parts of a help text."""
 
     usage: list[str] = field(default_factory=list)
     paragraphs: list[str] = field(default_factory=list)
@@ -118,18 +118,18 @@ def _items(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def page(program: str, texts: dict[str, str]) -> str:
-    """The page in roff. The texts are the program's help, under an empty name, and that of its commands."""
-    about, said = PAGES[program], parsed(texts[""])
-    known = {item for title in said.sections for item in said.items(title)}
+    """The page in roff; `texts` has the help of the program, under an empty name, and of its commands."""
+    about, main = PAGES[program], parsed(texts[""])
+    known = {item for title in main.sections for item in main.items(title)}
     out = [
         f'.TH {program.upper()} {about.section} "" "namesrv {version()}" "namesrv"',
         ".SH NAME",
         f"{_quoted(program)} \\- {_quoted(about.summary)}",
         ".SH SYNOPSIS",
-        *_synopsis(program, said.usage),
+        *_synopsis(program, main.usage),
         ".SH DESCRIPTION",
-        *_paragraphs(said.paragraphs),
-        *_sections(said, ".SH"),
+        *_paragraphs(main.paragraphs),
+        *_sections(main, ".SH"),
     ]
     if len(texts) > 1:
         out.append(".SH COMMANDS")
@@ -137,21 +137,21 @@ def page(program: str, texts: dict[str, str]) -> str:
         if command:
             of_command = parsed(text)
             for title in of_command.sections:
-                # every command has the program's own options, too
+                # Every command has the program's options, too.
                 kept = [item for item in of_command.items(title) if item not in known]
                 if not title.startswith("example"):
                     of_command.sections[title] = [line for tag, says in kept for line in (f"  {tag}", f"      {says}")]
             out += [f".SS {_quoted(command)}", *_synopsis(f"{program} {command}", of_command.usage)]
             out += [*_paragraphs(of_command.paragraphs), *_sections(of_command, ".PP")]
-    if said.notes:
-        out += [".SH NOTES", *_paragraphs(said.notes)]
+    if main.notes:
+        out += [".SH NOTES", *_paragraphs(main.notes)]
     if about.files:
         out += [".SH FILES", *_tagged(about.files)]
     return "\n".join([*out, ".SH SEE ALSO", _references(about.see_also), ""])
 
 
-def _sections(said: Help, macro: str) -> Iterable[str]:
-    for title, lines in said.sections.items():
+def _sections(text: Help, macro: str) -> Iterable[str]:
+    for title, lines in text.sections.items():
         if title == "Commands" or not any(lines):
             continue
         if macro == ".SH":
@@ -161,9 +161,9 @@ def _sections(said: Help, macro: str) -> Iterable[str]:
         if title.startswith("example"):
             yield from (".nf", *(_quoted(line.strip()) for line in lines if line), ".fi")
         else:
-            yield from _tagged(said.items(title))
+            yield from _tagged(text.items(title))
     if macro != ".SH":
-        yield from _paragraphs(said.notes)
+        yield from _paragraphs(text.notes)
 
 
 def _synopsis(program: str, usage: Sequence[str]) -> Iterable[str]:
@@ -195,12 +195,12 @@ def _references(names: str) -> str:
 
 def _quoted(text: str) -> str:
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
-    # a quotation mark begins an argument, a full stop or an apostrophe a request
+    # In roff a quotation mark begins an argument, and a full stop or an apostrophe begins a request.
     return re.sub(r"^([.'])", r"\\&\1", text.replace('"', "\\(dq"))
 
 
 def help_of(program: str) -> dict[str, str]:
-    """The help texts of a program and its commands, and theirs, as this interpreter's environment has it installed."""
+    """The help texts of a program, its commands and their commands, as installed in this environment."""
     texts = {"": _help(program)}
     waiting = [*PAGES[program].commands, *(name for name, _ in parsed(texts[""]).items("Commands"))]
     while waiting:
@@ -214,7 +214,7 @@ def help_of(program: str) -> dict[str, str]:
 
 
 def _help(program: str, *words: str) -> str:
-    # one line for each paragraph, and no boxes around typer's
+    # One line for each paragraph, and no boxes around typer's texts.
     environ = {**os.environ, "COLUMNS": "1000", "TYPER_USE_RICH": "0", "NO_COLOR": "1", "HOME": "/nonexistent"}
     command = [str(Path(sys.executable).parent / program), *words, "--help"]
     return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout  # noqa: S603  # our own

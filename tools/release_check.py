@@ -1,4 +1,4 @@
-"""Checks all that a release needs, and says what is left to do by hand: this publishes nothing."""
+"""Checks everything that a release needs, without publishing, and prints the remaining manual steps."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from typing import Final
 from tools.dist import ROOT, read_project
 
 _DIST: Final = ROOT / "dist"
-# where the version stands beside pyproject.toml
+# Files other than pyproject.toml that contain the version.
 _PLACES: Final[Mapping[str, str]] = {
     "CHANGELOG.md": r"^## \[{version}\] - \d{{4}}-\d\d-\d\d$",
     "deploy/helm/namesrv/Chart.yaml": r"^version: {version}\nappVersion: {version}$",
@@ -38,7 +38,7 @@ all is well; what is left, by hand:
 
 
 def main() -> int:
-    """Check everything, also after something was found; the exit code."""
+    """Run all checks, also after a failure; returns the exit code."""
     version: str = read_project()["project"]["version"]
     commands = [*_COMMANDS, *([_CHART] if shutil.which("go") else [])]
     problems = [
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def version_problems(root: Path, version: str) -> list[str]:
-    """The files below a directory that do not say that this is the version."""
+    """The files below a directory that contain another version."""
     return [
         f"{file.relative_to(root)}: not of version {version}"
         for files, pattern in _PLACES.items()
@@ -74,7 +74,7 @@ def _tree_problems(version: str) -> Iterator[str]:
 
 
 def _clone_problems() -> list[str]:
-    """What differs when the last commit is cloned and built: who has the tag can find out that these are its wheels."""
+    """Differences to a build of a clone of the last commit: the wheels must be reproducible from the tag."""
     with tempfile.TemporaryDirectory() as directory:
         _git("clone", "--quiet", str(ROOT), directory)
         command = (sys.executable, "-m", "tools.dist", "dist")
@@ -91,7 +91,7 @@ def _digest(file: Path) -> str | None:
 
 def _succeeds(*words: str) -> bool:
     _say(" ".join(words))
-    # a pattern stands for the files that match it when its turn has come
+    # Patterns are expanded when the command runs.
     found = (sorted(map(str, ROOT.glob(word))) if "*" in word else [word] for word in words)
     command = [word for part in found for word in part]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # noqa: S603  # as above

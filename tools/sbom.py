@@ -1,8 +1,8 @@
-"""Writes beside each wheel what it is made of, as a CycloneDX bill of materials.
+"""Writes a CycloneDX bill of materials beside each wheel.
 
-Versions and dependencies are those of the lock; licences are those that the installed packages name. cyclonedx-py 7.5
-does not do this: its `requirements` lists neither dependencies nor licences, and its `environment` would need each of
-the eight wheels installed by itself.
+Versions and dependencies come from the lock, licences from the installed packages. cyclonedx-py 7.5 does not support
+this: its `requirements` lists neither dependencies nor licences, and its `environment` would need each of the eight
+wheels installed separately.
 """
 
 import argparse
@@ -30,11 +30,11 @@ _licences: Final = LicenseFactory()
 
 
 class SbomError(Exception):
-    """What was written would not be a valid bill of materials."""
+    """The result would not be a valid bill of materials."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write all of them."""
+    """Write all bills."""
     options = argparse.ArgumentParser(prog="python -m tools.sbom", description=__doc__)
     options.add_argument("directory", type=Path, help="where the wheels are")
     directory: Path = options.parse_args(argv).directory
@@ -56,14 +56,14 @@ def bill_of(
     locked: Mapping[str, Locked],
     made_at: datetime,
 ) -> str:
-    """The bill of one wheel, as JSON: the wheels of ours that it needs, and the packages that all of these need."""
+    """The bill of one wheel as JSON: our wheels that it requires, and the packages that all of these require."""
     parts = needed_wheels(name, configs)
     packages = needed_packages(parts, configs, locked)
     ours = {part: _our_component(configs[part]["project"], built[part]) for part in parts}
     components = {**ours, **{package: _component(package, locked[package]) for package in packages}}
     bill = Bom(
         components=[component for part, component in components.items() if part != name],
-        # the same for the same wheel
+        # Equal for equal wheels.
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, sha256(built[name]).hexdigest()),
         metadata=BomMetaData(component=components[name], timestamp=made_at),
     )
@@ -73,7 +73,7 @@ def bill_of(
     for package in packages:
         needed = {one for one in packages if package in locked[one].via}
         bill.register_dependency(components[package], [components[one] for one in needed])
-    # said here for mypy where the library, of locks/dist.txt, is not installed
+    # The annotation is for mypy, where the library of locks/dist.txt is not installed.
     text: str = JsonV1Dot6(bill).output_as_string(indent=1)
     return text
 
@@ -102,7 +102,7 @@ def _component(name: str, locked: Locked) -> Component:
 
 
 def _licence_of(package: str) -> list[str]:
-    """None of a package that only other systems need."""
+    """The licences of a package; empty for a package that is not installed on this system."""
     try:
         known = metadata.metadata(package)
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What the API pages say of attributes: the comment above a field, and, of a blocking verb, which one it is of."""
+"""Adds comments to the API pages: the comment above a field, and for a blocking method the name of the original."""
 
 import re
 from pathlib import Path
@@ -10,10 +10,10 @@ _VERB: Final = re.compile(r"(?:waited|direct)\((\w+)\.(\w+)\)")
 
 
 class Comments(griffe.Extension):
-    """Fields are commented, not documented, in our sources; readers of the API need the comments all the same."""
+    """Uses the comments of fields as their docstrings, since our sources document fields by comments."""
 
     def on_attribute(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        """Give an attribute without a docstring one."""
+        """Add a docstring to an attribute without one."""
         verb = _VERB.fullmatch(str(attr.value))
         if verb is not None and attr.parent is not None:
             owner, name = verb.groups()
@@ -22,13 +22,14 @@ class Comments(griffe.Extension):
             text = _comment_above(attr)
         if text and attr.docstring is None:
             attr.docstring = griffe.Docstring(text, parent=attr)
-        # of each field, and nothing that a reader would want to know
+        # Every field has these labels, which do not help a reader.
         attr.labels -= {"class-attribute", "instance-attribute", "module-attribute"}
 
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Leave out what Python calls, unless its docstring says something; `__init__` is shown with its class."""
-        unsaid = [name for name, member in cls.members.items() if name.startswith("__") and not member.has_docstring]
-        for name in {*unsaid} - {"__init__"}:
+        """Leave out special methods without a docstring; `__init__` is shown with its class."""
+        special = [(name, member) for name, member in cls.members.items() if name.startswith("__")]
+        undocumented = {name for name, member in special if not member.has_docstring}
+        for name in undocumented - {"__init__"}:
             cls.del_member(name)
 
 

@@ -1,7 +1,7 @@
-"""What MkDocs is told beyond mkdocs.yml: the site's pages are our pages, from where they lie, under their own paths.
+"""A hook of MkDocs: the site's pages are the pages of the repository, under the same paths.
 
-A manual stands beside its code and links to other files by relative paths, as a forge shows it. Those paths are the
-site's too, so that no link has to be rewritten; a file that a page links to and that is no page goes along as it is.
+A manual stands beside its code and links to other files by relative paths, as on GitHub. The site has the same paths,
+so that links need no change; linked files that are not pages are copied.
 """
 
 import re
@@ -20,13 +20,13 @@ _CHINESE: Final = re.compile(r"^docs/zh/|\.zh-CN\.md$")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Headings have the anchors that forges give them."""
+    """Give headings the same anchors as GitHub does."""
     config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """In the place of what lies in docs/: every page there is, and what they link to."""
+    """Replace the files of docs/ by all pages of the repository and the files that they link to."""
     found = [page.relative_to(ROOT).as_posix() for page in pages()]
     site = Files([file for file in files if file.src_dir != config.docs_dir])
     for path in (*found, *sorted(_linked(found))):
@@ -44,6 +44,6 @@ def _linked(found: list[str]) -> set[str]:
 
 
 def on_page_context(context: Mapping[str, Any], page: Page, config: MkDocsConfig, **_: object) -> Mapping[str, Any]:
-    """A page says in which language it is, and so does what stands around it."""
+    """Set the language of the page and of the theme around it."""
     config.theme["language"] = "zh" if _CHINESE.search(page.file.src_uri) else "en"
     return context

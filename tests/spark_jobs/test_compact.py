@@ -100,7 +100,7 @@ def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     "flags",
     [
         "--lates 4 --clock-steps 2 --restarts 1",
-        "--duplicates 0.002 --told-late 0.01 --restarts 1 --torn",
+        "--duplicates 0.002 --out-of-order 0.01 --restarts 1 --torn",
         "--jitter 0.05 --missed 0.01 --deaths 20",
     ],
 )

@@ -23,7 +23,7 @@ QUIET = Settings(duration=100 * MINUTE, brokers=20, clients=10, deaths=20.0)
 # everything that may go wrong, at once
 ROUGH = replace(QUIET, seed=7, brokers=24, clients=30, deaths=40.0, skew=0.3, jitter=0.1, missed=0.15)
 ROUGH = replace(
-    ROUGH, session=20 * MINUTE, restarts=2, clock_steps=3, lates=12, torn=True, duplicates=0.01, told_late=0.05
+    ROUGH, session=20 * MINUTE, restarts=2, clock_steps=3, lates=12, torn=True, duplicates=0.01, out_of_order=0.05
 )
 # of the lines that differ between versions
 LISTS = {
@@ -224,6 +224,6 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["--out", str(tmp_path)]) == 2
 
     assert [
-        "heartbeat_logs: skew is a part of all beats, from 0 to less than 1: 1.5",
+        "heartbeat_logs: skew must be a share from 0 to less than 1: 1.5",
         f"heartbeat_logs: {tmp_path} is not empty",
     ] == (capsys.readouterr().err.splitlines())

@@ -1,4 +1,4 @@
-"""Heartbeat logs of a made-up fleet, of any size, from a seed, with the truth about them."""
+"""Generator of heartbeat logs of a simulated fleet of any size, from a seed, with the ground truth."""
 
 from tools.heartbeat_logs.cli import generate
 from tools.heartbeat_logs.settings import Settings

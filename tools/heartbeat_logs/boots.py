@@ -1,4 +1,4 @@
-"""Runs of a server: its scans, its stalls and the steps of its clock."""
+"""Boots of a server: its scans, its stalls and the steps of its clock."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -6,72 +6,72 @@ from random import Random
 
 from tools.heartbeat_logs.settings import SECOND, Settings
 
-# after waking up, what has arrived is taken first, and then the server learns how late it is
+# After a stall the server first reads what has arrived, and then measures its lateness.
 LATE_LINE_AFTER = 500
 SCAN_AFTER = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A time during which the server stood still."""
+    """A span in which the server was stalled."""
 
     begin: int
     end: int
 
     @property
     def line(self) -> int:
-        """When it knows."""
+        """Time at which the server logs its lateness."""
         return self.end + LATE_LINE_AFTER
 
     @property
     def length(self) -> int:
-        """By how much."""
+        """Length of the stall."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One run of a server; all times are true ones, in microseconds."""
+    """One boot of a server; all times are true times, in microseconds."""
 
     nameserver: int
     boot_id: str
     start: int
     end: int
-    # ends with a `stop` line, by a crash, or goes on after the log
+    # True: the boot ends with a `stop` line; False: by a crash, or after the end of the log.
     is_stopped: bool
     lates: tuple[Late, ...]
-    # when, and by how much from then on
+    # Times of clock steps, and their lengths.
     clock_steps: tuple[tuple[int, int], ...]
     scans: tuple[int, ...]
-    # the same in liveness time
+    # The times of the scans as liveness time.
     live_scans: tuple[int, ...]
-    # of its monotonic clock
+    # Zero of the server's monotonic clock.
     origin: int
 
     def live(self, at: int) -> int:
-        """Liveness time of what happened at a time; the clock of the world minus what the server was late."""
+        """The liveness time at a true time: the true time minus the server's lateness."""
         return _live(self.lates, at)
 
     def wall(self, at: int) -> int:
-        """What its wall clock shows at a time."""
+        """The server's wall clock at a true time."""
         return at + sum(length for step, length in self.clock_steps if step <= at)
 
     def taken(self, at: int) -> int:
-        """When the server gets to something that arrives at a time."""
+        """The time at which the server reads a message that arrives at `at`."""
         for one in self.lates:
             if one.begin <= at < one.end:
-                # in the order in which it came, more or less
+                # Messages are read roughly in their order of arrival.
                 return one.end + (at - one.begin) * (LATE_LINE_AFTER - 1) // one.length
         return at
 
-    def evicting_scan(self, beat: int, expiry: int) -> int | None:
-        """The number (from 0) of the first scan that finds a broker silent which was last heard at a time."""
-        number = bisect_right(self.live_scans, self.live(beat) + expiry)
+    def evicting_scan(self, heartbeat: int, expiry: int) -> int | None:
+        """The number (from 0) of the first scan that evicts a broker whose last heartbeat was at a time."""
+        number = bisect_right(self.live_scans, self.live(heartbeat) + expiry)
         return number if number < len(self.scans) else None
 
 
 def boots(settings: Settings, nameserver: int) -> list[Boot]:
-    """The runs of one server, one after the other."""
+    """The boots of one server, in order."""
     random = Random(f"boots of {settings.seed}/{nameserver}")
     restarts = sorted(random.randrange(settings.begin, settings.end) for _ in range(settings.restarts))
     found: list[Boot] = []
@@ -108,7 +108,7 @@ def _live(lates: tuple[Late, ...], at: int) -> int:
     late = 0
     for one in lates:
         if at < one.line:
-            # heard between waking up and knowing: as if it had come when it knew
+            # A heartbeat between the end of the stall and its measurement counts from the measurement.
             return min(at - late, one.line - late - one.length)
         late += one.length
     return at - late
@@ -126,7 +126,7 @@ def _lates(settings: Settings, random: Random, start: int, end: int) -> tuple[La
 
 
 def _scans(settings: Settings, start: int, end: int, lates: tuple[Late, ...]) -> tuple[int, ...]:
-    """Every interval; one that is due while the server stands still is made when it wakes up, and counted from then."""
+    """The times of scans; a scan that is due during a stall runs after it, and the next interval starts then."""
     found: list[int] = []
     at = start + settings.scan
     left = list(lates)

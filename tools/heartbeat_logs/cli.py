@@ -16,12 +16,12 @@ from tools.heartbeat_logs.world import drawn
 
 TRUTH: Final = "_truth.jsonl"
 LINES: Final = 1_000_000
-# of a run of that many lines; shorter ones have fewer, so that they last a while
+# Number of brokers for that many lines; smaller logs have fewer brokers, so that they cover more time.
 MOST_BROKERS: Final = 1000
 LINES_PER_BROKER: Final = 2000
 SHOWN_EVERY_SECONDS: Final = 0.5
 
-# lines written so far, by all processes
+# Number of lines written so far by all processes.
 _written: Any = None
 
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def generate(settings: Settings, out: Path, *, processes: int = 2, is_shown: bool = False) -> int:
-    """Write the logs of all servers below a directory, and the truth into it; how many lines."""
+    """Write the logs of all servers and the truth into a directory; returns the number of lines."""
     out.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")
     written = context.Value("q", 0)
@@ -78,10 +78,10 @@ def _write_one(settings: Settings, nameserver: int, out: Path) -> list[dict[str,
 
 
 def settings_of(given: argparse.Namespace) -> Settings:
-    """The settings of a command line: what is not given follows from the number of lines.
+    """The settings of a command line; missing values are computed from the number of lines.
 
     Raises:
-        ValueError: they do not go together.
+        ValueError: the options contradict each other.
     """
     values = {name: value for name, value in vars(given).items() if name in Settings.__dataclass_fields__}
     for name in ("heartbeat", "expiry", "scan", "poll", "session"):
@@ -100,8 +100,8 @@ def _brokers(given: argparse.Namespace) -> int:
     if not given.days:
         return int(max(4, min(MOST_BROKERS, given.lines // LINES_PER_BROKER)))
     seconds = given.days * DAY / SECOND
-    beats: float = given.lines / given.nameservers - seconds / given.scan
-    return int(max(4, round(beats * given.heartbeat / seconds * (1 - given.skew))))
+    heartbeats: float = given.lines / given.nameservers - seconds / given.scan
+    return int(max(4, round(heartbeats * given.heartbeat / seconds * (1 - given.skew))))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,14 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, metavar="S")
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="at a time; one writes a server's log")
     fleet = parser.add_argument_group("the fleet")
-    fleet.add_argument("--days", type=float, metavar="D", help="of the log; without --brokers, says how many these are")
+    fleet.add_argument("--days", type=float, metavar="D", help="of the log; without --brokers it sets their number")
     fleet.add_argument("--brokers", type=number, metavar="N")
     fleet.add_argument("--members", type=int, default=2, metavar="N", help="brokers of one name (default 2)")
     fleet.add_argument("--clusters", type=int, default=2, metavar="N")
     fleet.add_argument("--nameservers", type=int, default=2, metavar="N")
     fleet.add_argument("--clients", type=number, default=200, metavar="N")
     fleet.add_argument(
-        "--skew", type=float, default=0.0, metavar="PART", help="of all beats, from one broker (default 0)"
+        "--skew", type=float, default=0.0, metavar="PART", help="of all heartbeats, from one broker (default 0)"
     )
     fleet.add_argument("--native", type=float, default=0.5, metavar="PART", help="of the brokers, with an agent_id")
     times = parser.add_argument_group("times, in seconds")
@@ -133,21 +133,21 @@ def _parser() -> argparse.ArgumentParser:
     times.add_argument(
         "--session", type=float, default=0, metavar="S", help="of a client, on average (default: for ever)"
     )
-    times.add_argument("--jitter", type=float, default=0.0, metavar="PART", help="of beats and polls, at most")
-    faults = parser.add_argument_group("what goes wrong")
+    times.add_argument("--jitter", type=float, default=0.0, metavar="PART", help="of heartbeats and polls, at most")
+    faults = parser.add_argument_group("faults")
     faults.add_argument("--deaths", type=float, default=2.0, metavar="N", help="of a broker in a day (default 2)")
     for kind, weight in (("crash", 4.0), ("silence", 3.0), ("unregister", 2.0), ("false_silence", 1.0)):
         flag = f"--{kind.replace('_', '-')}"
         faults.add_argument(
             flag, type=float, default=weight, metavar="WEIGHT", help=f"of all deaths (default {weight:g})"
         )
-    faults.add_argument("--missed", type=float, default=0.0, metavar="PART", help="of the beats")
+    faults.add_argument("--missed", type=float, default=0.0, metavar="PART", help="of the heartbeats")
     faults.add_argument("--restarts", type=int, default=0, metavar="N", help="of each server")
-    faults.add_argument("--lates", type=int, default=0, metavar="N", help="times each server stands still")
+    faults.add_argument("--lates", type=int, default=0, metavar="N", help="stalls of each server")
     faults.add_argument("--clock-steps", type=int, default=0, metavar="N", help="of each server's wall clock")
     faults.add_argument("--torn", action="store_true", help="servers crash instead of stopping")
     faults.add_argument("--duplicates", type=float, default=0.0, metavar="PART", help="of the lines")
-    faults.add_argument("--told-late", type=float, default=0.0, metavar="PART", help="of the lines")
+    faults.add_argument("--out-of-order", type=float, default=0.0, metavar="PART", help="of the lines")
     parser.add_argument("--log-version", type=int, choices=(1, 2), default=2, help="of the log's lines (default 2)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--gzip", action="store_true", default=True, help="closed files are compressed (default)")

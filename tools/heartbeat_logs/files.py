@@ -1,4 +1,4 @@
-"""Files of the log: one an hour and per 64 MiB, as the contract has it."""
+"""Files of the log: one for each hour and each 64 MiB, as docs/heartbeat-log.md defines."""
 
 import gzip
 import io
@@ -11,7 +11,7 @@ from tools.heartbeat_logs.boots import Boot
 from tools.heartbeat_logs.settings import HOUR, SECOND
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-# faster than the default by far, and hardly larger for lines that are so much alike
+# Much faster than the default level, and the files of such similar lines are hardly larger.
 GZIP_LEVEL: Final = 1
 
 
@@ -28,14 +28,14 @@ class Files:
         self._size = 0
         self._path = directory
         self._file: io.BufferedIOBase | None = None
-        # what is below the compressing one
+        # The raw file below the compressing one.
         self._raw: io.BufferedIOBase | None = None
 
     def __repr__(self) -> str:
         return f"<Files [{self._path} | {self._size} bytes]>"
 
     def begin(self, at: int) -> bool:
-        """Have a file for lines from this time on; whether it is a new one."""
+        """Open the file for lines from this time on; True if it is a new one."""
         hour = at // HOUR
         if hour == self._hour and self._size < MOST_BYTES:
             return False
@@ -48,7 +48,7 @@ class Files:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         if self._is_compressed:
             self._path = self._path.with_name(name + ".gz")
-            # no time and no name in it: the same lines are the same bytes
+            # Without time and name in the header, equal lines make equal bytes.
             self._raw = self._path.open("wb")
             self._file = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0)
         else:
@@ -63,7 +63,7 @@ class Files:
         self._file.write(data)
 
     def close(self) -> None:
-        """The file is complete."""
+        """Close the file, which is complete."""
         if self._file is None:
             return
         self._file.close()
@@ -72,7 +72,7 @@ class Files:
         self._file = None
 
     def tear(self, *, leave_open: bool) -> None:
-        """End as by a crash: in the middle of a line, and, unless a later start has closed it, with an open name."""
+        """End as by a crash: amid a line, and with the suffix of an open file unless the next boot has closed it."""
         if self._file is None:
             return
         self.close()
@@ -93,5 +93,5 @@ class Files:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
     ) -> None:
-        """Close what is open."""
+        """Close the open file."""
         self.close()

@@ -1,6 +1,6 @@
-"""Lines of the log, written as fast as possible.
+"""Lines of the log, made as fast as possible.
 
-All but the first fields of a line are made once and used again: a day has millions of heartbeats.
+All but the first fields of a line are made once and used again, since a day has millions of heartbeats.
 """
 
 import json
@@ -11,7 +11,7 @@ from tools.heartbeat_logs.boots import Boot
 from tools.heartbeat_logs.settings import Settings
 from tools.heartbeat_logs.world import Broker, Process
 
-# when it happened, and the line from its `event` on
+# Time of the event, and the line from its `event` on.
 Event = tuple[int, str]
 
 
@@ -21,12 +21,12 @@ def tail(event: str, **fields: Any) -> str:
 
 
 def milliseconds(time: int) -> float:
-    """As the log writes a time: at most three decimals."""
+    """A time in milliseconds as in the log, with at most three decimals."""
     return time / 1000
 
 
 def settings_fields(settings: Settings) -> dict[str, Any]:
-    """What `start` and `opened` say."""
+    """The fields of `start` and `opened`."""
     return {
         "scan_interval_ms": settings.scan // 1000,
         "broker_expiry_ms": settings.expiry // 1000,
@@ -36,7 +36,7 @@ def settings_fields(settings: Settings) -> dict[str, Any]:
 
 
 def broker_fields(broker: Broker, process: Process) -> dict[str, Any]:
-    """What every line of a broker says."""
+    """The fields of every line of a broker."""
     return {
         "cluster": broker.cluster,
         "broker_name": broker.name,
@@ -49,16 +49,16 @@ def broker_fields(broker: Broker, process: Process) -> dict[str, Any]:
     }
 
 
-def beat_tail(broker: Broker, process: Process, kind: str) -> str:
-    """A beat without the length of the silence before it, which ends the line."""
+def heartbeat_tail(broker: Broker, process: Process, kind: str) -> str:
+    """The line of a heartbeat without its last value, the length of the silence before it."""
     event = "heartbeat" if kind == "touch" else "register"
     return tail(event, **broker_fields(broker, process), kind=kind, silent_ms=0)[: -len("0}")]
 
 
-def numbered(  # noqa: PLR0913 - millions of times: no value is made of them
+def numbered(  # noqa: PLR0913 - called millions of times, too often to make a value of them
     boot: Boot, nameserver: str, events: Sequence[Event], first_seq: int, wall_step_ms: int, *, version: int
 ) -> list[str]:
-    """The lines of events in the order in which they are told."""
+    """The numbered lines of events, in the order of the events."""
     origin = boot.origin
     head = f'{{"v":{version},"seq":'
     middle = f'"nameserver":"{nameserver}","boot_id":"{boot.boot_id}",'

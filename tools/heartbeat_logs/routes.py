@@ -1,4 +1,4 @@
-"""Routes of one boot, and which client is given which of them when."""
+"""Routes of one boot, and the times at which clients receive them."""
 
 import heapq
 import json
@@ -8,20 +8,20 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-from tools.heartbeat_logs.beats import Change, Chunk, Eviction
 from tools.heartbeat_logs.boots import Boot
+from tools.heartbeat_logs.heartbeats import Change, Chunk, Eviction
 from tools.heartbeat_logs.lines import Event, tail
 from tools.heartbeat_logs.settings import HOUR, Settings
 from tools.heartbeat_logs.world import Broker, Client, World
 
-# of things at one time, what comes first
+# The order of entries with equal times.
 CHANGE, SCAN, GONE, POLL = range(4)
 Member = tuple[str, int]
 
 
 @dataclass(slots=True)
 class Exposure:
-    """A client that had the route of a broker when that was removed."""
+    """A client that had a route with a broker when the broker was removed."""
 
     client: str
     topic: str
@@ -31,7 +31,7 @@ class Exposure:
 
 @dataclass(slots=True)
 class Removal:
-    """An eviction, and what clients saw of it."""
+    """An eviction, and its exposed clients."""
 
     eviction: Eviction
     exposures: list[Exposure] = field(default_factory=list)
@@ -39,39 +39,39 @@ class Removal:
 
 @dataclass(slots=True)
 class Connection:
-    """One client, as long as it is connected."""
+    """One connection of a client."""
 
     client: Client
     name: str
     start: int
     end: int
-    # topic -> who was in the route that it was given last, and who is waited for to go from it
+    # Topic -> the brokers in the last received route; and the removed brokers among them, with their exposures.
     has: dict[int, frozenset[Member]] = field(default_factory=dict)
     open: dict[int, list[tuple[Member, Exposure]]] = field(default_factory=lambda: defaultdict(list))
-    # topics whose new revision it has yet to get
+    # Topics whose new revision the client has not received yet.
     due: set[int] = field(default_factory=set)
 
 
 def topic_name(topic: int) -> str:
-    """How a topic is called."""
+    """The name of a topic."""
     return f"topic-{topic:05d}"
 
 
 class Routes:
-    """The routes of one boot and its clients, told in the order of time."""
+    """The routes of one boot and its clients, simulated in the order of time."""
 
     def __init__(self, settings: Settings, boot: Boot, world: World) -> None:
         self._settings = settings
         self._boot = boot
         self._random = Random(f"clients of {settings.seed}/{boot.boot_id}")
         self._agenda: list[tuple[int, int, int, Change | Connection | int]] = []
-        # makes entries at one time comparable
+        # A counter that makes entries with equal times comparable.
         self._entries = 0
         self._members: dict[int, set[Member]] = defaultdict(set)
-        # topic -> (since when, revision) of the last two
+        # Topic -> (time, revision) of its last two revisions.
         self._revisions: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._revision = 0
-        # topic -> the hour in which its whole route was last written
+        # Topic -> the hour in which its whole route was last written.
         self._whole_hours: dict[int, int] = {}
         self._alive = 0
         self._late: dict[int, set[int]] = defaultdict(set)
@@ -97,7 +97,7 @@ class Routes:
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def _connect(self, client: Client, after: int) -> None:
-        """A new connection; its first poll is one phase away."""
+        """Open a new connection; its first poll comes after the client's phase."""
         self._accepted += 1
         length = self._random.expovariate(1 / self._settings.session) if self._settings.session else None
         start = after + client.phase
@@ -110,7 +110,7 @@ class Routes:
             self._put(end, GONE, connection)
 
     def _next_poll(self, connection: Connection, after: int) -> int:
-        """The first one after a moment."""
+        """The time of the connection's first poll after a moment."""
         poll, start = self._settings.poll, connection.start
         number = max(0, (after - start) // poll)
         while (at := self._poll(connection, number)) <= after:
@@ -125,7 +125,7 @@ class Routes:
         return self._boot.taken(nominal + int(part * self._settings.jitter * self._settings.poll))
 
     def _polls_between(self, topic: int, after: int, up_to: int) -> int:
-        """How many answers clients got about a topic."""
+        """Number of responses that clients received for a topic."""
         count = 0
         for index in self._clients_of.get(topic, ()):
             connection = self._connections[index]
@@ -137,8 +137,8 @@ class Routes:
 
     # -- time passes --------------------------------------------------------------------------------------------------
 
-    def tell(self, chunk: Chunk) -> None:
-        """Add to the chunk what follows from its changes."""
+    def add(self, chunk: Chunk) -> None:
+        """Add the route changes and client events that follow from the chunk's changes."""
         for change in chunk.changes:
             self._put(change.at, CHANGE, change)
         for scan, broker in chunk.late_scans:
@@ -180,7 +180,7 @@ class Routes:
             events.append((change.at + 1, line))
 
     def _differences(self, broker: Broker, at: int) -> list[dict[str, object]]:
-        """What a change of this broker did to the routes of its topics; topics with the same difference together."""
+        """The differences of a broker's change in the routes of its topics, merged where they are equal."""
         hour = self._boot.wall(at) // HOUR
         found: dict[str, dict[str, Any]] = {}
         for topic in broker.topics:
@@ -221,10 +221,10 @@ class Routes:
                 count = self._polls_between(topic, max(before, since), end) if end > before else 0
                 if count:
                     pulls.append({"topic": topic_name(topic), "revision": revision, "count": count})
-        self._tell(at + 1, "pulls", pulls, events)
+        self._rows(at + 1, "pulls", pulls, events)
 
-    def _tell(self, at: int, event: str, rows: list[dict[str, object]], events: list[Event], **fields: object) -> None:
-        """One line for each topic in version 1, lists in one line in version 2."""
+    def _rows(self, at: int, event: str, rows: list[dict[str, object]], events: list[Event], **fields: object) -> None:
+        """Add a line for each topic in version 1, one line with lists in version 2."""
         if self._settings.log_version == 1:
             events += [(at, tail(event, **fields, **row)) for row in rows]
         elif rows:
@@ -244,12 +244,12 @@ class Routes:
         served: list[dict[str, object]] = []
         for topic in sorted(connection.due):
             if not self._members[topic]:
-                # a topic without brokers does not exist: nothing is served, and the client keeps what it has
+                # A topic without brokers does not exist: no route is served, and the client keeps its last one.
                 continue
             connection.has[topic] = members = frozenset(self._members[topic])
             revision = self._revisions[topic][-1][1]
             served.append({"topic": topic_name(topic), "revision": revision})
             for member, exposure in connection.open.pop(topic, ()):
                 exposure.outcome, exposure.at = ("returned" if member in members else "seen"), at
-        self._tell(at, "served", served, events, client=connection.name)
+        self._rows(at, "served", served, events, client=connection.name)
         connection.due.clear()

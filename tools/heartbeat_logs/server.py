@@ -6,28 +6,28 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tools.heartbeat_logs.beats import Chunk, Hearing
 from tools.heartbeat_logs.boots import Boot, boots
 from tools.heartbeat_logs.files import Files
+from tools.heartbeat_logs.heartbeats import BrokerLines, Chunk
 from tools.heartbeat_logs.lines import Event, numbered, settings_fields, tail
 from tools.heartbeat_logs.routes import Routes
 from tools.heartbeat_logs.settings import HOUR, Settings
 from tools.heartbeat_logs.truth import removal_record
 from tools.heartbeat_logs.world import World
 
-# at a time: enough to be quick, and little to keep
+# Lines per chunk: enough for speed, few enough for memory.
 CHUNK_LINES: Final = 50_000
 
 
 def nameserver_name(number: int) -> str:
-    """How a server is called."""
+    """The name of a server."""
     return f"ns-{number + 1}"
 
 
 def write_log(
     settings: Settings, world: World, nameserver: int, directory: Path, wrote: Callable[[int], None]
 ) -> list[dict[str, Any]]:
-    """Write the log of one server; what it removed, for the truth. `wrote` is told of every few thousand lines."""
+    """Write the log of one server; returns its removals, for the truth. `wrote` gets the number of lines per chunk."""
     removals: list[dict[str, Any]] = []
     runs = boots(settings, nameserver)
     for boot in runs:
@@ -51,18 +51,18 @@ class _BootLog:
         self._settings = settings
         self._boot = boot
         self._name = name
-        self._hearings = [Hearing(settings, boot, broker, removals) for broker in world.brokers]
+        self._broker_lines = [BrokerLines(settings, boot, broker, removals) for broker in world.brokers]
         self.routes = Routes(settings, boot, world)
         self._random = Random(f"faults of {settings.seed}/{boot.boot_id}")
         self._seq = 0
-        # of each broker: its last beat before this chunk, and the number of that line
+        # Broker -> its last heartbeat before this chunk, and the number of that line.
         self._last_seqs: dict[int, tuple[int, int]] = {}
-        # events that belong into a later chunk, and lines to be written once more
+        # Events for a later chunk, and lines to be written a second time.
         self._carried: list[Event] = []
         self._again: list[str] = []
 
     def chunks(self, files: Files) -> Iterator[list[str]]:
-        """All lines; each time they belong into the file that is begun before."""
+        """The lines, chunk by chunk; the file of a chunk is open before the chunk is returned."""
         begin = self._boot.start
         span = HOUR // max(1, round(self._settings.lines_per_second * 3600 / self._settings.nameservers / CHUNK_LINES))
         while begin < self._boot.end:
@@ -73,9 +73,9 @@ class _BootLog:
 
     def _chunk(self, begin: int, until: int, *, is_new: bool) -> list[str]:
         chunk = Chunk(until)
-        for hearing in self._hearings:
-            hearing.tell(begin, chunk)
-        self.routes.tell(chunk)
+        for of_broker in self._broker_lines:
+            of_broker.add(begin, chunk)
+        self.routes.add(chunk)
         evictions = [change.eviction for change in chunk.changes if change.eviction is not None]
         marked = [(eviction.at, eviction.before_seq + eviction.after_seq) for eviction in evictions]
         late_lines = [
@@ -87,10 +87,10 @@ class _BootLog:
         events, self._carried = events[: bisect_left(events, (until,))], events[bisect_left(events, (until,)) :]
         opening = self._opening(begin) if is_new else []
         self._number_evictions(events, evictions, self._seq + 1 + len(opening))
-        told = self._told(events)
+        reordered = self._reordered(events)
         if until == self._boot.end and self._boot.is_stopped:
-            told.append((until, tail("stop", version="0.1.0", dropped=0)))
-        lines = self._lines([*opening, *told])
+            reordered.append((until, tail("stop", version="0.1.0", dropped=0)))
+        lines = self._lines([*opening, *reordered])
         self._seq += len(lines)
         return self._with_duplicates(lines, len(opening))
 
@@ -102,7 +102,7 @@ class _BootLog:
         return [(begin, tail("opened", **fields, late_ms=late / 1000))]
 
     def _number_evictions(self, events: list[Event], evictions: Sequence[Any], first_seq: int) -> None:
-        """Put in the number of the last beat of each broker that was evicted, and remember those of the others."""
+        """Insert the number of the last heartbeat of each evicted broker, and keep the numbers of the other brokers."""
         self._moved = self._moves(len(events))
         for eviction in evictions:
             broker = eviction.broker
@@ -117,11 +117,11 @@ class _BootLog:
                 events[where] = (eviction.at, complete)
             else:
                 self._carried[self._carried.index((eviction.at, text))] = (eviction.at, complete)
-        for hearing in self._hearings:
-            if hearing.last_ok is not None:
-                seq = self._seq_of(events, first_seq, hearing.last_ok, hearing.broker.addr)
+        for of_broker in self._broker_lines:
+            if of_broker.last_ok is not None:
+                seq = self._seq_of(events, first_seq, of_broker.last_ok, of_broker.broker.addr)
                 if seq is not None:
-                    self._last_seqs[hearing.broker.index] = hearing.last_ok, seq
+                    self._last_seqs[of_broker.broker.index] = of_broker.last_ok, seq
 
     def _seq_of(self, events: list[Event], first_seq: int, at: int, addr: str) -> int | None:
         where = bisect_left(events, (at,))
@@ -132,18 +132,18 @@ class _BootLog:
         return None
 
     def _moves(self, count: int) -> dict[int, int]:
-        """Where some lines are told after the one that happened next."""
-        rate = self._settings.told_late
+        """Old position -> new position, for pairs of neighbouring lines that are swapped."""
+        rate = self._settings.out_of_order
         firsts = (
             sorted(self._random.sample(range(0, count - 1, 2), int(rate * count / 2))) if rate and count > 1 else []
         )
         return {**{first: first + 1 for first in firsts}, **{first + 1: first for first in firsts}}
 
-    def _told(self, events: list[Event]) -> list[Event]:
+    def _reordered(self, events: list[Event]) -> list[Event]:
         return [events[self._moved.get(number, number)] for number in range(len(events))] if self._moved else events
 
     def _lines(self, events: list[Event]) -> list[str]:
-        """The lines; a step of the wall clock is between two of them."""
+        """The numbered lines, with the wall clock as of each line."""
         lines: list[str] = []
         step, begin = 0, 0
         version = self._settings.log_version

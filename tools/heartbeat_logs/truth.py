@@ -1,4 +1,4 @@
-"""The truth about a log: one line for every death, with who removed the broker when and what each client saw of it."""
+"""The truth about a log: a line for each death, with its removal on each server and the exposed clients."""
 
 import json
 from collections import defaultdict
@@ -12,7 +12,7 @@ from tools.heartbeat_logs.world import Broker, World
 
 
 def removal_record(boot: Boot, nameserver: str, removal: Removal) -> dict[str, Any]:
-    """One server's part of a death; all times are true wall time."""
+    """The record of one server's removal; all times are true wall time."""
     eviction = removal.eviction
     return {
         "death": None if eviction.death is None else eviction.death.number,
@@ -35,7 +35,7 @@ def removal_record(boot: Boot, nameserver: str, removal: Removal) -> dict[str, A
 
 
 def truth_lines(world: World, removals: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The lines of _truth.jsonl: deaths in their order, then what was removed without one."""
+    """The lines of _truth.jsonl: deaths in order, then removals without a death."""
     by_death: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
     for removal in removals:
         by_death[removal["death"]].append(removal)

@@ -1,6 +1,6 @@
-"""Brokers and clients of the fleet: when each process is up, and when it dies of what.
+"""Brokers and clients of the fleet: the times at which processes start and die, and the kinds of deaths.
 
-This is the truth that the logs are about: it is drawn from the seed before any server looks at it.
+This is the truth behind the logs, drawn from the seed before any server is simulated.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,43 +12,43 @@ from tools.heartbeat_logs.settings import DAY, SECOND, Settings
 
 
 class Kind(StrEnum):
-    """How a broker becomes silent."""
+    """The kind of a broker's death."""
 
-    # its connections close with it
+    # The process ends, and its connections close.
     CRASH = "crash"
-    # power loss, or a partition that outlives it: nobody is told
+    # Power loss, or a partition until the process ends: connections stay open.
     SILENCE = "silence"
-    # it says so
+    # The broker unregisters.
     UNREGISTER = "unregister"
-    # a partition that heals: the same process goes on
+    # A partition that heals: the same process continues.
     FALSE_SILENCE = "false_silence"
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A moment after which nothing is heard."""
+    """The end of a broker's heartbeats."""
 
     number: int
     kind: Kind
     at: int
-    # when the partition heals, or the next process starts
+    # Time at which the partition heals, or the next process starts.
     back: int
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One run of a broker; its beats are at its start, and after every period."""
+    """One process of a broker; it sends a heartbeat at its start and after every interval."""
 
     agent_id: str | None
     start: int
     end: int
-    # None: it outlives the log
+    # None: the process is alive at the end of the log.
     death: Death | None
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """One broker address, over all of its processes."""
+    """One broker address, with all its processes."""
 
     index: int
     cluster: str
@@ -64,25 +64,25 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One program that polls its topics at one server."""
+    """One client that polls its topics at one server."""
 
     index: int
     nameserver: int
     address: str
-    # its polls are at this time after its session's begin, and after every period
+    # Time of the first poll after the begin of a connection; further polls follow at each interval.
     phase: int
     topics: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All of it. A topic is its number."""
+    """All brokers and clients; topics are numbers."""
 
     brokers: Sequence[Broker]
     clients: Sequence[Client]
 
     def deaths(self) -> list[tuple[Broker, Death]]:
-        """All of them, by number."""
+        """All deaths, sorted by number."""
         found = [(broker, process.death) for broker in self.brokers for process in broker.processes if process.death]
         found += [(broker, partition) for broker in self.brokers for partition in broker.partitions]
         return sorted(found, key=lambda pair: pair[1].number)
@@ -113,7 +113,7 @@ def _broker(settings: Settings, random: Random, index: int, groups: int, first_d
         addr=f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}:10911",
         period=settings.chatty_heartbeat if index == 0 else settings.heartbeat,
         expiry=settings.expiry,
-        # each topic is on two groups, so that one death does not empty it
+        # Each topic is on two groups, so that one death does not remove it.
         topics=tuple(sorted({group, (group + 1) % groups})),
         processes=tuple(processes),
         partitions=tuple(partitions),
@@ -123,11 +123,11 @@ def _broker(settings: Settings, random: Random, index: int, groups: int, first_d
 def _history(
     settings: Settings, random: Random, index: int, *, is_native: bool, first_death: int
 ) -> tuple[list[Process], list[Death]]:
-    """One process after the other until the log ends."""
+    """The processes of a broker, one after the other until the end of the log."""
     processes: list[Process] = []
     partitions: list[Death] = []
     period = settings.chatty_heartbeat if index == 0 else settings.heartbeat
-    # it ran before, so that its phase is anything
+    # The first process started before the log, at a random phase.
     start = settings.begin - random.randrange(period)
     for kind, at, back in _ends(settings, random, start):
         agent_id = f"agent-{index}-{len(processes)}" if is_native else None
@@ -145,7 +145,7 @@ def _history(
 
 
 def _ends(settings: Settings, random: Random, now: int) -> Iterator[tuple[Kind, int, int]]:
-    """What becomes of one broker by itself: how it ends each time, when, and when it is back."""
+    """The deaths of one broker: kind, time, and time of its return."""
     kinds = list(Kind)
     weights = (settings.crash, settings.silence, settings.unregister, settings.false_silence)
     while True:
@@ -160,7 +160,7 @@ def _ends(settings: Settings, random: Random, now: int) -> Iterator[tuple[Kind, 
 
 def _away(settings: Settings, random: Random, kind: Kind) -> float:
     if kind is Kind.FALSE_SILENCE:
-        # some are over before anybody notices
+        # Some outages end before a server notices them.
         return random.uniform(0.5, 2) * settings.expiry
     if kind is Kind.SILENCE:
         return random.uniform(1.2, 4) * settings.expiry

@@ -5,58 +5,58 @@ from itertools import pairwise
 from random import Random
 
 from tools.heartbeat_logs.boots import Boot
-from tools.heartbeat_logs.lines import Event, beat_tail, broker_fields, milliseconds, tail
+from tools.heartbeat_logs.lines import Event, broker_fields, heartbeat_tail, milliseconds, tail
 from tools.heartbeat_logs.settings import Settings
 from tools.heartbeat_logs.world import Broker, Death, Kind, Process
 
-# from a broker to the server: 0.2 to 1.7 ms
+# Latency from a broker to the server: 0.2 to 1.7 ms.
 LEAST_LATENCY, LATENCY_SPREAD = 200, 1500
-# a broker is late when it was silent for over 1.5 of its periods
+# A broker is late after a silence of more than 1.5 of its intervals.
 LATE_TIMES_2 = 3
-# a scan removes one broker after the other
+# A scan evicts brokers one after the other.
 REMOVAL = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A broker came or went."""
+    """A broker registered, or was removed."""
 
     at: int
     broker: Broker
     is_there: bool
-    # of one that went
+    # The eviction of a removed broker.
     eviction: "Eviction | None" = None
 
 
 @dataclass(slots=True)
 class Eviction:
-    """What is to be known about a removal besides its line."""
+    """A removal, with the parts of its line."""
 
-    # whose line it is; the number of its last beat is put in when lines are numbered
+    # The broker of the line; the number of its last heartbeat is inserted when lines are numbered.
     broker: Broker
     at: int
     last_ok: int
     reason: str
-    # None: its beats were only lost
+    # None: the broker lives, and its heartbeats were lost.
     death: Death | None
-    # the line up to `last_seq`, and after it
+    # The parts of the line before and after the value of `last_seq`.
     before_seq: str
     after_seq: str
 
 
 @dataclass(slots=True)
 class Chunk:
-    """What happens in a stretch of time."""
+    """The events and changes of one span of time."""
 
     until: int
     events: list[Event] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
-    # scans (from 0) at which a broker was late
+    # Numbers of scans (from 0) that found a broker late, with the broker.
     late_scans: list[tuple[int, Broker]] = field(default_factory=list)
 
 
-class Hearing:
-    """One broker as one boot of a server hears it, told chunk by chunk."""
+class BrokerLines:
+    """The lines of one broker in one boot of a server, made chunk by chunk."""
 
     def __init__(self, settings: Settings, boot: Boot, broker: Broker, removals: dict[int, int]) -> None:
         self._settings = settings
@@ -65,26 +65,26 @@ class Hearing:
         self._random = Random(f"{settings.seed}/{boot.boot_id}/{broker.index}")
         self._processes = [process for process in broker.processes if process.end > boot.start]
         self._partitions = [one for one in broker.partitions if one.back > boot.start]
-        # the last beat; None while the server does not have the broker
+        # Time of the last heartbeat; None while the server does not have the broker.
         self.last_ok: int | None = None
-        self._heard: Process | None = None
-        # the next scan that finds the broker late, as far as it was told
+        self._process: Process | None = None
+        # Number of the first scan that was not checked for a late broker yet.
         self._next_late_scan = 0
         self._touch = ""
-        # how many brokers each scan has removed so far, of all
+        # Number of brokers that each scan has evicted so far; shared by all brokers.
         self._removals = removals
 
     def __repr__(self) -> str:
-        return f"<Hearing [{self.broker.addr} at {self._boot.boot_id} | {self.last_ok}]>"
+        return f"<BrokerLines [{self.broker.addr} at {self._boot.boot_id} | {self.last_ok}]>"
 
-    def tell(self, begin: int, chunk: Chunk) -> None:
-        """Everything from `begin` to the chunk's end."""
+    def add(self, begin: int, chunk: Chunk) -> None:
+        """Add the broker's events from `begin` to the chunk's end."""
         while self._processes and self._processes[0].start < chunk.until:
             process = self._processes[0]
             times = self._times(process, begin, chunk.until)
-            if not self._tell_quickly(process, times, chunk):
+            if not self._add_regular(process, times, chunk):
                 for at in times:
-                    self._hear(process, at, chunk)
+                    self._receive(process, at, chunk)
             if process.end > chunk.until or process.death is None:
                 break
             self._end(process.death, chunk)
@@ -92,7 +92,7 @@ class Hearing:
         self._wait(chunk.until, chunk)
 
     def _times(self, process: Process, begin: int, until: int) -> list[int]:
-        """When its beats arrive that were sent in this time."""
+        """Times of arrival of the heartbeats that were sent in this span."""
         period, start, random = self.broker.period, process.start, self._random.random
         first = max(0, -(-(begin - start) // period))
         last = -(-(min(until, process.end) - start) // period)
@@ -114,9 +114,9 @@ class Hearing:
                 times = [self._boot.taken(at) for at in times]
         return times
 
-    def _tell_quickly(self, process: Process, times: list[int], chunk: Chunk) -> bool:
-        """One beat after the other, as nearly always. Nothing is told when there is more to it."""
-        if process is not self._heard or self.last_ok is None or not times:
+    def _add_regular(self, process: Process, times: list[int], chunk: Chunk) -> bool:
+        """Add heartbeats without a gap, the usual case; return False, and add nothing, in any other case."""
+        if process is not self._process or self.last_ok is None or not times:
             return False
         allowed = self.broker.period * LATE_TIMES_2 // 2
         all_times = [self.last_ok, *times]
@@ -127,22 +127,22 @@ class Hearing:
         self.last_ok = times[-1]
         return True
 
-    def _hear(self, process: Process, at: int, chunk: Chunk) -> None:
-        self._wait(at, chunk, is_heard=True)
+    def _receive(self, process: Process, at: int, chunk: Chunk) -> None:
+        self._wait(at, chunk, is_received=True)
         if at >= self._boot.end:
             return
-        is_new, is_other = self.last_ok is None, process is not self._heard
+        is_new, is_other = self.last_ok is None, process is not self._process
         kind = "full" if is_new or is_other else "touch" if process.agent_id else "unchanged"
         silent = 0 if self.last_ok is None else at - self.last_ok
-        chunk.events.append((at, f"{beat_tail(self.broker, process, kind)}{milliseconds(silent)}}}"))
+        chunk.events.append((at, f"{heartbeat_tail(self.broker, process, kind)}{milliseconds(silent)}}}"))
         if is_other:
-            self._touch = beat_tail(self.broker, process, "touch" if process.agent_id else "unchanged")
-        self._heard, self.last_ok = process, at
+            self._touch = heartbeat_tail(self.broker, process, "touch" if process.agent_id else "unchanged")
+        self._process, self.last_ok = process, at
         if is_new:
             chunk.changes.append(Change(at, self.broker, is_there=True))
 
-    def _wait(self, until: int, chunk: Chunk, *, is_heard: bool = False) -> None:
-        """Nothing is heard up to this moment: find it late, and then silent."""
+    def _wait(self, until: int, chunk: Chunk, *, is_received: bool = False) -> None:
+        """Add the events of a silence until this moment: late scans, then an eviction."""
         if self.last_ok is None:
             return
         self._find_late(min(until, self._boot.end), chunk)
@@ -154,13 +154,13 @@ class Hearing:
         if at < until:
             self._removals[scan] = removals
             self._evict(at, "silent", chunk, scan + 1)
-        elif is_heard:
+        elif is_received:
             self._fence(at, chunk, scan + 1)
 
     def _fence(self, at: int, chunk: Chunk, scan: int) -> None:
-        """It was heard between the scan and its removal."""
-        assert self._heard is not None  # noqa: S101 - by its last beat
-        fields = broker_fields(self.broker, self._heard)
+        """Add a fenced removal: a heartbeat arrived between the scan and the removal."""
+        assert self._process is not None  # noqa: S101 - by its last beat
+        fields = broker_fields(self.broker, self._process)
         chunk.events.append((at, tail("fenced", **fields, reason="silent", scan=scan)))
 
     def _find_late(self, until: int, chunk: Chunk) -> None:
@@ -179,35 +179,35 @@ class Hearing:
             self._next_late_scan = scan + 1
 
     def _cause(self, removed: int) -> Death | None:
-        """What it was that ended the beats; None when they were only lost."""
+        """The death that ended the heartbeats; None if heartbeats were only lost."""
         assert self.last_ok is not None  # noqa: S101 - the caller has looked
-        assert self._heard is not None  # noqa: S101 - by its last beat
+        assert self._process is not None  # noqa: S101 - by its last beat
         deaths = [one for one in self._partitions if one.back > self.last_ok]
-        if self._heard.death is not None:
-            deaths.append(self._heard.death)
+        if self._process.death is not None:
+            deaths.append(self._process.death)
         return min((one for one in deaths if one.at <= removed), key=lambda death: death.at, default=None)
 
     def _end(self, death: Death, chunk: Chunk) -> None:
-        """A process ends; only what comes over a connection tells the server."""
+        """End a process; the server notices the end only if a connection closes or an unregistration arrives."""
         at = self._boot.taken(death.at + LEAST_LATENCY + int(self._random.random() * LATENCY_SPREAD))
         if self.last_ok is not None and at <= self.last_ok:
-            # its last words were taken together
+            # The server read the end together with the last heartbeat.
             at = self.last_ok + 1
         self._wait(at, chunk)
-        if self.last_ok is None or self._heard is not self._processes[0] or at >= self._boot.end:
+        if self.last_ok is None or self._process is not self._processes[0] or at >= self._boot.end:
             return
         if death.kind is Kind.CRASH:
             self._evict(at, "disconnected", chunk)
         elif death.kind is Kind.UNREGISTER:
-            fields = broker_fields(self.broker, self._heard)
+            fields = broker_fields(self.broker, self._process)
             chunk.events.append((at, tail("unregister", **fields, kind="unregister")))
             self._evict(at + 1, "unregistered", chunk)
 
     def _evict(self, at: int, reason: str, chunk: Chunk, scan: int | None = None) -> None:
         assert self.last_ok is not None  # noqa: S101 - the caller has looked
-        assert self._heard is not None  # noqa: S101 - by its last beat
+        assert self._process is not None  # noqa: S101 - by its last beat
         silent = self._boot.live(at) - self._boot.live(self.last_ok)
-        fields = broker_fields(self.broker, self._heard)
+        fields = broker_fields(self.broker, self._process)
         line = tail("evict", **fields, reason=reason, silent_ms=milliseconds(silent), last_seq=0, scan=scan)
         before, after = line.rsplit('"last_seq":0', 1)
         eviction = Eviction(self.broker, at, self.last_ok, reason, self._cause(at), f'{before}"last_seq":', after)
@@ -216,5 +216,5 @@ class Hearing:
 
 
 def _hashed(start: int, number: int) -> float:
-    """Something in [0, 1) that is the same at every server."""
+    """A pseudo-random number in [0, 1) that is equal on every server."""
     return ((start // 7 + number) * 2_654_435_761 >> 7 & 0xFFFF) / 0x10000
