@@ -357,19 +357,6 @@ async def test_incomplete_apache_responses_are_shown(tmp_path: Path) -> None:
     assert clusters.cells[1:] == [["cluster-1", "broker-a", "10.0.0.1:10911", "1=10.0.0.2:10911", "no"]]
 
 
-async def test_thousands_of_topics_are_requested_in_batches(tmp_path: Path) -> None:
-    """2,500 topics need several requests."""
-    names = [f"topic-{number:04}" for number in range(2_500)]
-    async with asked(tmp_path) as (server, where):
-        await (await server.connect()).register(MASTER, registration(*names))
-
-        found = await ctl(*at(where), "route", *names, "-o", "json")
-
-    routes = found.json["servers"][0]["routes"]
-    assert (0, names) == (found.code, list(routes))
-    assert None not in routes.values()
-
-
 async def test_large_routes_are_requested_in_batches(tmp_path: Path) -> None:
     """400 routes do not fit into one frame of 64 KiB."""
     topics = [f"topic-{number}" for number in range(400)]
