@@ -36,10 +36,3 @@ def test_scenario(path: Path, loop: LoopName, tmp_path: Path) -> None:
     assert unused(deviations, results) == []
     assert exit_code == 0
     assert [line for line in daemon.log if "traceback" in line] == []
-
-
-@pytest.mark.parametrize("folder", [HERE, RECORDINGS])
-def test_deviations_belong_to_a_scenario(folder: Path) -> None:
-    """Each deviation file has its scenario."""
-    named = {name.rpartition("/")[0] for name in read_deviations(folder / "deviations.toml")}
-    assert named <= {path.stem for path in folder.glob("*.jsonl")}
