@@ -10,7 +10,7 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged
-from tests.support.namesrv_peer import NamesrvPeer, Spelling
+from tests.support.namesrv_peer import MASTER, NamesrvPeer, Spelling
 
 PUT, GET, DELETE, LIST = 100, 101, 102, 219
 
@@ -114,9 +114,12 @@ async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: p
 @pytest.mark.settings(order_message_enable=True)
 async def test_only_order_configuration_changes_routes(server: InProcess, peer: NamesrvPeer) -> None:
     """Changes of other namespaces end no watch and keep cached routes."""
+    await peer.register(MASTER)
+    await server.forget()
+
     await peer.call(PUT, entry("N", "T", "v"))
     await peer.call(DELETE, entry("ORDER_TOPIC_CONFIG", "never"))
     assert server.events() == []
 
     await peer.call(PUT, entry("ORDER_TOPIC_CONFIG", "T", "v"))
-    assert server.namesrv.manager.revisions.revision == 1
+    assert server.namesrv.manager.revisions.revision == 2
