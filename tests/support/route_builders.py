@@ -142,13 +142,13 @@ class RouteScene:
             limits,
             sink=self.effects.append,
             is_connected=lambda connection_id: connection_id not in self.closed,
-            forget_answers=self.forget_answers,
+            forget_responses=self.forget_responses,
             on_touch=lambda *touch: self.touched.append(touch),
             policy=policy,
             quotas=quotas,
         )
 
-    def forget_answers(self) -> None:
+    def forget_responses(self) -> None:
         self.json_cache.clear()
         self.native_cache.clear()
 

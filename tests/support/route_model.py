@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS
+from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
@@ -47,32 +47,34 @@ class RouteModel:
         # broker name -> when its removed write permission comes back
         self.wiped: dict[str, float] = {}
         # broker -> connection -> (registered over it, last heartbeat over it), for its other connections
-        self.carriers: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
+        self.other_connections: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def carry(self, key: BrokerAddrInfo, connection_id: int, received_at: float, *, registered: bool) -> None:
+    def note_other_connection(
+        self, key: BrokerAddrInfo, connection_id: int, received_at: float, *, registered: bool
+    ) -> None:
         """Record a registration or heartbeat over another connection of the broker."""
-        carriers = self.carriers.setdefault(key, {})
-        if connection_id not in carriers and len(carriers) == MAX_CARRIERS:
+        connections = self.other_connections.setdefault(key, {})
+        if connection_id not in connections and len(connections) == MAX_OTHER_CONNECTIONS:
             if not registered:
                 return
-            del carriers[min(carriers, key=carriers.__getitem__)]
-        carriers[connection_id] = (registered or carriers.get(connection_id, (False,))[0], received_at)
+            del connections[min(connections, key=connections.__getitem__)]
+        connections[connection_id] = (registered or connections.get(connection_id, (False,))[0], received_at)
 
     def move(self, key: BrokerAddrInfo, connection_id: int) -> None:
         self.lives[key] = replace(self.lives[key], connection_id=connection_id)
-        self.carriers.get(key, {}).pop(connection_id, None)
+        self.other_connections.get(key, {}).pop(connection_id, None)
 
     def close(self, closed: int, now: float, is_open: Callable[[int], bool]) -> None:
         """Close a connection: its brokers move to the newest of their other open connections."""
         for key, life in list(self.lives.items()):
-            carriers = self.carriers.get(key, {})
-            carriers.pop(closed, None)
+            connections = self.other_connections.get(key, {})
+            connections.pop(closed, None)
             others = [
-                (*carried, number)
-                for number, carried in carriers.items()
-                if is_open(number) and carried[1] + life.expiry_seconds >= now
+                (*noted, number)
+                for number, noted in connections.items()
+                if is_open(number) and noted[1] + life.expiry_seconds >= now
             ]
             if life.connection_id == closed and others:
                 self.move(key, max(others)[-1])
@@ -107,8 +109,8 @@ class RouteModel:
     def _held_state_version(self, key: BrokerAddrInfo, is_open: Callable[[int], bool]) -> int:
         """The state version that protects a broker's id; 0 when another open connection registered it as well."""
         life = self.lives.get(key)
-        carriers = self.carriers.get(key, {}).items()
-        is_contested = any(registered and is_open(number) for number, (registered, _) in carriers)
+        connections = self.other_connections.get(key, {}).items()
+        is_contested = any(registered and is_open(number) for number, (registered, _) in connections)
         if life is None or is_contested or not is_open(life.connection_id):
             return 0
         return _state_version(life.data_version)
@@ -156,7 +158,7 @@ class RouteModel:
             )
             self.move(key, newer[0])
             if older[0] != newer[0]:
-                self.carry(key, *older, registered=True)
+                self.note_other_connection(key, *older, registered=True)
         self.move(key, self.lives[key].connection_id)
         if registration.body.filter_servers:
             self.filter_servers[key] = registration.body.filter_servers
@@ -197,11 +199,11 @@ class RouteModel:
         own = self.lives[key].connection_id
         self.refresh(key, now, own, state)
         if connection_id != own and is_open(connection_id):
-            known = self.carriers.get(key, {}).get(connection_id)
-            if is_open(own) and known is not None and now - known[1] < CARRIER_GRAIN_SECONDS:
+            known = self.other_connections.get(key, {}).get(connection_id)
+            if is_open(own) and known is not None and now - known[1] < OTHER_CONNECTION_NOTE_SECONDS:
                 pass
             elif is_open(own):
-                self.carry(key, connection_id, now, registered=False)
+                self.note_other_connection(key, connection_id, now, registered=False)
             else:
                 self.move(key, connection_id)
 
@@ -238,7 +240,7 @@ class RouteModel:
 
     def _drop_life(self, key: BrokerAddrInfo) -> BrokerLiveInfo:
         self.filter_servers.pop(key, None)
-        self.carriers.pop(key, None)
+        self.other_connections.pop(key, None)
         return self.lives.pop(key)
 
     # -- topics -------------------------------------------------------------------------------------------------------
@@ -321,7 +323,9 @@ class RouteModel:
             "mappings": dict(self.mappings),
             "filter_servers": dict(self.filter_servers),
             "wiped": set(self.wiped),
-            "carriers": {key: dict(carriers) for key, carriers in self.carriers.items() if carriers},
+            "other_connections": {
+                key: dict(connections) for key, connections in self.other_connections.items() if connections
+            },
         }
 
 
@@ -359,7 +363,7 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
         },
         "filter_servers": dict(tables.filter_server_table),
         "wiped": set(tables.wiped),
-        "carriers": {key: dict(carriers) for key, carriers in tables.carriers.items()},
+        "other_connections": {key: dict(connections) for key, connections in tables.other_connections.items()},
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from namesrv.routeinfo import rows as topic_rows
-from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
 from namesrv_remoting.bodies.route import QueueData
 
 
@@ -25,7 +25,9 @@ def _index_violations(tables: RouteTables) -> Iterator[str]:
             ).items()
         },
         "brokers_on_connection": _index((entry.connection_id, key) for key, entry in live.items()),
-        "carried_on": _index((connection_id, key) for key, found in tables.carriers.items() for connection_id in found),
+        "brokers_by_other_connection": _index(
+            (connection_id, key) for key, found in tables.other_connections.items() for connection_id in found
+        ),
         "topic_names": {topic: topic for topic in tables.topic_names},
         "route_count": len(every),
         "queue_count": sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in every),
@@ -73,6 +75,10 @@ def _live_violations(tables: RouteTables) -> Iterator[str]:
     if not tables.topic_queue_table.keys() <= tables.topic_names.keys():
         yield "topic_names lacks topics"
     yield from (f"filter servers of {key}" for key, found in tables.filter_server_table.items() if key not in live)
-    for key, carriers in tables.carriers.items():
-        if key not in live or live[key].connection_id in carriers or not 0 < len(carriers) <= MAX_CARRIERS:
-            yield f"carriers of {key}: {carriers}"
+    for key, connections in tables.other_connections.items():
+        if (
+            key not in live
+            or live[key].connection_id in connections
+            or not 0 < len(connections) <= MAX_OTHER_CONNECTIONS
+        ):
+            yield f"other connections of {key}: {connections}"

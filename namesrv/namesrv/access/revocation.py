@@ -109,6 +109,6 @@ def _registration(key: BrokerAddrInfo, live: BrokerLiveInfo, topic: str | None) 
 
 def _connections_of(tables: RouteTables, key: BrokerAddrInfo) -> Iterator[int]:
     """Yield all connections of the broker: it would stay registered on a connection that is left open."""
-    yield from list(tables.carriers.get(key, ()))
+    yield from list(tables.other_connections.get(key, ()))
     if (live := tables.broker_live_table.get(key)) is not None:
         yield live.connection_id

@@ -85,7 +85,7 @@ class BrokerProcessor:
             result = await self._registered(request, header, key)
         except (SystemError_, SystemBusyError):
             # The registration is too large or unreadable, but its broker is alive.
-            _heard(self._manager, header, request.connection.id)
+            _count_as_heartbeat(self._manager, header, request.connection.id)
             raise
         ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
         order = await self._order_config(request)
@@ -237,10 +237,10 @@ def note_unread(manager: RouteInfoManager, request: Request) -> None:
         header = RegisterBrokerRequestHeader.from_ext(command.ext_fields)
         live = manager.tables.broker_live_table.get(BrokerAddrInfo(header.cluster_name, header.broker_addr))
         if live is not None and live.connection_id == on:
-            _heard(manager, header, on)
+            _count_as_heartbeat(manager, header, on)
 
 
-def _heard(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:
+def _count_as_heartbeat(manager: RouteInfoManager, header: RegisterBrokerRequestHeader, connection_id: int) -> None:
     """Count a refused registration as a heartbeat: its broker is alive and keeps its last registration."""
     key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
     if manager.is_registered(key, header.broker_name, header.broker_id, header.agent_id, connection_id):

@@ -249,8 +249,8 @@ def _state_version_of(
     live = tables.broker_live_table.get(key)
     if live is None or live.data_version is None or live.account != registration.account:
         return 0
-    others = tables.carriers.get(key, {}).items()
-    is_contested = any(carrier.registered and is_connected(number) for number, carrier in others)
+    others = tables.other_connections.get(key, {}).items()
+    is_contested = any(other.registered and is_connected(number) for number, other in others)
     if is_contested or not is_connected(live.connection_id):
         return 0
     return live.data_version.state_version

@@ -544,8 +544,8 @@ def _registration(live: BrokerLiveInfo) -> dict[str, Any]:
     }
 
 
-def _route(topic: str, alike: SharedStep) -> dict[str, Any]:
-    gone, new = difference(queues_of(alike.before), queues_of(alike.after))
+def _route(topic: str, step: SharedStep) -> dict[str, Any]:
+    gone, new = difference(queues_of(step.before), queues_of(step.after))
     return {"topic": topic, "before": _queues(gone), "after": _queues(new)}
 
 

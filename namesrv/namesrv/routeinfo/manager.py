@@ -58,7 +58,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
 from namesrv.routeinfo.shares import HeldRows, Owner
-from namesrv.routeinfo.tables import MAX_CARRIERS, Carrier, Changes, Prepared, RouteTables
+from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, Changes, OtherConnection, Prepared, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.base import parts
@@ -69,11 +69,11 @@ from namesrv_remoting.requests import AccessClass
 
 # Minimum seconds between two notes of heartbeats over a connection that is not the broker's own: the note only decides
 # which of several connections takes over.
-CARRIER_GRAIN_SECONDS: Final = 1.0
+OTHER_CONNECTION_NOTE_SECONDS: Final = 1.0
 # Brokers removed in one write section; other tasks run between two sections. A broker with a few topics takes 0.2 ms.
 REMOVALS_AT_ONCE: Final = 10
 _NEVER: Final = float("inf")
-_NO_CARRIERS: Final[Mapping[int, Carrier]] = {}
+_NO_OTHER_CONNECTIONS: Final[Mapping[int, OtherConnection]] = {}
 
 
 class RouteInfoManager:
@@ -89,7 +89,7 @@ class RouteInfoManager:
         sink: Callable[[Effect], None],
         is_connected: Callable[[int], bool],
         network_of: Callable[[int], str] = lambda _: "",
-        forget_answers: Callable[[], None] = lambda: None,
+        forget_responses: Callable[[], None] = lambda: None,
         on_late_heartbeat: Callable[[float], None] = lambda _: None,
         on_touch: Callable[[BrokerAddrInfo, BrokerLiveInfo, float], None] | None = None,
         on_publish: Callable[[int, RowChanges], None] | None = None,
@@ -104,7 +104,7 @@ class RouteInfoManager:
         self._policy = policy or TakeoverPolicy()
         self._quotas = quotas or TableQuotas()
         # Drops all cached responses, also those of unchanged rows.
-        self._forget_answers = forget_answers
+        self._forget_responses = forget_responses
         # Grows whenever the set of live brokers or of removed write permissions changes, since a snapshot holds both
         # sets, and once when the wait for missing brokers of the last snapshot ends.
         self.membership = 0
@@ -147,7 +147,7 @@ class RouteInfoManager:
         for key, live in list(table.items()):
             if live.last_update > now:
                 # The heartbeat arrived after the stop, but before the stop was credited.
-                self.tables.set_live(key, live.heard(now, live.connection_id, None))
+                self.tables.set_live(key, live.seen(now, live.connection_id, None))
         self._sink(HeldUp(granted))
         return granted
 
@@ -181,13 +181,13 @@ class RouteInfoManager:
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[list[Effect]]:
         """Open a write section for an unregister request; the broker's unchanged registrations wait for it."""
         with contextlib.ExitStack() as waiting:
-            waiting.enter_context(self._said_to_leave(key))
+            waiting.enter_context(self._noted_as_leaving(key))
             async with self._changing() as effects:
                 waiting.close()
                 yield effects
 
     @contextlib.contextmanager
-    def _said_to_leave(self, key: BrokerAddrInfo) -> Iterator[None]:
+    def _noted_as_leaving(self, key: BrokerAddrInfo) -> Iterator[None]:
         self._leaving[key] += 1
         try:
             yield
@@ -260,16 +260,16 @@ class RouteInfoManager:
 
     def _is_crowded(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
         """True if one more connection would push an earlier connection of the broker out of the remembered ones."""
-        if on == live.connection_id or on in self.tables.carriers.get(key, _NO_CARRIERS):
+        if on == live.connection_id or on in self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS):
             return False
-        return len(self._former_connections(key, live, self.now())) >= MAX_CARRIERS
+        return len(self._former_connections(key, live, self.now())) >= MAX_OTHER_CONNECTIONS
 
     def _former_connections(self, key: BrokerAddrInfo, live: BrokerLiveInfo, now: float) -> list[int]:
         """Return open connections other than the broker's own over which the broker registered and was lately seen."""
         return [
             number
-            for number, carrier in self.tables.carriers.get(key, _NO_CARRIERS).items()
-            if carrier.registered and not live.is_suspect(now, carrier.heard) and self._is_connected(number)
+            for number, other in self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS).items()
+            if other.registered and not live.is_suspect(now, other.last_seen) and self._is_connected(number)
         ]
 
     async def _register(self, registration: Registration, effects: list[Effect]) -> RegisterResult:
@@ -347,7 +347,7 @@ class RouteInfoManager:
             # closes.
             on = before.connection_id
         changes = prepared.changes
-        changes.live[key] = changes.live[key].heard(now, on, None if before is None else before.state)
+        changes.live[key] = changes.live[key].seen(now, on, None if before is None else before.state)
         effects.extend(
             Evicted(displaced, table[displaced], "superseded", now - table[displaced].last_update)
             for displaced in changes.dropped
@@ -363,9 +363,11 @@ class RouteInfoManager:
             self.tables.forget_digests((registration.broker_name,))
         live = table[key]
         if before is not None:
-            self._carried(key, before, on)
+            self._note_former_connection(key, before, on)
             if registration.connection_id != on:
-                self.tables.carry(key, registration.connection_id, Carrier(registered=True, heard=now))
+                self.tables.note_other_connection(
+                    key, registration.connection_id, OtherConnection(registered=True, last_seen=now)
+                )
         if digest is None:
             self.tables.digests.pop(key, None)
         else:
@@ -403,17 +405,19 @@ class RouteInfoManager:
             registration_seq=live.registration_seq if registration_seq is None else registration_seq,
         )
         self.tables.set_live(key, refreshed)
-        self._carried(key, live, connection_id)
+        self._note_former_connection(key, live, connection_id)
         topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
         self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update, live))  # noqa: FBT003
         addrs = self.tables.broker_addr_table[live.broker_name].broker_addrs
         return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
 
-    def _carried(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
+    def _note_former_connection(self, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
         # The broker has registered over another connection; its former connection is remembered, since it may yet prove
         # to be the right one.
         if before.connection_id != on and self._is_connected(before.connection_id):
-            self.tables.carry(key, before.connection_id, Carrier(registered=True, heard=before.last_update))
+            self.tables.note_other_connection(
+                key, before.connection_id, OtherConnection(registered=True, last_seen=before.last_update)
+            )
 
     def touch(
         self, key: BrokerAddrInfo, connection_id: int, state: Mapping[str, Any] | None = None
@@ -429,25 +433,31 @@ class RouteInfoManager:
         if silent > HEARTBEAT_SECONDS:
             self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id != live.connection_id:
-            carriers = self.tables.carriers.get(key, _NO_CARRIERS)
-            carrier = carriers.get(connection_id)
-            if len(carriers) < MAX_CARRIERS if carrier is None else now - carrier.heard >= CARRIER_GRAIN_SECONDS:
-                connection_id = self._heard_elsewhere(key, live, connection_id, now)
+            others = self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS)
+            other = others.get(connection_id)
+            if (
+                len(others) < MAX_OTHER_CONNECTIONS
+                if other is None
+                else now - other.last_seen >= OTHER_CONNECTION_NOTE_SECONDS
+            ):
+                connection_id = self._connection_after_heartbeat(key, live, connection_id, now)
             else:
                 # The connection is noted already, or too many are; if the broker's own connection closes, a noted one
                 # takes over.
                 connection_id = live.connection_id
-        heard = live.heard(now, connection_id, state)
-        if heard.connection_id == live.connection_id:
+        seen = live.seen(now, connection_id, state)
+        if seen.connection_id == live.connection_id:
             # The deadline moves, and the indexes stay as they are.
-            self.tables.broker_live_table[key] = heard
+            self.tables.broker_live_table[key] = seen
         else:
-            self.tables.set_live(key, heard)
+            self.tables.set_live(key, seen)
         if self._on_touch is not None:
-            self._on_touch(key, heard, silent)
-        return heard
+            self._on_touch(key, seen, silent)
+        return seen
 
-    def _heard_elsewhere(self, key: BrokerAddrInfo, live: BrokerLiveInfo, connection_id: int, now: float) -> int:
+    def _connection_after_heartbeat(
+        self, key: BrokerAddrInfo, live: BrokerLiveInfo, connection_id: int, now: float
+    ) -> int:
         """Return the broker's connection after a heartbeat over a connection that is not its own.
 
         Any peer may name any broker in a heartbeat, so a heartbeat does not move a broker whose own connection is open.
@@ -457,7 +467,7 @@ class RouteInfoManager:
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id
-        self.tables.carry(key, connection_id, Carrier(registered=False, heard=now))
+        self.tables.note_other_connection(key, connection_id, OtherConnection(registered=False, last_seen=now))
         return live.connection_id
 
     def is_registered(
@@ -555,12 +565,12 @@ class RouteInfoManager:
             live = tables.broker_live_table[key]
             # A connection without a heartbeat for the whole expiry only looks open.
             others = [
-                (carrier, number)
-                for number, carrier in tables.carriers.get(key, {}).items()
-                if self._is_connected(number) and carrier.heard + live.expiry_seconds >= now
+                (other, number)
+                for number, other in tables.other_connections.get(key, {}).items()
+                if self._is_connected(number) and other.last_seen + live.expiry_seconds >= now
             ]
             if others:
-                tables.set_live(key, live.heard(live.last_update, max(others)[1], None))
+                tables.set_live(key, live.seen(live.last_update, max(others)[1], None))
 
     async def connection_closed(self, connection_id: int) -> None:
         """Evict all brokers of a closed connection for which no other open connection is noted."""
@@ -674,7 +684,7 @@ class RouteInfoManager:
         Names in `topics` that have no route change nothing.
         """
         if topics is None:
-            self._forget_answers()
+            self._forget_responses()
             # An unchanged registration may have other results under other options.
             self._option_changes += 1
             self.tables.digests.clear()
@@ -709,5 +719,5 @@ def _not_the_holder(takeover: TakeoverAttempted, what: str) -> NoPermissionError
     holder = takeover.live
     return NoPermissionError(
         f"broker {holder.broker_name} with id {holder.broker_id} at {takeover.key.broker_addr} is alive, "
-        f"heard {takeover.age_seconds:.0f} s ago; this connection may not {what}"
+        f"last seen {takeover.age_seconds:.0f} s ago; this connection may not {what}"
     )

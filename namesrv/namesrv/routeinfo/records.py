@@ -40,7 +40,7 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
     expiry_seconds: float
     # None (the broker sent no version) differs from every other version.
     data_version: DataVersion | None
-    # The connection that carried the broker's registration; another connection takes its place only once it is closed.
+    # The connection of the broker's registration; another connection takes its place only once it is closed.
     connection_id: int
     ha_server_addr: str | None
     # The number of this registration, unique within a boot; removals are fenced with it.
@@ -58,12 +58,12 @@ class BrokerLiveInfo(msgspec.Struct, frozen=True, gc=False):
         """Return the last moment at which the broker counts as alive."""
         return self.last_update + self.expiry_seconds
 
-    def is_suspect(self, now: float, heard: float | None = None) -> bool:
-        """True if the broker has missed a heartbeat; `heard` is the last one over a connection that is not its own."""
-        last = self.last_update if heard is None else heard
+    def is_suspect(self, now: float, last_seen: float | None = None) -> bool:
+        """True if the broker has missed a heartbeat; `last_seen` is that over a connection that is not its own."""
+        last = self.last_update if last_seen is None else last_seen
         return now - last > min(_SUSPECT_SECONDS, _SUSPECT_SHARE * self.expiry_seconds)
 
-    def heard(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
+    def seen(self, now: float, connection_id: int, state: Mapping[str, Any] | None) -> "BrokerLiveInfo":
         """Return the entry with a heartbeat now, on this connection."""
         return BrokerLiveInfo(
             self.broker_name,

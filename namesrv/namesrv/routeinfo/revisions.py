@@ -48,9 +48,9 @@ class RouteRevisions:
             self._small = self.revision
         if self._gone and len(row_changes.rows) <= STEP_TOPICS:
             # Topics with a route again leave `_gone`: the smaller it is, the quicker entries are added.
-            for alike in chain.from_iterable(row_changes.batches):
-                if alike.before is None and alike.after is not None:
-                    deque(map(self._gone.pop, alike.topics, repeat(None)), maxlen=0)
+            for shared in chain.from_iterable(row_changes.batches):
+                if shared.before is None and shared.after is not None:
+                    deque(map(self._gone.pop, shared.topics, repeat(None)), maxlen=0)
         return self.revision
 
     def everything_changed(self) -> int:

@@ -24,13 +24,13 @@ T = TypeVar("T")
 # A row, and the other inputs of a response: the zone (casefolded; "" for a request without a zone, None for every zone
 # without a broker of the row), the order configuration, and whether slaves are shown as such where others act as
 # masters.
-AnswerKey = tuple[TopicRow, str | None, str | None, bool]
+ResponseKey = tuple[TopicRow, str | None, str | None, bool]
 
 # Bytes of responses held per dialect before the oldest are dropped: that happens only when most topics have queues of
 # their own.
 DEFAULT_MAX_BYTES: Final = 64 * 1024 * 1024
 # Approximate memory of a response besides its body.
-ANSWER_BYTES: Final = 300
+RESPONSE_BYTES: Final = 300
 # Older responses that each new one checks for rows that are gone: at most about half of all responses have such rows.
 _LOOKS: Final = 2
 
@@ -42,7 +42,7 @@ class _Made(msgspec.Struct, frozen=True, gc=False):
     topic: str
     row: TopicRow
     # None if the response is kept on the row.
-    key: AnswerKey | None
+    key: ResponseKey | None
     size: int
 
 
@@ -67,10 +67,10 @@ class RouteCache(Generic[T]):
         # Bytes of all cached responses.
         self._bytes = 0
         # Responses that depend on more than a row.
-        self._others: dict[AnswerKey, T] = {}
+        self._others: dict[ResponseKey, T] = {}
 
     def __repr__(self) -> str:
-        return f"<RouteCache [{len(self)} answers | {self._bytes} bytes]>"
+        return f"<RouteCache [{len(self)} responses | {self._bytes} bytes]>"
 
     def __len__(self) -> int:
         """Return the number of responses in use; the topics of a row share one."""
@@ -114,22 +114,22 @@ class RouteCache(Generic[T]):
         assert route is not None  # noqa: S101 - it has a row
         return route
 
-    def _key(self, topic: str, row: TopicRow, zone: str | None) -> AnswerKey:
+    def _key(self, topic: str, row: TopicRow, zone: str | None) -> ResponseKey:
         conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
         shows_slaves = self.options.support_acting_master and is_shown_as_it_is(topic)
         return row, zone, conf, shows_slaves
 
-    def _known(self, row: TopicRow, key: AnswerKey | None) -> T | None:
+    def _known(self, row: TopicRow, key: ResponseKey | None) -> T | None:
         return getattr(row, self.dialect) if key is None else self._others.get(key)
 
-    def _keep(self, topic: str, row: TopicRow, key: AnswerKey | None, answer: T, size: int) -> T:
-        self._make_room(size + ANSWER_BYTES)
+    def _keep(self, topic: str, row: TopicRow, key: ResponseKey | None, response: T, size: int) -> T:
+        self._make_room(size + RESPONSE_BYTES)
         self._made.append(_Made(topic, row, key, size))
         if key is None:
-            setattr(row, self.dialect, answer)
+            setattr(row, self.dialect, response)
         else:
-            self._others[key] = answer
-        return answer
+            self._others[key] = response
+        return response
 
     def _make_room(self, size: int) -> None:
         made = self._made
@@ -149,7 +149,7 @@ class RouteCache(Generic[T]):
 
     def _forget_first(self) -> None:
         made = self._made.popleft()
-        self._bytes -= made.size + ANSWER_BYTES
+        self._bytes -= made.size + RESPONSE_BYTES
         if made.key is None:
             setattr(made.row, self.dialect, None)
         else:

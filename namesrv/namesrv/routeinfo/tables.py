@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 # Connections per broker that are remembered besides its own. A hostile peer may name all brokers in heartbeats over all
 # of its connections; a broker that reconnects has two or three.
-MAX_CARRIERS: Final = 16
+MAX_OTHER_CONNECTIONS: Final = 16
 # Approximate memory of a topic with a broker or two, with names and indexes, and of a live broker.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
@@ -77,13 +77,13 @@ class Prepared:
     mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
 
 
-class Carrier(NamedTuple):
-    """What a connection other than a broker's own has carried of the broker; the greatest carrier takes over."""
+class OtherConnection(NamedTuple):
+    """Requests of a broker over a connection other than its own; the greatest of these values takes over."""
 
     # True for a registration, False for heartbeats only.
     registered: bool
     # Time of the broker's last request over the connection.
-    heard: float
+    last_seen: float
 
 
 class RouteTables:
@@ -123,10 +123,10 @@ class RouteTables:
         # Grows whenever a broker comes, goes, or moves to another connection or account, and when a broker's connection
         # closes.
         self.ownership_changes = 0
-        # Broker -> other connections of the broker -> the requests that they carried.
-        self.carriers: dict[BrokerAddrInfo, dict[int, Carrier]] = {}
-        # The reverse index: connection -> brokers in `carriers`.
-        self.carried_on: dict[int, set[BrokerAddrInfo]] = {}
+        # Broker -> other connections of the broker -> the requests over them.
+        self.other_connections: dict[BrokerAddrInfo, dict[int, OtherConnection]] = {}
+        # The reverse index: connection -> brokers in `other_connections`.
+        self.brokers_by_other_connection: dict[int, set[BrokerAddrInfo]] = {}
         # One string object per topic for all registrations; names of some topics without queues may be left.
         self.topic_names: dict[str, str] = {}
 
@@ -149,7 +149,7 @@ class RouteTables:
             if known is not None:
                 _discard(self.brokers_on_connection, known.connection_id, key)
             self.brokers_on_connection.setdefault(live.connection_id, set()).add(key)
-            self._forget_carrier(key, live.connection_id)
+            self._forget_other_connection(key, live.connection_id)
         self.broker_live_table[key] = live
 
     def _drop_live(self, key: BrokerAddrInfo) -> None:
@@ -157,34 +157,34 @@ class RouteTables:
         if live is not None:
             self.ownership_changes += 1
             _discard(self.brokers_on_connection, live.connection_id, key)
-        for connection_id in list(self.carriers.get(key, ())):
-            self._forget_carrier(key, connection_id)
+        for connection_id in list(self.other_connections.get(key, ())):
+            self._forget_other_connection(key, connection_id)
         self.filter_server_table.pop(key, None)
         self.digests.pop(key, None)
 
-    def carry(self, key: BrokerAddrInfo, connection_id: int, carrier: Carrier) -> None:
-        """Note the requests that a connection carried of a broker whose own connection is another one."""
-        carriers = self.carriers.setdefault(key, {})
-        known = carriers.get(connection_id)
-        if known is None and len(carriers) >= MAX_CARRIERS:
-            self._forget_carrier(key, min(carriers, key=carriers.__getitem__))
-        registered = carrier.registered or (known is not None and known.registered)
-        carriers[connection_id] = Carrier(registered, carrier.heard)
-        self.carried_on.setdefault(connection_id, set()).add(key)
+    def note_other_connection(self, key: BrokerAddrInfo, connection_id: int, other: OtherConnection) -> None:
+        """Note the requests of a broker over a connection that is not its own."""
+        connections = self.other_connections.setdefault(key, {})
+        known = connections.get(connection_id)
+        if known is None and len(connections) >= MAX_OTHER_CONNECTIONS:
+            self._forget_other_connection(key, min(connections, key=connections.__getitem__))
+        registered = other.registered or (known is not None and known.registered)
+        connections[connection_id] = OtherConnection(registered, other.last_seen)
+        self.brokers_by_other_connection.setdefault(connection_id, set()).add(key)
 
-    def _forget_carrier(self, key: BrokerAddrInfo, connection_id: int) -> None:
-        carriers = self.carriers.get(key)
-        if carriers is None or carriers.pop(connection_id, None) is None:
+    def _forget_other_connection(self, key: BrokerAddrInfo, connection_id: int) -> None:
+        connections = self.other_connections.get(key)
+        if connections is None or connections.pop(connection_id, None) is None:
             return
-        if not carriers:
-            del self.carriers[key]
-        _discard(self.carried_on, connection_id, key)
+        if not connections:
+            del self.other_connections[key]
+        _discard(self.brokers_by_other_connection, connection_id, key)
 
     def forget_connection(self, connection_id: int) -> None:
         """Drop a closed connection from the connections that may take over a broker."""
         self.ownership_changes += connection_id in self.brokers_on_connection
-        for key in list(self.carried_on.get(connection_id, ())):
-            self._forget_carrier(key, connection_id)
+        for key in list(self.brokers_by_other_connection.get(connection_id, ())):
+            self._forget_other_connection(key, connection_id)
 
     def forget_digests(self, broker_names: Iterable[str]) -> None:
         """Drop the digests of these brokers, so that their next registration is applied even if it is unchanged."""

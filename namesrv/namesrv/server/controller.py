@@ -291,7 +291,7 @@ class NamesrvController:
             sink=sink,
             is_connected=connections.__contains__,
             network_of=lambda number: connections[number].peer.network if number in connections else "",
-            forget_answers=answers.clear,
+            forget_responses=answers.clear,
             on_late_heartbeat=counters.late_heartbeats.observe,
             on_touch=None if log is None else log.touched,
             on_publish=None if log is None else log.routes_published,

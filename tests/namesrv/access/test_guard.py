@@ -9,7 +9,7 @@ import pytest
 
 from namesrv.access.quotas import Rank
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.routeinfo.tables import MAX_CARRIERS
+from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load
@@ -640,7 +640,7 @@ async def test_takeover_of_a_live_broker_is_refused(open_server: InProcess, usur
 
     response = await other.register(usurper)
 
-    holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard {silent} s ago"
+    holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, last seen {silent} s ago"
     remark = f"{holder}; this connection may not take its place"
     assert (response.code, response.remark) == (NO_PERMISSION, remark)
     assert before == open_server.namesrv.manager.tables.broker_live_table
@@ -735,7 +735,9 @@ async def test_stranger_cannot_unregister_an_agents_broker(open_server: InProces
     unregistration = {**agent, "registrationSeq": "2"}
 
     response = await other.call(104, unregistration, spelling="native")
-    remark = "broker broker-a with id 0 at 10.0.0.1:10911 is alive, heard 0 s ago; this connection may not remove it"
+    remark = (
+        "broker broker-a with id 0 at 10.0.0.1:10911 is alive, last seen 0 s ago; this connection may not remove it"
+    )
     assert (response.code, response.remark) == (NO_PERMISSION, remark)
     assert (await peer.call(104, unregistration, spelling="native")).code == 0
     assert not open_server.namesrv.manager.tables.broker_live_table
@@ -746,8 +748,8 @@ async def test_connections_of_strangers_do_not_displace_the_brokers_own(open_ser
     """The connections that register one broker are limited; one more is refused, and the broker's own stays."""
     peer = await open_server.connect()
     await peer.register(BROKER)
-    strangers = [await open_server.connect() for _ in range(MAX_CARRIERS + 1)]
-    assert [*[0] * MAX_CARRIERS, NO_PERMISSION] == [(await each.register(BROKER)).code for each in strangers]
+    strangers = [await open_server.connect() for _ in range(MAX_OTHER_CONNECTIONS + 1)]
+    assert [*[0] * MAX_OTHER_CONNECTIONS, NO_PERMISSION] == [(await each.register(BROKER)).code for each in strangers]
     for each in strangers[:-2]:
         await open_server.hang_up(each)
 

@@ -21,7 +21,7 @@ def brokers(*, last_update: float, topics: set[str]) -> tuple[RouteTables, LateB
 def heartbeats_at(tables: RouteTables, late: LateBrokers, *moments: float) -> None:
     """Record a heartbeat of the broker at each of these moments, and update the late topics after each."""
     for moment in moments:
-        tables.broker_live_table[KEY] = tables.broker_live_table[KEY].heard(moment, 1, None)
+        tables.broker_live_table[KEY] = tables.broker_live_table[KEY].seen(moment, 1, None)
         finished(late.update(moment))
 
 
@@ -67,7 +67,7 @@ def test_counts_survive_the_next_heartbeat() -> None:
     tables, late = brokers(last_update=0.0, topics={"T", "U"})
     finished(late.update(50.0))
     late.pulls["T"] += 2
-    tables.broker_live_table[KEY] = tables.broker_live_table[KEY].heard(51.0, 1, None)
+    tables.broker_live_table[KEY] = tables.broker_live_table[KEY].seen(51.0, 1, None)
     finished(late.update(52.0))
     assert set() == late.topics
     finished(late.update(130.0))

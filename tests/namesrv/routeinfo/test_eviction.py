@@ -31,7 +31,7 @@ def test_silent_brokers_are_overdue_ones_longest_first(now: float, silent: list[
     tables = three()
 
     assert silent == [*dict(silent_brokers(tables, now))] == [*dict(silent_brokers(tables, now))]
-    tables.set_live(S, tables.broker_live_table[S].heard(now, 1, None))
+    tables.set_live(S, tables.broker_live_table[S].seen(now, 1, None))
     assert [one for one in silent if one != S] == [*dict(silent_brokers(tables, now))]
     assert [one for one in [*dict(silent_brokers(tables, now + 10.1))] if one == S] == [S]
 

@@ -22,9 +22,9 @@ from namesrv.routeinfo.effects import (
     WriteWiped,
 )
 from namesrv.routeinfo.liveness import LivenessClock
-from namesrv.routeinfo.manager import CARRIER_GRAIN_SECONDS, RouteInfoManager
+from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import MAX_CARRIERS, RouteTables
+from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -204,11 +204,11 @@ async def test_broker_falls_back_to_an_older_live_connection(
 async def test_number_of_connections_of_a_broker_is_bounded(scene: RouteScene) -> None:
     """Sixteen connections are recorded; one with a registration replaces one with heartbeats only."""
     await scene.register(MASTER)
-    for number in range(2, 2 + 2 * MAX_CARRIERS):
+    for number in range(2, 2 + 2 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
     await scene.register(replace(MASTER, connection_id=100))
 
-    assert len(scene.tables.carriers[M]) == MAX_CARRIERS
+    assert len(scene.tables.other_connections[M]) == MAX_OTHER_CONNECTIONS
     await scene.close(100)
     assert live(scene, M).connection_id == 1
     assert violations(scene.tables) == []
@@ -225,17 +225,17 @@ async def test_repeated_heartbeats_over_many_connections_are_cheap(scene: RouteS
             return super().__contains__(number)
 
     await scene.register(MASTER)
-    for number in range(2, 3 * MAX_CARRIERS):
+    for number in range(2, 3 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
-    known, scene.closed = dict(scene.tables.carriers[M]), Closed()
+    known, scene.closed = dict(scene.tables.other_connections[M]), Closed()
 
-    for number in range(2, 3 * MAX_CARRIERS):
+    for number in range(2, 3 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
 
-    assert (0, known, 1) == (scene.closed.asked, scene.tables.carriers[M], live(scene, M).connection_id)
-    scene.pass_time(CARRIER_GRAIN_SECONDS)
+    assert (0, known, 1) == (scene.closed.asked, scene.tables.other_connections[M], live(scene, M).connection_id)
+    scene.pass_time(OTHER_CONNECTION_NOTE_SECONDS)
     scene.manager.touch(M, 2)
-    assert scene.tables.carriers[M][2].heard == 1_001.0
+    assert scene.tables.other_connections[M][2].last_seen == 1_001.0
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.24])

@@ -13,7 +13,7 @@ from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS
-from namesrv.routeinfo.tables import Carrier
+from namesrv.routeinfo.tables import OtherConnection
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -120,19 +120,19 @@ FORGED = replace(MASTER, body=body("t1", "t2", state_version=2**62), account="te
         ("team-a", set(), {}, False),
         ("team-b", {1}, {}, False),
         # another open connection has registered the holder, or has only sent its heartbeats
-        ("team-a", {1, 5}, {5: Carrier(registered=True, heard=0.0)}, False),
-        ("team-a", {1, 5}, {5: Carrier(registered=False, heard=0.0)}, True),
-        ("team-a", {1}, {5: Carrier(registered=True, heard=0.0)}, True),
+        ("team-a", {1, 5}, {5: OtherConnection(registered=True, last_seen=0.0)}, False),
+        ("team-a", {1, 5}, {5: OtherConnection(registered=False, last_seen=0.0)}, True),
+        ("team-a", {1}, {5: OtherConnection(registered=True, last_seen=0.0)}, True),
     ],
     ids=["own", "closed", "other account", "contested", "heartbeats", "contested once"],
 )
 def test_state_version_counts_on_the_holders_own_connection(
-    account: str, open_connections: set[int], others: dict[int, Carrier], is_refused: bool
+    account: str, open_connections: set[int], others: dict[int, OtherConnection], is_refused: bool
 ) -> None:
     """A state version protects the id only while its holder's connection, the only one, is open."""
     tables = tables_of(FORGED)
-    for number, carrier in others.items():
-        tables.carry(MASTER.key, number, carrier)
+    for number, other in others.items():
+        tables.note_other_connection(MASTER.key, number, other)
     successor = replace(from_another_address(state_version=2), account=account)
 
     refused = []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.records import RouteOptions
-from namesrv.routeinfo.route_cache import ANSWER_BYTES, RouteCache
+from namesrv.routeinfo.route_cache import RESPONSE_BYTES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -37,7 +37,7 @@ class CountedCache(RouteCache[bytes]):
     def held(self) -> int:
         """Bytes of all cached responses."""
         responses = [row.json or b"" for row in set(self.tables.topic_queue_table.values())]
-        return sum(len(response) + ANSWER_BYTES for response in (*filter(None, responses), *self._others.values()))
+        return sum(len(response) + RESPONSE_BYTES for response in (*filter(None, responses), *self._others.values()))
 
 
 def broker_names(response: Any) -> list[str]:
@@ -53,7 +53,7 @@ def test_response_is_encoded_once() -> None:
     assert cache.encoded == 1
     assert cache.ask("unknown") is None
     assert cache.find_in_zone("unknown", "z") is None
-    assert f"<RouteCache [1 answers | {cache.held()} bytes]>" == repr(cache)
+    assert f"<RouteCache [1 responses | {cache.held()} bytes]>" == repr(cache)
 
 
 def test_topics_with_the_same_queues_share_a_response() -> None:
@@ -170,4 +170,4 @@ def test_clear_empties_the_cache() -> None:
 
     cache.clear()
 
-    assert (repr(cache), cache.held()) == ("<RouteCache [0 answers | 0 bytes]>", 0)
+    assert (repr(cache), cache.held()) == ("<RouteCache [0 responses | 0 bytes]>", 0)

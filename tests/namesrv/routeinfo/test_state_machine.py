@@ -413,7 +413,7 @@ class RouteMachine(RuleBasedStateMachine):
         assert applied.register(asked, self.scene.options, self.now, self.is_open) == result
         fields = {"generation": self.model.next_generation(), "registration_seq": asked.registration_seq}
         self.model.refresh(asked.key, self.now, asked.connection_id, **fields)
-        self.model.carriers = applied.carriers
+        self.model.other_connections = applied.other_connections
         assert self.model.facts() == applied.facts()
 
     @precondition(lambda self: len(self.operations) < MAX_OPERATIONS)
