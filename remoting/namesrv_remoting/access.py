@@ -422,7 +422,7 @@ def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Accou
     if written.access_key is not None and written.secrets is None:
         problems.append(f"{where}: an access key needs secrets")
     if written.secrets is None and not written.certificates and not written.networks:
-        problems.append(f"{where}: needs secrets, certificates or networks; without any, nobody is this account")
+        problems.append(f"{where}: needs secrets, certificates or networks to identify its peers")
     expires = written.expires
     if expires is not None and expires.tzinfo is None:
         expires = expires.replace(tzinfo=UTC)

@@ -25,7 +25,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "clusters": ("brokers:clusters", "List clusters and their broker groups."),
     "topics": ("topics:topics", "List all topics."),
     "route": ("topics:route", "Show where the queues of topics are."),
-    "whoami": ("access:whoami", "Show whom each server takes you for, and what that account may do."),
+    "whoami": ("access:whoami", "Show the account under which each server knows you, and its permissions."),
     "connections": (
         "brokers:connections",
         "List connections: since when they are open, how many requests they sent, how many bytes are unsent.",
@@ -43,7 +43,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "top:top",
         "Show live when each broker was last seen and when it expires, on all servers side by side, until Ctrl-C.",
     ),
-    "audit": ("audit:audit", "Show who changed what on a server, and who was refused what."),
+    "audit": ("audit:audit", "Show the changes and refusals of a server, with account and address."),
     "explain": (
         "explain:explain",
         "Show when each broker of a topic's route was last seen and when it expires, on each server.",
@@ -51,9 +51,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "diff": ("diff:diff", "Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order)."),
     "migrate check": (
         "migrate:check",
-        "Compare what NameServers know and answer in RocketMQ's protocol, before one takes the place of another.",
+        "Compare the tables and responses of NameServers in RocketMQ's protocol, before one replaces another.",
     ),
-    "bench": ("bench:bench", "Measure how fast each server answers route questions."),
+    "bench": ("bench:bench", "Measure how fast each server answers route requests."),
     "wipe-write-perm": (
         "brokers:wipe_write_perm",
         "Remove the write permission from all topics of a broker, so that producers leave it.",
@@ -69,15 +69,15 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "completion": ("completion:completion", "Print the completion script for a shell."),
     "context add": (
         "context:add",
-        "Save the servers and how to connect to them under a name: what options, else the environment, say now.",
+        "Save servers and connection options under a name, from the options or else the environment.",
     ),
     "context use": (
         "context:use",
-        "Use a context from now on, wherever neither --server, --context nor NAMESRV_ADDR says otherwise.",
+        "Use a context in commands without --server, --context and NAMESRV_ADDR.",
     ),
     "context list": ("context:show_contexts", "List the saved contexts."),
-    "context show": ("context:show_context", "Show all that is saved of a context; default: the one in use."),
-    "context remove": ("context:remove", "Forget a context. Files that it names stay."),
+    "context show": ("context:show_context", "Show a saved context; default: the one in use."),
+    "context remove": ("context:remove", "Delete a context. Files that it names are kept."),
     "kv get": ("config:kv_get", "Show one value. Exits with 1 if a server that answered has none."),
     "kv put": ("config:kv_put", "Set a value on every server. Exits with 1 if one of them did not accept it."),
     "kv delete": (
@@ -97,18 +97,18 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "access:check",
         "Check an access file, and list its accounts. Exits with 1 if a server would refuse it.",
     ),
-    "access explain": ("access:explain", "Say whether an account may do something, and why. Exits with 1 if not."),
+    "access explain": ("access:explain", "Explain whether an account may send a request. Exits with 1 if it may not."),
     "access reserved": (
         "access:reserved",
         "List broker names and addresses that are reserved for the account that held them last.",
     ),
     "access keygen": (
         "access:keygen",
-        "Make an access key with its secret, and print where each belongs. Nothing is kept.",
+        "Make an access key and secret, and print them as lines for the access file and the environment.",
     ),
 }
 _GROUPS: Final = {
-    "context": "Save which servers are meant, and how to connect to them, under names.",
+    "context": "Save servers and connection options under names.",
     "kv": "Read and change the key-value config.",
     "config": "Read and change settings of running servers.",
     "access": "Check access files, make keys for them, and list reserved places.",

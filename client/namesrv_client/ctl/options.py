@@ -50,7 +50,7 @@ _Servers = Annotated[
         "--server",
         "-s",
         metavar="HOST[:PORT]",
-        help="NameServer to ask; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
+        help="NameServer; the port defaults to 9876. Repeat the option or separate several with ',' or ';'. "
         "Default: NAMESRV_ADDR, else 127.0.0.1:9876.",
     ),
 ]
@@ -59,7 +59,7 @@ _Context = Annotated[
     _option(
         "--context",
         metavar="NAME",
-        help="Saved servers and how to connect to them (see: context add). Default: the one in use, if neither "
+        help="Saved servers and connection options (see: context add). Default: the one in use, if neither "
         "--server nor NAMESRV_ADDR names servers.",
         autocompletion=context_names,
     ),
@@ -71,7 +71,7 @@ _Watch = Annotated[
 ]
 _Timeout = Annotated[
     str | None,
-    _option("--timeout", metavar="TIME", help="How long to wait for each answer (500ms, 10s); default: 3s."),
+    _option("--timeout", metavar="TIME", help="Limit for each response (500ms, 10s); default: 3s."),
 ]
 _NoColor = Annotated[bool, _option("--no-color", help="Plain text; the same as setting NO_COLOR.")]
 _Yes = Annotated[bool, _option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -109,7 +109,7 @@ _NoTlsVerifyHost = Annotated[
     bool,
     _option(
         "--no-tls-verify-host",
-        help="Take any certificate of these CAs, for whichever host; or NAMESRV_TLS_VERIFY_HOST=false.",
+        help="Accept certificates of these CAs for any host; or NAMESRV_TLS_VERIFY_HOST=false.",
     ),
 ]
 

@@ -22,7 +22,7 @@ Source = Literal["pull", "watch", "disk", "default"]
 
 
 class RouteError(RemotingError):
-    """There is no usable route; the subclasses tell the reasons apart."""
+    """A usable route is missing; each subclass stands for a reason."""
 
 
 class TopicNotFoundError(RouteError):

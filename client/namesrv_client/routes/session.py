@@ -63,7 +63,7 @@ class _SessionLog:
         self._clock = clock
         # the server that answered last as the chosen one
         self._chosen: str | None = None
-        # time of the last line about the current outage; None if there is no outage
+        # time of the last line about the current outage; None without an outage
         self._outage_logged_at: float | None = None
 
     def answered(self, chosen: str) -> None:

@@ -593,7 +593,7 @@ class ServerConnection(asyncio.Protocol):
         # A request in flight may be the registration of a broker, so frames behind it are not refused.
         if self.must_register and code not in BROKER_CODES | PROBING_CODES and not self.in_flight:
             others = limits.max_connections - limits.reserved_connections
-            message = f"too many connections that are not brokers', limit {others}"
+            message = f"too many connections without a broker, limit {others}"
             self.refuse(RemoteProtocolError(message, reason="connections"))
         elif size <= limits.small_frame_bytes:
             self._receiver.accept()

@@ -92,7 +92,7 @@ async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str
         shown = await ctl(*at(where), "whoami", env=env)
     identity = observed.json["servers"][0]["identity"]
     assert (identity["account"], identity["by"], identity["access"]) == (None, None, "observe")
-    assert shown.cells[1][0] == "nobody"
+    assert shown.cells[1][0] == "anonymous"
 
 
 async def test_open_server_assigns_no_account(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ async def test_reserved_slots_are_for_brokers(spell: Spell) -> None:
         assert (await client.receive()).opaque == 1
         client.send(spell(ECHO, 2))
         assert await client.at_end()
-        assert served.listener.refused == [(5, "connections", "too many connections that are not brokers', limit 2")]
+        assert served.listener.refused == [(5, "connections", "too many connections without a broker, limit 2")]
         await served.clock.advance(11)
         assert await silent.at_end()
         assert list(served.server.connections) == [1, 2, 3, 4]

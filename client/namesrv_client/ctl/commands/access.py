@@ -45,13 +45,13 @@ File = Annotated[
 
 
 def whoami(options: Options) -> None:
-    """Show whom each server takes you for, and what that account may do."""
+    """Show the account under which each server knows you, and its permissions."""
     show_list(
         options,
         lambda server: server.who_am_i(),
         "identity",
         {
-            "account": lambda it: it.account or "nobody",
+            "account": lambda it: it.account or "anonymous",
             "by": lambda it: it.by,
             "peer": lambda it: it.peer,
             "certificate": lambda it: _joined(it.certificate_names),
@@ -78,18 +78,16 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     account: Annotated[str, typer.Argument(help="Name of an account in the file.", show_default=False)],
     code: Annotated[str, typer.Argument(help="Request code, by name or number.", show_default=False)],
     file: File,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster that it names.")] = None,
-    broker: Annotated[str | None, typer.Option("--broker", help="The broker that it names.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="The topic that it names.")] = None,
-    broker_addr: Annotated[
-        str | None, typer.Option("--broker-addr", help="The broker's address that it names.")
-    ] = None,
-    address: Annotated[str | None, typer.Option("--from", metavar="ADDRESS", help="Where it comes from.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Cluster in the request.")] = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="Broker name in the request.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic in the request.")] = None,
+    broker_addr: Annotated[str | None, typer.Option("--broker-addr", help="Broker address in the request.")] = None,
+    address: Annotated[str | None, typer.Option("--from", metavar="ADDRESS", help="Address of the sender.")] = None,
 ) -> None:
-    """Say whether an account may do something, and why. Exits with 1 if not.
+    """Explain whether an account may send a request. Exits with 1 if it may not.
 
-    A running server also looks at what is registered: the account must be allowed to replace the brokers that already
-    have this name or address.
+    A running server also checks its tables: the account must be allowed to replace the registered brokers with this
+    name or address.
     """
     found = _read(file).accounts.get(account)
     if found is None:
@@ -99,8 +97,8 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     verdict = judge(found, Permission(_code(code), cluster, broker, topic, broker_addr), address, now=time.time())
     columns = ("account", "code", "class", "verdict", "why")
     style = "green" if verdict.allowed else "red"
-    said = Text("allowed" if verdict.allowed else "denied", style=style)
-    rows = [[verdict.account, verdict.code, verdict.access_class, said, why] for why in verdict.why]
+    answer = Text("allowed" if verdict.allowed else "denied", style=style)
+    rows = [[verdict.account, verdict.code, verdict.access_class, answer, why] for why in verdict.why]
     print_once(options, Report(asdict(verdict), table(columns, rows), ExitCode.OK if verdict.allowed else ExitCode.NO))
 
 
@@ -124,7 +122,7 @@ def keygen(
         str | None, typer.Argument(help="Name of the account; default: a random one.", show_default=False)
     ] = None,
 ) -> None:
-    """Make an access key with its secret, and print where each belongs. Nothing is kept."""
+    """Make an access key and secret, and print them as lines for the access file and the environment."""
     name, secret = account or f"key-{secrets.token_hex(_KEY_BYTES)}", secrets.token_hex(_SECRET_BYTES)
     key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
     lines = [

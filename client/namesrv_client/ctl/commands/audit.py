@@ -51,13 +51,13 @@ def audit(  # noqa: PLR0913 - each is an option
             help="Only lines of this kind: change, changes, refusal, refusals, dropped, start or stop.",
         ),
     ] = None,
-    account: Annotated[str | None, typer.Option("--account", help="Only what this account asked (* for any).")] = None,
-    peer: Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help="Only what came from there.")] = None,
+    account: Annotated[str | None, typer.Option("--account", help="Only requests of this account (* for any).")] = None,
+    peer: Annotated[str | None, typer.Option("--peer", metavar="ADDRESS", help="Only lines of this address.")] = None,
     request: Annotated[str | None, typer.Option("--request", help="Only this request, by RocketMQ's name.")] = None,
-    broker: Annotated[str | None, typer.Option("--broker", help="Only what names this broker.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", help="Only what names this topic.")] = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="Only lines with this broker.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only lines with this topic.")] = None,
 ) -> None:
-    """Show who changed what on a server, and who was refused what.
+    """Show the changes and refusals of a server, with account and address.
 
     Reads the files of the server's audit trail; run it where they are. Exits with 1 if one of them is damaged.
     """

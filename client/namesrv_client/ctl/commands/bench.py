@@ -71,17 +71,17 @@ def bench(
     options: Options,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", help="Topic to ask for; default: the first topic.", show_default=False),
+        typer.Option("--topic", "-t", help="Topic of the requests; default: the first topic.", show_default=False),
     ] = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=MAX_SECONDS, help="How long to measure.")] = 3.0,
     connections: Annotated[
         int, typer.Option("--connections", min=1, max=MAX_CONNECTIONS, help="Number of connections.")
     ] = 16,
 ) -> None:
-    """Measure how fast each server answers route questions.
+    """Measure how fast each server answers route requests.
 
-    Each connection asks, waits for the answer and asks again. The figures include the Python of this machine, which
-    may be the slower side. Exits with 1 if an answer was an error.
+    Each connection sends a request, waits for the response and sends the next one. The figures include the Python of
+    this machine, which may be the slower side. Exits with 1 after an error response.
     """
 
     async def measure(servers: Servers, output: Output) -> int:

@@ -34,10 +34,9 @@ def add(
         typer.Option("--secret-key-file", metavar="FILE", help="File that holds its secret.", show_default=False),
     ] = None,
 ) -> None:
-    """Save the servers and how to connect to them under a name: what options, else the environment, say now.
+    """Save servers and connection options under a name, from the options or else the environment.
 
-    No secret is saved, of keys and secrets only the names of their files. With --yes it replaces a context of that
-    name.
+    Secrets and private keys are not saved, only the names of their files. With --yes an existing context is replaced.
     """
     if NAME.fullmatch(name) is None:
         raise typer.BadParameter(f"{name!r} (letters, digits, '.', '_' and '-', at most 64)", param_hint="NAME")
@@ -65,9 +64,9 @@ def add(
 
 
 def use(options: Options, name: OptionalName = None) -> None:
-    """Use a context from now on, wherever neither --server, --context nor NAMESRV_ADDR says otherwise.
+    """Use a context in commands without --server, --context and NAMESRV_ADDR.
 
-    Without a name none is in use any more.
+    Without a name, no context is in use any more.
     """
     with _usage_errors():
         contexts = replace(read_contexts(), current=name)
@@ -85,7 +84,7 @@ def show_contexts(options: Options) -> None:
 
 
 def show_context(options: Options, name: OptionalName = None) -> None:
-    """Show all that is saved of a context; default: the one in use."""
+    """Show a saved context; default: the one in use."""
     with _usage_errors():
         contexts = read_contexts()
         chosen = contexts.current if name is None else name
@@ -97,7 +96,7 @@ def show_context(options: Options, name: OptionalName = None) -> None:
 
 
 def remove(options: Options, name: Name) -> None:
-    """Forget a context. Files that it names stay."""
+    """Delete a context. Files that it names are kept."""
     with _usage_errors():
         known = read_contexts()
         known.named(name)

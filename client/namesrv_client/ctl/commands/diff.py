@@ -26,8 +26,8 @@ DIFFERENCE_HEADS: Final = ("what", "name", "fact")
 def diff(options: Options) -> None:
     """Compare NameServers: brokers (addresses, zone) and topics (queues, permissions, order).
 
-    Exits with 1 if they differ, or if one of them cannot be compared. A change between the questions looks like a
-    difference; run it again to be sure.
+    Exits with 1 if they differ, or if one of them cannot be compared. A change between the requests looks like a
+    difference; run the command again to be sure.
     """
     if len(options.addresses) < 2:  # noqa: PLR2004 - a comparison needs two
         raise typer.BadParameter("diff needs at least two servers", param_hint="--server")

@@ -205,7 +205,7 @@ def watch(
 ) -> None:
     """Show the routes of topics, then every change as it happens, until Ctrl-C.
 
-    Apache's NameServer does not support watches; it is asked every 2 s.
+    Apache's NameServer does not support watches; it is polled every 2 s.
     """
     names = list(dict.fromkeys(topics))
     # Each change takes one item.

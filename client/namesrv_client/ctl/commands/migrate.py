@@ -77,7 +77,8 @@ def check(
         ),
     ],
     target: Annotated[
-        list[str], typer.Option("--to", metavar="HOST[:PORT]", help="NameServer that takes its place, likewise.")
+        list[str],
+        typer.Option("--to", metavar="HOST[:PORT]", help="NameServer that replaces it; likewise."),
     ],
     within: Annotated[
         str | None,
@@ -86,7 +87,7 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Compare what NameServers know and answer in RocketMQ's protocol, before one takes the place of another.
+    """Compare the tables and responses of NameServers in RocketMQ's protocol, before one replaces another.
 
     Brokers, clusters, the route of every topic as new and as old clients ask for it, order configuration, settings and
     refusals. Each difference says whether brokers, clients or tools notice it, and why. --watch repeats it until they
@@ -271,7 +272,7 @@ async def _topic_differences(
 
 
 async def _route(server: NameServer, topic: str, version: int = CURRENT_VERSION) -> bytes | None:
-    """The body of 105 for a client of a version; None if there is no route."""
+    """The body of 105 for a client of a version; None without a route."""
     answer = await server.answer_as_rocketmq(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, version=version)
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return None

@@ -35,7 +35,7 @@ _ENTRY: Final = {"namespace": Annotated[str, _NAMESPACE], "key": Annotated[str, 
 
 
 def topic_cluster_list(options: Options, topic: str) -> None:
-    """The clusters that have a topic. Exits with 1 if a server does not know it."""
+    """List the clusters that have a topic. Exits with 1 if a server does not know the topic."""
 
     def clusters(found: topics.Routes) -> list[str]:
         return sorted({group.cluster for data in found.values() if data is not None for group in data.broker_datas})
@@ -52,7 +52,7 @@ def topic_cluster_list(options: Options, topic: str) -> None:
 
 
 def topic_list(options: Options, *, by_cluster: bool = False) -> None:
-    """All topics; with -c those of each cluster. Their consumer groups, which mqadmin adds, only brokers know."""
+    """List all topics; with -c by cluster. mqadmin adds consumer groups, which only brokers know."""
     if not by_cluster:
         topics.topics(options)
 
@@ -71,17 +71,17 @@ def topic_list(options: Options, *, by_cluster: bool = False) -> None:
 
 
 def get_namesrv_config(options: Options) -> None:
-    """As config show --all."""
+    """Show all settings of each server; the same as config show --all."""
     config.show_config(options, shows_all=True)
 
 
 def update_namesrv_config(options: Options, key: str, value: str) -> None:
-    """As config set."""
+    """Change a setting of each server; the same as config set."""
     config.set_config(options, [f"{key}={value}"])
 
 
 def update_order_conf(options: Options, topic: str, method: str, value: str | None = None) -> None:
-    """As kv, in the namespace ORDER_TOPIC_CONFIG."""
+    """Read or change the order configuration of a topic; the same as kv in the namespace ORDER_TOPIC_CONFIG."""
     if method == "get":
         config.kv_get(options, ORDER_TOPIC_CONFIG, topic)
     elif method == "delete":
@@ -114,7 +114,7 @@ COMMANDS: Final[Mapping[str, tuple[Callable[..., None], Mapping[str, Any]]]] = {
             "topic": Annotated[str, _TOPIC],
             "method": Annotated[
                 Literal["get", "put", "delete"],
-                _option("--method", "-m", help="What to do with the order config."),
+                _option("--method", "-m", help="Action on the order configuration."),
             ],
             "value": Annotated[str | None, _option("--orderConf", "-v", help="Such as broker-a:4;broker-b:4.")],
         },
