@@ -11,6 +11,7 @@ from namesrv_client.ctl.nameserver import NameServer
 from namesrv_console.access.trail import Trail
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
+from namesrv_console.health import Health
 from namesrv_console.past.asking import Past
 from namesrv_console.poller import ANSWER_SECONDS, Observed, Poller
 from namesrv_console.responses import SharedResponses
@@ -28,6 +29,7 @@ class Console:
         self.observed = Observed(settings.servers)
         self.past = Past(settings.logs)
         self.compared = Compared(self.observed, self.clock)
+        self.health = Health(self.observed, self.compared, self.clock)
         # Audit trail of sign-ins and changes; None without a directory: then users neither sign in nor change anything.
         directory = settings.access.audit_log_dir
         self.trail = None if directory is None else Trail(directory, self.clock)
@@ -52,6 +54,7 @@ class Console:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(Poller(list(self.servers.values()), self.observed, self.clock).run())
                 tasks.create_task(self.compared.run())
+                tasks.create_task(self.health.run())
                 if self.trail is not None:
                     tasks.create_task(self.trail.run())
         finally:

@@ -22,7 +22,7 @@ from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.spans import to_the_second, written
 
 # Live parts of the frame, which every page has.
-FRAME_PARTS: Final = ("chips",)
+FRAME_PARTS: Final = ("verdict", "chips")
 # Fields of an event that name its broker.
 _LEADING: Final = ("cluster", "broker_name", "broker_id")
 _ROW: Final = "<!--row-->"
@@ -61,7 +61,8 @@ class Templates:
 
     def _values(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, Any]:
         menu = [one for one in self._pages if one.in_menu]
-        return {"page": page, "visit": visit, "cluster": visit.cluster, "menu": menu, **content}
+        health = visit.console.health.report(visit.cluster)
+        return {"page": page, "visit": visit, "cluster": visit.cluster, "menu": menu, "health": health, **content}
 
 
 def rows(html: str) -> tuple[str, dict[str, str]]:

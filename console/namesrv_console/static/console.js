@@ -100,12 +100,22 @@ function replace(id, html) {
   else if (focused?.href) [...fresh.querySelectorAll("a")].find((link) => link.href === focused.href)?.focus();
 }
 
+// The verdict of the page is shown in the tab, too: in its title and by its icon.
+const pageTitle = document.title;
+
+function showVerdict() {
+  const verdict = byId("verdict");
+  byId("icon").href = verdict.dataset.icon;
+  document.title = verdict.classList.contains("good") ? pageTitle : `${verdict.textContent.trim().replace(/\s+/g, " ")} · ${pageTitle}`;
+}
+
 function take({ id, now, wall, parts }) {
   lastResponseAt = performance.now();
   offset = now - lastResponseAt / 1000;
   wallOffset = wall * 1000 - lastResponseAt;
   seen = id;
   for (const [name, html] of parts) replace(name, html);
+  showVerdict();
   showAsOf();
   tick();
 }
@@ -280,6 +290,7 @@ byId("pause").addEventListener("click", togglePause);
 showTimes(document);
 showStars(document);
 showAsOf();
+showVerdict();
 tick();
 setInterval(tick, TICK_MS);
 connect();

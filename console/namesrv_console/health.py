@@ -1,0 +1,117 @@
+"""Health of the servers and brokers over time: the problems, when each began, and the brokers that have left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+
+from namesrv_console.compared import Compared
+from namesrv_console.poller import Observed
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster
+from namesrv_console.views.problems import Gone, Problem, Verdict, problems, reports_brokers, verdict
+from namesrv_runtime.clock import Clock
+
+# Interval of judgements, since a master becomes silent without any response.
+_LOOK_SECONDS: Final = 0.5
+# A broker that has left is remembered for an hour.
+_GONE_SECONDS: Final = 3600.0
+# The most brokers that are remembered after they left.
+_MAX_GONE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The health of a cluster at one revision."""
+
+    verdict: Verdict
+    problems: Sequence[Problem]
+    # Kind and subject of a problem -> its start on the console's clock.
+    since: Mapping[tuple[str, str], float]
+    # Brokers that have left, the last one first.
+    gone: Sequence[Gone]
+
+    def since_of(self, problem: Problem) -> float:
+        """The start of a problem."""
+        return self.since[problem.kind, problem.subject]
+
+
+class Health:
+    """Keeps the report on the observed cluster up to date."""
+
+    def __init__(self, observed: Observed, compared: Compared, clock: Clock) -> None:
+        self._observed = observed
+        self._compared = compared
+        self._clock = clock
+        # Brokers of the last look, as one of the servers reported them, and the servers that had them.
+        self._known: Mapping[BrokerKey, BrokerSeen] = {}
+        self._holders: Mapping[BrokerKey, frozenset[str]] = {}
+        self._gone: dict[BrokerKey, Gone] = {}
+        self._report = self._judged(observed.cluster, {})
+        self._revision = observed.cluster.revision
+
+    def __repr__(self) -> str:
+        return (
+            f"<Health [{self._report.verdict.level} | {len(self._report.problems)} problems | {len(self._gone)} gone]>"
+        )
+
+    async def run(self) -> NoReturn:
+        """Judge the cluster at intervals until cancelled."""
+        while True:
+            before = self._report
+            self._look(self._observed.cluster)
+            if before.problems != self._report.problems or before.gone != self._report.gone:
+                self._observed.renew()
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    def report(self, cluster: Cluster) -> Report:
+        """The report on this cluster."""
+        if cluster.revision != self._revision:
+            self._look(cluster)
+        return self._report
+
+    def _look(self, cluster: Cluster) -> None:
+        self._note_gone(cluster)
+        self._report = self._judged(cluster, self._report.since)
+        self._revision = cluster.revision
+
+    def _judged(self, cluster: Cluster, known_since: Mapping[tuple[str, str], float]) -> Report:
+        now = self._clock.monotonic()
+        gone = sorted(self._gone.values(), key=lambda one: (-one.left_at, one.key))
+        found = problems(cluster, self._compared.disagreements(cluster), gone, now)
+        since: dict[tuple[str, str], float] = {
+            (one.kind, one.subject): known_since.get((one.kind, one.subject), now) for one in found
+        }
+        return Report(verdict(cluster, found), found, since, gone)
+
+    def _note_gone(self, cluster: Cluster) -> None:
+        """Remember the brokers that have left all servers since the last look, and forget those that are back."""
+        now = self._clock.monotonic()
+        reporting = [view for view in cluster.servers if reports_brokers(view)]
+        # A server that waits for its brokers after a start says nothing about brokers that it lacks.
+        if not any(view.info is None or view.info.ready for view in reporting):
+            return
+        present = {key: seen for view in reporting for key, seen in view.brokers.items()}
+        addresses = {view.address for view in reporting}
+        for key in present.keys() & self._gone.keys():
+            del self._gone[key]
+        for key in sorted(self._known.keys() - present.keys()):
+            # A broker whose servers have all become unreachable may still be there.
+            if self._holders[key] & addresses:
+                self._gone[key] = Gone(key, now, _reason(cluster, key), self._known[key].live.topics or 0)
+        self._gone = {key: one for key, one in self._gone.items() if now - one.left_at < _GONE_SECONDS}
+        while len(self._gone) > _MAX_GONE:
+            del self._gone[next(iter(self._gone))]
+        self._known = present
+        self._holders = {key: frozenset(view.address for view in reporting if key in view.brokers) for key in present}
+
+
+def _reason(cluster: Cluster, key: BrokerKey) -> str:
+    """The reason in the last eviction event of a broker; empty if no server has such an event."""
+    found = [
+        event
+        for view in cluster.servers
+        for event in view.events
+        if event.event == "evict"
+        and (event.fields.get("cluster"), event.fields.get("broker_name"), event.fields.get("broker_id")) == key
+    ]
+    last = max(found, key=lambda event: event.ts_ms or 0, default=None)
+    return "" if last is None else str(last.fields.get("reason") or "")
