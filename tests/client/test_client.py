@@ -52,7 +52,11 @@ async def test_route_is_requested_once_and_then_cached(tmp_path: Path) -> None:
 
         assert [data.broker_name for data in first.data.broker_datas] == ["broker-a", "broker-b"]
         assert (first, 10.0, "pull") == (second, second.age, second.source)
-        assert (1, 1, scene.proxy.address) == (scene.asked(INFO), scene.asked(), scene.client.chosen_server)
+        assert (1, 1, scene.proxy.address) == (
+            scene.request_count(INFO),
+            scene.request_count(),
+            scene.client.chosen_server,
+        )
 
 
 async def test_client_starts_without_a_server() -> None:
@@ -93,9 +97,9 @@ async def test_max_stale_limits_the_age_of_a_route(tmp_path: Path) -> None:
         await client.route("orders")
         scene.clock.stall(10.0)
         assert (await client.route("orders", max_stale=10.0)).age == 10.0
-        assert scene.asked() == 1
+        assert scene.request_count() == 1
         assert (await client.route("orders", max_stale=9.9)).age == 0.0
-        assert scene.asked() == 2
+        assert scene.request_count() == 2
 
         scene.proxy.cut()
         scene.clock.stall(86_400.0)

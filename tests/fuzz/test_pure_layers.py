@@ -49,7 +49,7 @@ READERS: Final[dict[str, list[Callable[[bytes], Any]]]] = {
         NATIVE.read_data_version,
         partial(read_queue_datas, JSON),
         partial(read_queue_datas, NATIVE),
-        *(question.read for question in extensions.RequestBody.__subclasses__()),
+        *(body.read for body in extensions.RequestBody.__subclasses__()),
         extensions.pull_in_steps,
         extensions.heartbeat_state,
     ],

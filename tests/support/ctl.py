@@ -87,16 +87,16 @@ def address_of(server: InProcess | ApacheFront) -> str:
 
 
 @asynccontextmanager
-async def asked(path: Path, spoken: str = "native", **settings: Any) -> AsyncIterator[tuple[InProcess, str]]:
-    """One of our servers and its address; with spoken="rocketmq" it looks like an Apache server."""
+async def one_server(path: Path, protocol: str = "native", **settings: Any) -> AsyncIterator[tuple[InProcess, str]]:
+    """One of our servers and its address; with protocol="rocketmq" it looks like an Apache server."""
     async with namesrv_in_process(path, **settings) as server, ApacheFront(server.address) as apache:
-        yield server, address_of(apache if spoken == "rocketmq" else server)
+        yield server, address_of(apache if protocol == "rocketmq" else server)
 
 
 @asynccontextmanager
-async def two_asked(path: Path) -> AsyncIterator[tuple[NamesrvPeer, NamesrvPeer, str, str]]:
+async def two_servers(path: Path) -> AsyncIterator[tuple[NamesrvPeer, NamesrvPeer, str, str]]:
     """Peers of two servers, and the addresses of the servers."""
-    async with asked(path / "1") as (first, one), asked(path / "2") as (second, two):
+    async with one_server(path / "1") as (first, one), one_server(path / "2") as (second, two):
         yield await first.connect(), await second.connect(), one, two
 
 

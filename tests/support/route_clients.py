@@ -57,7 +57,7 @@ async def unregister(peer: NamesrvPeer, broker: Broker) -> None:
     assert answer.code == 0, answer
 
 
-def asked(server: InProcess, code: int) -> int:
+def request_count(server: InProcess, code: int) -> int:
     """Number of requests of a code that the server's dispatcher answered; the fast path counts its own."""
     return sum(
         count for (asked_code, _), count in server.controller.server.dispatcher.answered.items() if asked_code == code
@@ -124,8 +124,8 @@ class RouteScene:
     def server(self) -> InProcess:
         return self.servers[0]
 
-    def asked(self, code: int = PULL) -> int:
-        return asked(self.server, code)
+    def request_count(self, code: int = PULL) -> int:
+        return request_count(self.server, code)
 
     def names(self, topic: str = "orders") -> list[str] | None:
         return broker_names(self.client, topic)

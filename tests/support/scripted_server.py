@@ -124,9 +124,9 @@ class ScriptedServer:
             peer.writer.transport.abort()
 
 
-def ask(client: RemotingClient, code: int = 106, timeout_seconds: float = 3.0, **question: Any) -> Call:
+def ask(client: RemotingClient, code: int = 106, timeout_seconds: float = 3.0, **members: Any) -> Call:
     """Send a request in a task."""
-    return asyncio.create_task(client.invoke(code, timeout_seconds=timeout_seconds, **question))
+    return asyncio.create_task(client.invoke(code, timeout_seconds=timeout_seconds, **members))
 
 
 async def ask_and_answer(client: RemotingClient, server: ScriptedServer) -> Peer:

@@ -6,7 +6,7 @@ import pytest
 
 from namesrv_client.ctl.commands.bench import percentile
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, refusing_address
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address
 from tests.support.fake_clock import until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, registration
@@ -16,7 +16,7 @@ QUICK = ("--seconds", "0.1", "--connections", "2")
 
 async def test_bench_announces_and_measures_its_load(tmp_path: Path) -> None:
     """`bench` requests the first topic over the given connections, and closes them at the end."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(Broker())
         measured = await ctl(*at(where), "bench", *QUICK, "-o", "json")
 
@@ -72,12 +72,12 @@ async def test_bench_of_apache_server_uses_json(tmp_path: Path) -> None:
 
 async def test_errors_are_counted_and_exit_with_1(tmp_path: Path) -> None:
     """Refused connections are counted as errors; an unreachable server does not hide the others."""
-    async with asked(tmp_path / "1", max_connections=2, share_per_ip_percent=100) as (_, where):
+    async with one_server(tmp_path / "1", max_connections=2, share_per_ip_percent=100) as (_, where):
         measured = await ctl(*at(where), "bench", "--seconds", "0.1", "--connections", "8", "-o", "json")
         (found,) = measured.json["servers"]
         assert (measured.code, found["errors"] > 0, found["requests"], found["p50_ms"]) == (1, True, 0, None)
         assert f"{where}: {found['errors']} errors, the last: connection" in measured.problems[-1]
-    async with asked(tmp_path / "2") as (_, where):
+    async with one_server(tmp_path / "2") as (_, where):
         with refusing_address() as absent:
             one = await ctl(*at(absent, where), "bench", *QUICK, "-o", "json")
             none = await ctl(*at(absent), "bench", *QUICK, "-o", "json")

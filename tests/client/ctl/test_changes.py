@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from namesrv.routeinfo.rows import queues_of
-from tests.support.ctl import asked, at, ctl, refusing_address, run, two_asked
+from tests.support.ctl import at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, registration, topic_config
 
-BOTH = pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+BOTH = pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 
 
 def perms(server: InProcess, topic: str) -> dict[str, int]:
@@ -21,9 +21,9 @@ def perms(server: InProcess, topic: str) -> dict[str, int]:
 
 
 @BOTH
-async def test_write_permission_is_removed_and_added(tmp_path: Path, spoken: str) -> None:
+async def test_write_permission_is_removed_and_added(tmp_path: Path, protocol: str) -> None:
     """The response contains the broker's number of topics; `add` also makes read-only topics writable."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", topic_config("U", perm=4)))
         await peer.register(ELSEWHERE)
@@ -42,9 +42,9 @@ async def test_write_permission_is_removed_and_added(tmp_path: Path, spoken: str
 
 
 @BOTH
-async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
+async def test_topic_is_deleted(tmp_path: Path, protocol: str) -> None:
     """The topic is deleted everywhere, or on the brokers of one cluster."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         await peer.register(ELSEWHERE)
@@ -63,7 +63,7 @@ async def test_topic_is_deleted(tmp_path: Path, spoken: str) -> None:
 
 async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> None:
     """A topic known to one of two servers is gone afterwards, and the exit code is 0."""
-    async with two_asked(tmp_path) as (_, second, one, two):
+    async with two_servers(tmp_path) as (_, second, one, two):
         await second.register(MASTER)
 
         done = await ctl(*at(one, two), "delete-topic", "T", "-y")
@@ -73,10 +73,10 @@ async def test_topic_is_deleted_if_only_one_server_has_it(tmp_path: Path) -> Non
 
 async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path: Path) -> None:
     """A server that is not ready deletes topics; whether the topic existed is unknown without a topic list."""
-    async with asked(tmp_path) as (server, _):
+    async with one_server(tmp_path) as (server, _):
         await (await server.connect()).register(MASTER)
     for listed in (True, False):
-        async with asked(tmp_path, enable_all_topic_list=listed) as (server, where):
+        async with one_server(tmp_path, enable_all_topic_list=listed) as (server, where):
             await (await server.connect()).register(ELSEWHERE)
 
             done = await ctl(*at(where), "delete-topic", "T", "-y", "-o", "json")
@@ -86,9 +86,9 @@ async def test_topic_is_deleted_on_a_server_that_refuses_route_requests(tmp_path
 
 
 @BOTH
-async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) -> None:
+async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, protocol: str) -> None:
     """Both protocols behave the same."""
-    async with asked(tmp_path, spoken) as (server, name):
+    async with one_server(tmp_path, protocol) as (server, name):
         where = at(name)
         put = await ctl(*where, "kv", "put", "ns", "k", "v=1; ü")
         assert (0, [["SERVER", "RESULT"], [name, "done"]]) == (put.code, put.cells)
@@ -114,7 +114,7 @@ async def test_kv_value_is_put_shown_and_deleted(tmp_path: Path, spoken: str) ->
 
 async def test_put_exits_with_1_unless_every_server_accepts_it(tmp_path: Path) -> None:
     """An unreachable server keeps its value, and the exit code is 1."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         with refusing_address() as absent:
             put = await ctl(*at(where, absent), "kv", "put", "ns", "k", "v")
 
@@ -124,9 +124,9 @@ async def test_put_exits_with_1_unless_every_server_accepts_it(tmp_path: Path) -
 
 
 @BOTH
-async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> None:
+async def test_settings_are_shown_and_changed(tmp_path: Path, protocol: str) -> None:
     """Settings have Apache's names; `show` filters by name, and `set` changes several if the server allows it."""
-    async with asked(tmp_path / "1", spoken) as (_, where):
+    async with one_server(tmp_path / "1", protocol) as (_, where):
         shown = await ctl(*at(where), "config", "show", "orderMessageEnable", "bindAddress")
         rows = [["KEY", "VALUE"], ["bindAddress", "127.0.0.1"], ["orderMessageEnable", "false"]]
         assert (0, rows) == (shown.code, shown.cells)
@@ -138,7 +138,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
         refused = await ctl(*at(where), "config", "set", "orderMessageEnable=true", "--yes")
         reason = "administration is disabled on this server, see its setting admin-enabled"
         assert (1, "", [f"{where}: refused with code 16: {reason}"]) == (refused.code, refused.out, refused.problems)
-    async with asked(tmp_path / "2", spoken, admin_enabled=True) as (server, where):
+    async with one_server(tmp_path / "2", protocol, admin_enabled=True) as (server, where):
         settings = ("orderMessageEnable=true", "enableTopicList=false")
         done = await ctl(*at(where), "config", "set", *settings, "-y", "-o", "json")
 
@@ -148,7 +148,7 @@ async def test_settings_are_shown_and_changed(tmp_path: Path, spoken: str) -> No
 
 async def test_unknown_and_fixed_settings_change_no_server(tmp_path: Path) -> None:
     """An unknown or fixed setting is an error before any server is changed."""
-    async with asked(tmp_path / "1", admin_enabled=True) as (server, where):
+    async with one_server(tmp_path / "1", admin_enabled=True) as (server, where):
         misspelt = await ctl(*at(where), "config", "set", "orderMessageEnabel=true", "enableTopicList=false")
         fixed = await ctl(*at(where), "config", "set", "listenPort=1", "maxConnections=1", "--yes")
 
@@ -189,7 +189,7 @@ def test_settings_of_several_servers_are_compared(tmp_path: Path) -> None:
 
 async def test_mqadmins_topic_list_by_cluster(tmp_path: Path) -> None:
     """With -c each topic is listed with each of its clusters."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "V"))
         await peer.register(ELSEWHERE, registration("T", "U"))
@@ -238,7 +238,7 @@ def test_wrong_usage(command: Sequence[str], message: str) -> None:
 )
 async def test_change_needs_confirmation(tmp_path: Path, command: Sequence[str], question: str) -> None:
     """Without a terminal a change is refused with its confirmation question, and no server is changed."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         refused = await ctl(*command, env={"NAMESRV_ADDR": f"{where};127.0.0.1:1"})
 
         reason = "No terminal to ask on; pass --yes to confirm"
@@ -266,8 +266,11 @@ async def test_change_needs_confirmation(tmp_path: Path, command: Sequence[str],
     ],
 )
 async def test_mqadmin_names_behave_like_ours(tmp_path: Path, theirs: str, ours: str) -> None:
-    """Mqadmin's commands accept its own options, and -n names all servers."""
-    async with asked(tmp_path / "1", admin_enabled=True) as (first, one), asked(tmp_path / "2") as (second, two):
+    """The commands of mqadmin accept its own options, and -n names all servers."""
+    async with (
+        one_server(tmp_path / "1", admin_enabled=True) as (first, one),
+        one_server(tmp_path / "2") as (second, two),
+    ):
         for server in (first, second):
             peer = await server.connect()
             await peer.register(MASTER)
@@ -280,7 +283,7 @@ async def test_mqadmin_names_behave_like_ours(tmp_path: Path, theirs: str, ours:
 
 async def test_commands_that_exist_only_in_mqadmin(tmp_path: Path) -> None:
     """TopicClusterList exists under this name only; deleteTopic deletes a topic from one cluster's brokers."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         await peer.register(ELSEWHERE)

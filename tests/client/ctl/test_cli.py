@@ -121,8 +121,8 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
 
     def completed(*words: str) -> list[str]:
-        asked = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _namesrvctl_completion namesrvctl"
-        line = f'{script}\n{asked}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+        completion = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _namesrvctl_completion namesrvctl"
+        line = f'{script}\n{completion}\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, env=env).stdout.split()
 
     assert completed("namesrvctl", "c") == ["clusters", "connections", "completion", "context", "config"]

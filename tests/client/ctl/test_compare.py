@@ -12,7 +12,7 @@ from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, refusing_address, two_asked
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, TIMESTAMP, registration, topic_config
 
@@ -82,7 +82,7 @@ def test_verdict_of_an_instance(age: float | None, left: float | None, verdict: 
 async def test_equal_servers_have_no_difference(tmp_path: Path) -> None:
     """One of our servers and an Apache server with the same brokers are equal."""
     async with (
-        asked(tmp_path / "1") as (first, one),
+        one_server(tmp_path / "1") as (first, one),
         namesrv_in_process(tmp_path / "2") as second,
         ApacheFront(second.address) as apache,
     ):
@@ -103,7 +103,7 @@ async def test_equal_servers_have_no_difference(tmp_path: Path) -> None:
 
 async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
     """Differences in brokers, topics and queues are listed."""
-    async with two_asked(tmp_path) as (first, second, one, two):
+    async with two_servers(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await first.register(OTHER, registration("T", "V", "W", "X", "Y", "Z"))
         await second.register(MASTER, registration(topic_config("T", perm=4), topic_config("U", write=16)))
@@ -130,9 +130,9 @@ async def test_different_servers_exit_with_1(tmp_path: Path) -> None:
 
 async def test_unreachable_server_in_a_comparison_exits_with_1(tmp_path: Path) -> None:
     """The reachable servers are compared; with fewer than two of them nothing is compared."""
-    async with asked(tmp_path / "1") as (server, _):
+    async with one_server(tmp_path / "1") as (server, _):
         await (await server.connect()).register(MASTER)
-    async with two_asked(tmp_path) as (_, second, not_ready, two), asked(tmp_path / "3") as (third, three):
+    async with two_servers(tmp_path) as (_, second, not_ready, two), one_server(tmp_path / "3") as (third, three):
         with refusing_address() as absent:
             rest = await ctl(*at(three, absent, two), "diff")
             one = await ctl(*at(two, absent), "diff")
@@ -152,7 +152,7 @@ async def test_unreachable_server_in_a_comparison_exits_with_1(tmp_path: Path) -
 
 async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     """Each instance has its last seen time, expiry and permission."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "U", counter=9))
         await server.clock.advance(70)
@@ -195,7 +195,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dialect", ["native", "rocketmq"])
 async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Literal["native", "rocketmq"]) -> None:
     """A killed master leaves its slave in the route: `explain` and `status` name the group and exit with 1."""
-    async with asked(tmp_path, dialect) as (server, where):
+    async with one_server(tmp_path, dialect) as (server, where):
         master, slave = await server.connect(), await server.connect()
         await slave.register(OTHER)
         await slave.register(SLAVE)
@@ -233,7 +233,7 @@ def test_a_problem_of_several_servers_is_one_line() -> None:
 
 async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
     """Servers disagree about brokers and permissions; different last seen times are no disagreement."""
-    async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
+    async with one_server(tmp_path / "1") as (first, one), one_server(tmp_path / "2") as (second, two):
         peer, other = await first.connect(), await second.connect()
         await peer.register(MASTER)
         await first.clock.advance(7)
@@ -269,7 +269,7 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
 
 async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:
     """`agree` is false when a server lacks the topic or is unreachable, and true when all lack it."""
-    async with two_asked(tmp_path) as (first, _, one, two):
+    async with two_servers(tmp_path) as (first, _, one, two):
         await first.register(MASTER)
 
         some = await ctl(*at(one, two), "explain", "T")
@@ -289,7 +289,7 @@ async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:
 async def test_apache_server_without_ages_is_compared(tmp_path: Path) -> None:
     """An Apache server reports no ages; its routes are compared all the same."""
     async with (
-        asked(tmp_path / "1") as (first, one),
+        one_server(tmp_path / "1") as (first, one),
         namesrv_in_process(tmp_path / "2") as second,
         ApacheFront(second.address) as apache,
     ):

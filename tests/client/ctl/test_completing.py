@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import asked, ctl, refusing_address
+from tests.support.ctl import ctl, one_server, refusing_address
 from tests.support.namesrv_peer import ELSEWHERE, MASTER, native_registration
 from tests.support.scripted_server import ScriptedServer
 
@@ -19,7 +19,7 @@ async def offered(line: str, **env: str) -> list[str]:
     return done.out.split()
 
 
-@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -34,10 +34,10 @@ async def offered(line: str, **env: str) -> list[str]:
     ],
 )
 async def test_names_are_completed_from_the_given_servers(
-    tmp_path: Path, spoken: str, line: str, names: list[str]
+    tmp_path: Path, protocol: str, line: str, names: list[str]
 ) -> None:
     """Topics, broker groups and clusters with the typed prefix are completed from our and Apache's servers."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("orders", "bills"), spelling="native")
         await peer.register(ELSEWHERE, native_registration("orders"), spelling="native")
@@ -47,7 +47,7 @@ async def test_names_are_completed_from_the_given_servers(
 
 async def test_names_with_shell_characters_are_not_completed(tmp_path: Path) -> None:
     """A shell inserts completions into the line unquoted."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, native_registration(*HOSTILE, "%RETRY%x"), spelling="native")
 
         assert await offered(f"-s {where} route ") == ["%RETRY%x", "x" * 127]
@@ -55,7 +55,7 @@ async def test_names_with_shell_characters_are_not_completed(tmp_path: Path) -> 
 
 async def test_completion_hides_errors(tmp_path: Path) -> None:
     """Unreachable and hanging servers, invalid addresses and unknown contexts give no completions and no message."""
-    async with asked(tmp_path) as (server, where), ScriptedServer() as hanging:
+    async with one_server(tmp_path) as (server, where), ScriptedServer() as hanging:
         await (await server.connect()).register(MASTER, native_registration("orders"), spelling="native")
         with refusing_address() as absent:
             assert await offered(f"-s {absent} -s {where} -s {hanging.address} route ") == ["orders"]

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from namesrv_client.ctl.options import Options, options_of
-from tests.support.ctl import Result, asked, at, ctl, refusing_address, run
+from tests.support.ctl import Result, at, ctl, one_server, refusing_address, run
 
 SECRET = "this is the secret itself"
 
@@ -126,7 +126,7 @@ async def test_context_in_use_names_the_servers(tmp_path: Path) -> None:
     """--context overrides the context in use."""
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
     with refusing_address() as absent:
-        async with asked(tmp_path) as (_, where):
+        async with one_server(tmp_path) as (_, where):
             await ctl("context", "add", "here", *at(where), env=env)
             await ctl("context", "add", "gone", *at(absent), env=env)
             await ctl("context", "use", "here", env=env)

@@ -11,7 +11,7 @@ import pytest
 from namesrv_client.ctl.commands.following import missed_between
 from namesrv_remoting.bodies.extensions import Event, Events
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import COMMAND, address_of, asked, at, ctl, refusing_address
+from tests.support.ctl import COMMAND, address_of, at, ctl, one_server, refusing_address
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -26,7 +26,7 @@ RW, RO = "8 read, 8 write, RW-", "8 read, 8 write, R--"
 
 async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
     """Each row has the time, the number, the event and its subject."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T"), spelling="native")
         await server.clock.advance(2.25)
@@ -49,7 +49,7 @@ async def test_events_are_shown_oldest_first(tmp_path: Path) -> None:
 
 async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
     """--since, --type and --limit filter the server's events."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
 
         async def chosen(*options: str) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ async def test_json_events_are_the_servers_events(tmp_path: Path) -> None:
 
 async def test_unsupported_follow_ends_at_once(tmp_path: Path) -> None:
     """Apache's server has no events, and an unreachable server exits with 2."""
-    async with asked(tmp_path, "rocketmq") as (_, where):
+    async with one_server(tmp_path, "rocketmq") as (_, where):
         for options in ((), ("--follow",)):
             refused = await ctl(*at(where), "events", *options)
             reason = "refused with code 3: not supported by Apache's NameServer"
@@ -130,7 +130,7 @@ def request_count(server: InProcess) -> int:
 
 async def test_watch_prints_the_first_state_and_each_change(tmp_path: Path) -> None:
     """Each change has the old and new facts and the whole new route."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         watching = asyncio.create_task(ctl(*at(where), "watch", "T", "X", "T", "--changes", "4", "-o", "json"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ctl import asked, at, ctl, run
+from tests.support.ctl import at, ctl, one_server, run
 from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.spark_logs import write_log
 
@@ -13,7 +13,7 @@ REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a", "broker-b:0"]
 
 async def test_history_from_a_servers_events(tmp_path: Path) -> None:
     """`history` lists the changes of the topic, or the last one before --at, without those of other topics."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, native_registration("T", "U"), spelling="native")
         await server.clock.advance(10)

@@ -11,11 +11,11 @@ from namesrv_client.ctl.comparison import Difference
 from namesrv_client.ctl.migration import TopicAnswers, judged, topic_differences, topic_facts
 from namesrv_remoting.bodies.route import BrokerData
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import Result, address_of, asked, ctl, refusing_address, run
+from tests.support.ctl import Result, address_of, ctl, one_server, refusing_address, run
 from tests.support.fake_clock import until
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration, topic_config
-from tests.support.route_clients import asked as answered
+from tests.support.route_clients import request_count
 
 ELSEWHERE = MASTER._replace(addr="10.0.99.99:10911")
 
@@ -34,8 +34,8 @@ async def test_equal_servers_agree(tmp_path: Path) -> None:
     """Every topic is requested in both forms in RocketMQ's protocol, for any number of servers."""
     async with (
         namesrv_in_process(tmp_path / "1") as first,
-        asked(tmp_path / "2") as (second, two),
-        asked(tmp_path / "3") as (third, three),
+        one_server(tmp_path / "2") as (second, two),
+        one_server(tmp_path / "3") as (third, three),
         ApacheFront(first.address) as apache,
     ):
         for server in (first, second, third):
@@ -63,8 +63,8 @@ async def test_equal_servers_agree(tmp_path: Path) -> None:
 async def test_differences_are_marked_as_mattering_or_harmless(tmp_path: Path) -> None:
     """Brokers, addresses, queues, permissions, flags, order configuration and settings matter; topics share lines."""
     async with (
-        asked(tmp_path / "1", order_message_enable=True) as (first, one),
-        asked(tmp_path / "2") as (second, two),
+        one_server(tmp_path / "1", order_message_enable=True) as (first, one),
+        one_server(tmp_path / "2") as (second, two),
     ):
         there, here = await first.connect(), await second.connect()
         mapping = {"T": {"topic": "T", "bname": "broker-a", "totalQueues": 1, "currIdMap": {"0": 0}}}
@@ -161,7 +161,7 @@ def test_remark_of_an_error_is_harmless(fact: str, matters: bool) -> None:
 @pytest.mark.slow
 async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
     """One unreachable server exits with 1, all of them and wrong usage with 2."""
-    async with asked(tmp_path) as (_, one), ApacheFront(("127.0.0.1", 1)) as broken:
+    async with one_server(tmp_path) as (_, one), ApacheFront(("127.0.0.1", 1)) as broken:
         broken.remarks |= dict.fromkeys((101, 105, 206, 219, 319, 9999, 106), "name server not ready")
         with refusing_address() as absent:
             result, _ = await checked(one, absent)
@@ -179,12 +179,12 @@ async def test_unreachable_server_cannot_be_compared(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_watch_repeats_the_check_until_servers_agree(tmp_path: Path) -> None:
     """Every check prints a line of JSON; the last one has agree=true."""
-    async with asked(tmp_path / "1") as (first, one), asked(tmp_path / "2") as (second, two):
+    async with one_server(tmp_path / "1") as (first, one), one_server(tmp_path / "2") as (second, two):
         await (await first.connect()).register(MASTER)
         checking = asyncio.create_task(
             ctl("migrate", "check", "--from", one, "--to", two, "--watch", "100ms", "--within", "5m", "-o", "json")
         )
-        await until(lambda: answered(second, 106))
+        await until(lambda: request_count(second, 106))
         await (await second.connect()).register(MASTER)
         result = await checking
 

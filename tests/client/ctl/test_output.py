@@ -14,7 +14,7 @@ from namesrv_client.ctl.comparison import perm_text
 from namesrv_client.ctl.output import cell, counted, json_text, lasting, moment, table, yaml_text
 from namesrv_runtime.log import printable
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl
+from tests.support.ctl import address_of, at, ctl, one_server
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import Broker, native, registration
 
@@ -113,10 +113,10 @@ def test_output_is_always_printable(text: str) -> None:
     assert document == json.loads(json_text(as_json, is_ascii=True))
 
 
-@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_names_are_shown_literally(tmp_path: Path, spoken: str) -> None:
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_names_are_shown_literally(tmp_path: Path, protocol: str) -> None:
     """Hostile names of topics, brokers, clusters and addresses are escaped by every command."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         peer = await server.connect()
         for number, name in enumerate(EVIL):
             await peer.register(Broker(name, 0, f"10.0.0.{number}{name}", name), registration(name, "T"))
@@ -125,7 +125,7 @@ async def test_names_are_shown_literally(tmp_path: Path, spoken: str) -> None:
             *[("brokers",), ("clusters",), ("topics",), ("config", "show"), ("status",), ("kv", "list", "ns")],
             *[("route", *EVIL), ("explain", EVIL[0]), ("explain", "absent\x1b"), ("wipe-write-perm", EVIL[0])],
             *[("kv", "get", "ns", EVIL[0]), ("kv", "get", "ns\x1b", EVIL[0])],
-            *([("events",), ("connections",)] if spoken == "native" else []),
+            *([("events",), ("connections",)] if protocol == "native" else []),
         ]
         for command in commands:
             for options in ((), ("-o", "json"), ("-o", "yaml")):

@@ -8,7 +8,7 @@ import pytest
 
 from namesrv import version
 from tests.support.apache_server import ApacheFront
-from tests.support.ctl import address_of, asked, at, ctl, refusing_address, two_asked
+from tests.support.ctl import address_of, at, ctl, one_server, refusing_address, two_servers
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import (
     ELSEWHERE,
@@ -33,7 +33,7 @@ def heads(text: str) -> list[str]:
 
 async def test_status_of_a_ready_server(tmp_path: Path) -> None:
     """One row shows the server's state and counts; JSON has the members of SERVER_INFO."""
-    async with asked(tmp_path, nameserver_name="ns-1") as (server, where):
+    async with one_server(tmp_path, nameserver_name="ns-1") as (server, where):
         await server.clock.advance(125)
         await (await server.connect()).register(MASTER, registration("T", "U", "V"))
 
@@ -63,9 +63,9 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
 
 async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
     """`status` names the expected brokers, and `route` reports a refusal instead of an absent topic."""
-    async with asked(tmp_path) as (server, _):
+    async with one_server(tmp_path) as (server, _):
         await (await server.connect()).register(MASTER)
-    async with asked(tmp_path) as (_, where):
+    async with one_server(tmp_path) as (_, where):
         shown = await ctl(*at(where), "status")
         route = await ctl(*at(where), "route", "T")
 
@@ -76,7 +76,7 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
 
 async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
     """An unreachable server makes `status` exit with 1, and a list of only such servers with 2 and a document."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         await (await server.connect()).register(MASTER)
         with refusing_address() as absent:
             shown = await ctl(*at(absent, where), "status")
@@ -96,7 +96,7 @@ async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("topics", [2, None], ids=["listed", "not listed"])
 async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) -> None:
     """An Apache server has no status, so that brokers and topics are counted; its topic list can be switched off."""
-    async with asked(tmp_path, "rocketmq", enable_all_topic_list=topics is not None) as (server, where):
+    async with one_server(tmp_path, "rocketmq", enable_all_topic_list=topics is not None) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER)
         await peer.register(SLAVE)
@@ -119,7 +119,7 @@ async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) ->
 
 async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
     """Each row shows last seen, expiry, topics and reported state; JSON has the members of LIST_BROKERS."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("T", "U", counter=7))
         await server.clock.advance(75)
@@ -151,7 +151,7 @@ async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
 
 async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
     """One row per broker shows its expiry on each server, and both values where servers differ."""
-    async with two_asked(tmp_path) as (first, second, one, two):
+    async with two_servers(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await first.register(SLAVE, registration("T", "U"))
         await second.register(MASTER, registration("T", "U", "V"))
@@ -166,10 +166,10 @@ async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
     ] == shown.cells
 
 
-@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, spoken: str) -> None:
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, protocol: str) -> None:
     """A filter without a match exits with 1, an empty list without a filter with 0."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         assert await ctl(*at(where), "brokers") == (0, "", "namesrvctl: no brokers\n")
         peer = await server.connect()
         for broker in (ELSEWHERE, SLAVE, MASTER):
@@ -185,7 +185,7 @@ async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, spoken: 
         no_such = f"{where}: no broker broker-c in cluster cluster-1"
         assert (1, [], [no_such]) == await chosen("-c", "cluster-1", "-b", "broker-c")
         assert (1, [], [f"{where}: no broker broker-x"]) == await chosen("-b", "broker-x")
-        if spoken == "rocketmq":
+        if protocol == "rocketmq":
             # empty columns are left out
             shown = await ctl(*at(where), "brokers", "-b", "broker-c")
             columns = ["CLUSTER", "BROKER", "ID", "ADDRESS"]
@@ -194,7 +194,7 @@ async def test_brokers_are_filtered_by_cluster_and_name(tmp_path: Path, spoken: 
 
 async def test_clusters_show_their_groups(tmp_path: Path) -> None:
     """Each group has its master, slaves and zone."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, enableActingMaster="true", __ZONE_NAME="z1")
         await peer.register(SLAVE, enableActingMaster="true", __ZONE_NAME="z1")
@@ -250,7 +250,7 @@ async def test_connections_are_shown(tmp_path: Path) -> None:
 
 async def test_topics_are_listed(tmp_path: Path) -> None:
     """Topics are listed by name, optionally of one cluster."""
-    async with asked(tmp_path) as (server, where):
+    async with one_server(tmp_path) as (server, where):
         peer = await server.connect()
         await peer.register(MASTER, registration("U", "T"))
         await peer.register(ELSEWHERE, registration("T", "V"))
@@ -261,14 +261,14 @@ async def test_topics_are_listed(tmp_path: Path) -> None:
         assert {"servers": [{"server": where, "topics": ["T", "U", "V"]}]} == found.json
         nothing = await ctl(*at(where), "topics", "-c", "cluster-x")
         assert (1, "", f"namesrvctl: {where}: no topic in cluster cluster-x\n") == nothing
-    async with asked(tmp_path, enable_all_topic_list=False) as (_, where):
+    async with one_server(tmp_path, enable_all_topic_list=False) as (_, where):
         refused = await ctl(*at(where), "topics")
         assert (1, "", f"namesrvctl: {where}: refused with code 1: disable\n") == refused
 
 
 async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> None:
     """One list contains all topics; `route` exits with 1 when one of the servers lacks the topic."""
-    async with two_asked(tmp_path) as (first, second, one, two):
+    async with two_servers(tmp_path) as (first, second, one, two):
         await first.register(MASTER, registration("T", "U"))
         await second.register(MASTER, registration("T", "V"))
 
@@ -280,10 +280,10 @@ async def test_topics_of_several_servers_name_their_servers(tmp_path: Path) -> N
     assert [one] == [row[0] for row in route.cells[1:]]
 
 
-@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_route_is_shown_by_broker(tmp_path: Path, protocol: str) -> None:
     """Each row has permission, queues, master and slaves; an absent topic exits with 1 without hiding the others."""
-    async with asked(tmp_path, spoken) as (server, where):
+    async with one_server(tmp_path, protocol) as (server, where):
         peer = await server.connect()
         await peer.register(OTHER, registration(topic_config("T", read=4, write=2, perm=4), "X"))
         await peer.register(MASTER)
@@ -302,11 +302,11 @@ async def test_route_is_shown_by_broker(tmp_path: Path, spoken: str) -> None:
     assert (absent.code, absent.json["servers"][0]["routes"]) == (1, {"absent": None})
 
 
-@pytest.mark.parametrize("spoken", ["native", "rocketmq"])
-async def test_json_route_is_complete(tmp_path: Path, spoken: str) -> None:
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
+async def test_json_route_is_complete(tmp_path: Path, protocol: str) -> None:
     """Filter servers, order configuration and static queues are included."""
     mapping = {"topic": "T", "bname": "broker-a", "scope": "global", "epoch": 5, "dirty": False}
-    async with asked(tmp_path, spoken, order_message_enable=True) as (server, where):
+    async with one_server(tmp_path, protocol, order_message_enable=True) as (server, where):
         peer = await server.connect()
         mappings = {"T": {**mapping, "totalQueues": 4, "currIdMap": {"0": 1, "1": 0}}}
         body = registration("T", "U", mappings=mappings, filter_servers=("10.0.0.1:7000",))
@@ -360,7 +360,7 @@ async def test_incomplete_apache_responses_are_shown(tmp_path: Path) -> None:
 async def test_large_routes_are_requested_in_batches(tmp_path: Path) -> None:
     """400 routes do not fit into one frame of 64 KiB."""
     topics = [f"topic-{number}" for number in range(400)]
-    async with asked(tmp_path, max_frame_bytes=65_536) as (server, where):
+    async with one_server(tmp_path, max_frame_bytes=65_536) as (server, where):
         await (await server.connect()).register(MASTER, registration(*topics))
 
         found = await ctl(*at(where), "route", *topics, "-o", "json")

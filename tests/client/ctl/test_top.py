@@ -9,7 +9,7 @@ from rich.console import Console
 from namesrv_client.ctl.commands.top import Seen, page
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.errors import ConnectionClosedError, RequestTimeoutError
-from tests.support.ctl import COMMAND, asked, at, ctl, refusing_address, run, two_asked
+from tests.support.ctl import COMMAND, at, ctl, one_server, refusing_address, run, two_servers
 from tests.support.daemon import Daemon
 from tests.support.namesrv_peer import MASTER, native_registration
 from tests.support.peer import Broker, Peer
@@ -78,7 +78,7 @@ def test_state_of_each_server_is_shown(found: Seen, now: float, state: str, cell
 
 async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     """`--once` exits with 1 when a server lacks a broker or is unreachable."""
-    async with two_asked(tmp_path) as (first, _, one, two):
+    async with two_servers(tmp_path) as (first, _, one, two):
         await first.register(MASTER, native_registration("T"), spelling="native")
 
         alone = await ctl(*at(one), "top", "--once", "-o", "json")
@@ -96,7 +96,7 @@ async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
 
 async def test_apache_server_shows_present_brokers(tmp_path: Path) -> None:
     """An Apache server reports brokers without ages."""
-    async with asked(tmp_path, "rocketmq") as (server, where):
+    async with one_server(tmp_path, "rocketmq") as (server, where):
         await (await server.connect()).register(MASTER, native_registration("T"), spelling="native")
         shown = await ctl(*at(where), "top", "--once")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.ctl import asked, at, ctl, refusing_address
+from tests.support.ctl import at, ctl, one_server, refusing_address
 from tests.support.fake_clock import FakeClock, until
 from tests.support.namesrv_peer import Broker
 
@@ -60,7 +60,7 @@ async def test_whoami_shows_the_account_and_its_source(
     tmp_path: Path, env: dict[str, str], account: str, by: str, may: list[str]
 ) -> None:
     """A signature takes precedence over the network."""
-    async with asked(tmp_path / "data", **settings(tmp_path, FILE)) as (_, where):
+    async with one_server(tmp_path / "data", **settings(tmp_path, FILE)) as (_, where):
         done = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
 
@@ -83,11 +83,11 @@ async def test_whoami_shows_the_account_and_its_source(
 )
 async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str, str], remark: str) -> None:
     """In observe mode the account is None instead."""
-    async with asked(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
+    async with one_server(tmp_path / "data", **settings(tmp_path, FOREIGNERS)) as (_, where):
         refused = await ctl(*at(where), "whoami", env=env)
     assert (1, [f"{where}: refused with code 16: {remark}"]) == (refused.code, refused.problems)
 
-    async with asked(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
+    async with one_server(tmp_path / "data-2", **settings(tmp_path, FOREIGNERS, access_mode="observe")) as (_, where):
         observed = await ctl(*at(where), "whoami", "-o", "json", env=env)
         shown = await ctl(*at(where), "whoami", env=env)
     identity = observed.json["servers"][0]["identity"]
@@ -97,7 +97,7 @@ async def test_stranger_is_refused_with_the_reason(tmp_path: Path, env: dict[str
 
 async def test_open_server_assigns_no_account(tmp_path: Path) -> None:
     """A server without an access file ignores signatures; an Apache server does not support the request."""
-    async with asked(tmp_path) as (_, where), asked(tmp_path / "apache", "rocketmq") as (_, apache):
+    async with one_server(tmp_path) as (_, where), one_server(tmp_path / "apache", "rocketmq") as (_, apache):
         for env in ({}, signing("reader", "new-secret")):
             done = await ctl(*at(where), "whoami", "-o", "json", env=env)
             identity = done.json["servers"][0]["identity"]
@@ -122,7 +122,7 @@ async def test_incomplete_credentials_are_wrong_usage() -> None:
 async def test_reserved_names_are_listed(tmp_path: Path) -> None:
     """After a broker has left, its name and address are listed with account and remaining time."""
     text = FILE.replace('may = ["route-read", "broker-control"]', 'may = ["broker-control", "admin-read"]')
-    async with asked(tmp_path / "data", **settings(tmp_path, text)) as (server, where):
+    async with one_server(tmp_path / "data", **settings(tmp_path, text)) as (server, where):
         peer = await server.connect()
         await peer.register(Broker())
         await server.hang_up(peer)

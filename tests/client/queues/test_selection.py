@@ -36,7 +36,7 @@ class Scene:
         self.faults = BrokerFaults(chosen, self.clock)
         # topic -> its route, or the error without one
         self.routes = routes or {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.used: list[str] = []
         self.selector = QueueSelector(
             chosen, self.clock, RouteCache(self.clock), route=self.route, use=self.used.append
@@ -47,7 +47,7 @@ class Scene:
 
     async def route(self, topic: str) -> Route:
         """The client's method `route`."""
-        self.asked.append(topic)
+        self.requested.append(topic)
         found = self.routes.get(topic, TopicNotFoundError(f"topic {topic} does not exist"))
         if isinstance(found, RouteError):
             raise found
@@ -76,7 +76,7 @@ async def test_queues_are_cached_until_the_route_changes() -> None:
 
     assert first is await scene.selector.find("t")
     assert first is scene.selector.ready("t")
-    assert scene.asked == ["t"]
+    assert scene.requested == ["t"]
     scene.selector.forget("t")
     assert scene.selector.ready("t") is None
 
@@ -89,7 +89,7 @@ async def test_unknown_topic_gets_the_default_topics_queues(read: int, write: in
     assert [("broker-a", 0, count)] == await scene.runs("new")
     assert MessageQueue("new", "broker-a", 0) == (await scene.selector.find("new")).queues[0]
     # the topic is in use, so that it is polled
-    assert (scene.asked, scene.used) == (["new", "TBW102"], ["new"])
+    assert (scene.requested, scene.used) == (["new", "TBW102"], ["new"])
 
 
 async def test_unknown_topic_is_requested_again_until_it_exists() -> None:
@@ -97,12 +97,12 @@ async def test_unknown_topic_is_requested_again_until_it_exists() -> None:
     scene = Scene({"TBW102": topic_route("broker-a")})
     first = await scene.selector.find("new")
     assert first is await scene.selector.find("new")
-    assert len(scene.asked) == 2
+    assert len(scene.requested) == 2
 
     scene.clock.stall(1.0)
     assert scene.selector.ready("new") is None
     assert first is await scene.selector.find("new")
-    assert scene.asked == ["new", "TBW102", "new", "TBW102"]
+    assert scene.requested == ["new", "TBW102", "new", "TBW102"]
 
     scene.clock.stall(60.0)
     scene.routes["new"] = UNAVAILABLE
@@ -142,7 +142,7 @@ async def test_error_without_default_queues(
     for count in (1, 2):
         with pytest.raises(error, match=message):
             await scene.selector.find("new")
-        assert count == scene.asked.count("new")
+        assert count == scene.requested.count("new")
 
 
 async def test_default_topic_is_configurable() -> None:
@@ -155,7 +155,7 @@ async def test_default_topic_is_configurable() -> None:
     scene.selector.forget("template")
     with pytest.raises(TopicNotFoundError, match="template"):
         await scene.selector.find("template")
-    assert scene.asked == ["new", "template", "template", "template"]
+    assert scene.requested == ["new", "template", "template", "template"]
 
 
 def test_without_fault_tolerance_only_the_last_broker_is_avoided() -> None:

@@ -17,10 +17,10 @@ from tests.support.route_clients import (
     INFO,
     PULL,
     RouteScene,
-    asked,
     broker_names,
     register,
     registered,
+    request_count,
     route_client,
     route_scene,
     unregister,
@@ -33,7 +33,7 @@ WATCH: dict[str, Any] = {"watch": True, "poll_seconds": 1000.0}
 
 async def pulled(scene: RouteScene, count: int) -> None:
     """Return when the first server has answered `count` pulls."""
-    await until(lambda: scene.asked() == count)
+    await until(lambda: scene.request_count() == count)
 
 
 @pytest.mark.parametrize(("unit", "first", "then"), [(0.1, 3.0, 27.6), (0.5, 15.0, 30.0), (0.9, 27.0, 32.4)])
@@ -43,7 +43,7 @@ async def test_polls_have_jitter(tmp_path: Path, unit: float, first: float, then
         await scene.client.route("orders")
         for count, wait in enumerate((first, then, then), start=1):
             await scene.clock.advance(wait - 0.01)
-            assert count == scene.asked()
+            assert count == scene.request_count()
             await scene.clock.advance(0.01)
             await pulled(scene, count + 1)
 
@@ -63,7 +63,7 @@ async def test_poll_is_one_request_for_all_topics_in_use(tmp_path: Path) -> None
         assert scene.names() == ["broker-a"]
         await scene.clock.advance(30.0)
         await scene.shows("broker-a", "broker-b")
-        assert (scene.asked(), scene.client.cached("bills")) == (4, None)
+        assert (scene.request_count(), scene.client.cached("bills")) == (4, None)
         assert (scene.client.is_in_use("bills"), scene.client.is_in_use("orders")) == (False, True)
 
 
@@ -72,7 +72,7 @@ async def test_no_request_without_topics(tmp_path: Path) -> None:
     async with route_scene(tmp_path, watch=True) as scene:
         await scene.clock.advance(100.0)
 
-        assert (scene.asked(PULL), scene.asked(INFO)) == (0, 0)
+        assert (scene.request_count(PULL), scene.request_count(INFO)) == (0, 0)
         assert await scene.client.refresh()
         assert not scene.proxy.accepted
 
@@ -109,13 +109,13 @@ async def test_concurrent_calls_share_a_request(tmp_path: Path) -> None:
         wanted = [*topics, *["orders"] * 100, *["none"] * 100]
         found = await asyncio.gather(*(scene.client.route(topic) for topic in wanted), return_exceptions=True)
 
-        assert scene.asked() == 1
+        assert scene.request_count() == 1
         routes = [route for route in found if not isinstance(route, BaseException)]
         assert [(topic, "pull") for topic in wanted[:300]] == [(route.topic, route.source) for route in routes]
         assert {TopicNotFoundError} == {type(error) for error in found[300:]}
         with pytest.raises(TopicNotFoundError, match=r"topic none does not exist, according to 127\.0\.0\.1:"):
             await scene.client.route("none")
-        assert scene.asked() == 2
+        assert scene.request_count() == 2
 
 
 async def test_unanswered_topic_does_not_delay_others() -> None:
@@ -199,7 +199,7 @@ async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> No
         assert known.source == "watch"
 
         await scene.watched()
-        before = scene.asked()
+        before = scene.request_count()
         await scene.clock.advance(25.0)
         await pulled(scene, before + 1)
         await scene.watched()
@@ -207,7 +207,7 @@ async def test_watch_reports_changes_at_once_and_continues(tmp_path: Path) -> No
         # a poll does not renew the watch
         assert await scene.client.refresh()
         await scene.clock.advance(1.0)
-        assert (before + 2, 1) == (scene.asked(), len(scene.server.namesrv.watchers))
+        assert (before + 2, 1) == (scene.request_count(), len(scene.server.namesrv.watchers))
 
 
 async def test_new_topics_are_watched_in_one_request(tmp_path: Path) -> None:
@@ -266,12 +266,12 @@ async def test_watch_answered_at_once_is_renewed_slowly(tmp_path: Path) -> None:
         await scene.client.route("orders")
         await scene.watched()
         scene.server.namesrv.is_draining = True
-        before = scene.asked()
+        before = scene.request_count()
 
         await scene.clock.advance(35.0)
         await settle()
 
-        assert before + 9 <= scene.asked() <= before + 15
+        assert before + 9 <= scene.request_count() <= before + 15
         scene.server.namesrv.is_draining = False
 
 
@@ -282,9 +282,9 @@ async def test_unconfirmed_routes_are_polled_not_watched(tmp_path: Path) -> None
         await scene.watched()
         young, peer = await scene.restarted(BROKER_A)
         await passing(scene.clock, lambda: scene.client._cache.unconfirmed == {"orders"})
-        before = asked(young, PULL)
+        before = request_count(young, PULL)
         await scene.clock.advance(10.0)
-        assert before >= asked(young, PULL)
+        assert before >= request_count(young, PULL)
         assert scene.names() == ["broker-a", "broker-b"]
 
         await register(peer, BROKER_B)
@@ -323,13 +323,13 @@ async def test_failed_send_refreshes_the_brokers_topics(tmp_path: Path) -> None:
         scene.client.report("broker-b", 0.1)
         scene.client.report("stranger", 0.1, failed=True)
         await scene.clock.advance(5.0)
-        assert scene.asked() == 3
+        assert scene.request_count() == 3
 
         for broker in ("broker-b", "stranger"):
             scene.client.report(broker, 0.1, failed=True)
 
         await scene.shows("broker-a")
-        assert scene.asked() == 4
+        assert scene.request_count() == 4
         assert (scene.age("refunds"), scene.age("bills")) == (0.0, 5.0)
 
 
@@ -344,9 +344,9 @@ async def test_failed_sends_cause_one_request_per_second(tmp_path: Path) -> None
         for _ in range(1_000):
             scene.client.report("broker-a", 0.1, failed=True)
         await scene.clock.advance(0.99)
-        assert scene.asked() == 2
+        assert scene.request_count() == 2
         await scene.clock.advance(0.01)
         await pulled(scene, 3)
 
         await scene.clock.advance(10.0)
-        assert scene.asked() == 3
+        assert scene.request_count() == 3

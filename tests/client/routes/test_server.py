@@ -15,7 +15,7 @@ from namesrv_remoting.errors import ConnectError, ConnectionClosedError, Remotin
 from tests.support.apache_server import ApacheServer, apache_route
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.in_process import namesrv_in_process
-from tests.support.route_clients import BROKER_A, INFO, NO_CALLBACKS, PULL, asked, client_settings
+from tests.support.route_clients import BROKER_A, INFO, NO_CALLBACKS, PULL, client_settings, request_count
 from tests.support.scripted_server import Peer, ScriptedRequest, ScriptedServer
 from tests.support.spelling import NATIVE, cut
 from tests.support.tcp_proxy import TcpProxy
@@ -88,7 +88,7 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await asyncio.gather(*(server.identify(1.0) for _ in range(5)))
         await server.identify(1.0)
 
-        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.boot_id, asked(namesrv, INFO))
+        assert (True, namesrv.namesrv.boot_id, 1) == (server.is_native, server.boot_id, request_count(namesrv, INFO))
         assert (server.is_complete, server.knows_all_topics) == (False, False)
         await clock.advance(15.0)
         assert (server.is_complete, server.knows_all_topics) == (True, True)
@@ -97,7 +97,7 @@ async def test_native_server_is_identified_once_per_connection(tmp_path: Path) -
         await until(lambda: server.is_native is None)
         await proxy.heal()
         await server.identify(1.0)
-        await until(lambda: asked(namesrv, INFO) == 2)
+        await until(lambda: request_count(namesrv, INFO) == 2)
         assert (namesrv.namesrv.boot_id, True) == (server.boot_id, server.is_complete)
 
 

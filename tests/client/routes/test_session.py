@@ -26,10 +26,10 @@ from tests.support.route_clients import (
     INFO,
     NO_CALLBACKS,
     PULL,
-    asked,
     client_settings,
     finished,
     registered,
+    request_count,
 )
 from tests.support.scripted_server import ScriptedServer
 from tests.support.spelling import NATIVE, cut
@@ -122,7 +122,7 @@ async def test_failover_stays_with_the_next_server(tmp_path: Path) -> None:
         await proxy.heal()
         await scene.routes("orders")
 
-        assert [asked(server, PULL) for server in servers] == [1, 2]
+        assert [request_count(server, PULL) for server in servers] == [1, 2]
         assert servers[1].where == scene.session.chosen
         assert [proxy.address] == list(scene.session.errors)
 
@@ -192,9 +192,9 @@ async def test_steady_responses_prevent_a_failover() -> None:
     ):
         asking = asyncio.ensure_future(scene.changes(*MANY[:5]))
         peer = await steady.accept()
-        for number, question in enumerate([await peer.receive() for _ in range(5)], start=1):
+        for number, request in enumerate([await peer.receive() for _ in range(5)], start=1):
             await scene.clock.advance(0.5)
-            peer.answer(question.opaque, code=17)
+            peer.answer(request.opaque, code=17)
             while len(scene.answers) < number:
                 await settle()
 
@@ -253,7 +253,7 @@ async def test_new_server_list_keeps_the_chosen_server(tmp_path: Path) -> None:
 
         scene.session.use((third.where,))
         await scene.routes("orders")
-        assert [asked(server, PULL) for server in (first, second, third)] == [1, 0, 1]
+        assert [request_count(server, PULL) for server in (first, second, third)] == [1, 0, 1]
         assert len(scene.session.socket_descriptors()) == 1
 
 
@@ -300,7 +300,7 @@ async def test_only_changed_topics_are_returned(tmp_path: Path) -> None:
 
         assert await scene.changes("orders", "bills", "none") == []
         assert [answer.is_conditional for answer in scene.answers] == [True]
-        assert (asked(server, PULL), asked(server, INFO)) == (2, 2)
+        assert (request_count(server, PULL), request_count(server, INFO)) == (2, 2)
 
         await registered(server, BROKER_A, topics=("orders", "bills", "refunds"), counter=2)
         assert await scene.changes("orders", "bills", "refunds") == ["refunds"]
@@ -370,10 +370,10 @@ async def test_halving_of_refused_batches_ends() -> None:
         nonlocal refused
         peer = await scripted.accept()
         while True:
-            question = await peer.receive()
-            is_pull = question.code == PULL
+            request = await peer.receive()
+            is_pull = request.code == PULL
             refused += is_pull
-            header = [int(is_pull), question.opaque, 1, 479, "a bug" if is_pull else None, None]
+            header = [int(is_pull), request.opaque, 1, 479, "a bug" if is_pull else None, None]
             peer.send(cut(NATIVE, msgpack.packb(header), b"" if is_pull else msgpack.packb({"boot_id": "b1"})))
 
     async with ScriptedServer() as scripted, session_of(scripted, protocol="auto") as scene:

@@ -13,7 +13,7 @@ from namesrv_remoting.access import parse_access_file
 from tests.support.agents import brokers, queues, running
 from tests.support.fake_clock import FakeClock, passing
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.route_clients import INFO, PULL, asked, route_client
+from tests.support.route_clients import INFO, PULL, request_count, route_client
 
 FILE = """
 [accounts.broker]
@@ -84,7 +84,7 @@ async def test_refused_agent_reports_the_remark(
 
         await passing(guarded.clock, lambda: error().startswith("registration refused: "))
         assert remark in error()
-    assert asked(guarded, INFO) == (protocol == "auto")
+    assert request_count(guarded, INFO) == (protocol == "auto")
     assert brokers(guarded) == {}
 
 
@@ -148,9 +148,9 @@ async def test_client_keeps_the_route_of_a_revoked_topic(guarded: InProcess, wat
         for topic in ("orders", "bills"):
             await agent.update_topic(TopicConfig(topic, 16, 16))
         await passing(clock, lambda: queue_nums("orders") == 16)
-        before = asked(guarded, PULL)
+        before = request_count(guarded, PULL)
         await clock.advance(30)
-        assert asked(guarded, PULL) - before < 90
+        assert request_count(guarded, PULL) - before < 90
         assert queue_nums("bills") == 4
 
 
