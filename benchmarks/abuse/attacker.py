@@ -19,7 +19,7 @@ from benchmarks.abuse import network
 # Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
-# for one response; a frame that takes the server a minute has shown what it can do
+# Limit for one response; after a minute the attack has succeeded.
 _PATIENCE_SECONDS: Final = 60.0
 _CONNECTING_SECONDS: Final = 5.0
 _AT_ONCE: Final = 256 * 1024
@@ -179,13 +179,13 @@ class Attacker:
 
 @dataclass(slots=True)
 class Flow:
-    """One connection of many, and what it sends: chunks, one after the other, until there are no more."""
+    """One of many connections, and the chunks that it sends, one after the other."""
 
     peer: socket.socket
     # of one frame or record
     unit_bytes: int
     chunks: Iterator[memoryview]
-    # whether it reads what the server sends, and throws it away
+    # True: the connection reads the server's responses, and discards them.
     is_reading: bool = False
     # whether it stays open when it has sent all
     is_staying: bool = False

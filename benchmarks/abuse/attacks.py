@@ -29,16 +29,16 @@ class Attack:
     """What is done to a server, whose part of the work is to make the bytes before and to send them after."""
 
     what: str
-    # makes the bytes; what it returns sends them until the attacker's time is up
+    # Makes the bytes; the returned function sends them until the attacker's time is over.
     prepared: Callable[[], Callable[[Attacker], object]] = lambda: lambda _: None
-    # Opens connections before the attack's time begins, and returns what sends over them; in the place of `prepared`.
+    # Opens connections before the attack, and returns the function that sends over them; replaces `prepared`.
     opening: Callable[[Attacker], Callable[[], object]] | None = None
     # from how many addresses
     peers: int = 1
     flags: tuple[str, ...] = ()
     # writes the files that the server needs into a directory, and returns the flags that name them
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
-    # what an ordinary broker has registered before
+    # The earlier registration of an ordinary broker.
     seed: Callable[[], bytes] = lambda: _NO_SEED
     # Attackers come from one /64, in a network of the benchmark's own; the well-behaved stay with IPv4.
     is_ipv6: bool = False

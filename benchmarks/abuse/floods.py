@@ -55,7 +55,7 @@ class Family:
     is_ipv6: bool = False
 
     def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
-        """Open so many connections; what it returns sends over them until the attacker's time is up."""
+        """Open so many connections; the returned function sends over them until the attacker's time is over."""
         return Flows(attacker, count, self.opening, self.reopening, sources=sources).send
 
 
@@ -124,7 +124,7 @@ def _slow(attacker: Attacker, _: int, source: int) -> Flow | None:
 
 
 def _unread(attacker: Attacker, _: int, source: int) -> Flow | None:
-    """A connection that asks for lists all the time, and never reads one."""
+    """A connection that requests lists all the time, and never reads one."""
     peer, data = attacker.connect(source), request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return None if peer is None else Flow(peer, len(data), _chunks(data))
 

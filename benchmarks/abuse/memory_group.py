@@ -56,7 +56,7 @@ class MemoryGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # what has just ended is in it for another moment
+        # A process that has just ended stays in the group for a moment.
         gives_up_at = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < gives_up_at:
             with contextlib.suppress(OSError):

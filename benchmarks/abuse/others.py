@@ -40,7 +40,7 @@ DEAD: Final = "dead-0"
 TOPIC: Final = "Steady"
 PULL: Final = route_request(TOPIC)
 TABLE_BYTES: Final = "nameserver_table_bytes"
-# for any response at all: a slow one is no refusal
+# Limit for any response: a slow response does not count as a refusal.
 PATIENCE_SECONDS: Final = 120.0
 _OWN_TOPICS: Final = 200
 _PULLS_A_SECOND: Final = 200
@@ -142,7 +142,7 @@ class _Brokers:
 
     How long the server has to keep a broker follows from its responses: a heartbeat that had one within the expiry of
     the one before keeps the broker for another expiry, counted from when it was sent. On a slow machine one may come
-    late; then the broker registers again, and its absence until then is no fault.
+    late; then the broker registers again, and its absence until then does not count as a failure.
     """
 
     def __init__(self, server: Server, expiry_seconds: float) -> None:

@@ -80,7 +80,7 @@ def _around(member: str, unit: Callable[[int], bytes]) -> tuple[bytes, Callable[
 
 
 def json_mappings() -> bytes:
-    """Static-topic mappings that say nothing."""
+    """Static-topic mappings without content."""
     return numbered(*_around("topicQueueMappingInfoMap", b'"%d":{}'.__mod__))
 
 
@@ -176,7 +176,7 @@ def native_names(member: str) -> bytes:
 
 
 def native_mappings() -> bytes:
-    """Static-topic mappings that say nothing."""
+    """Static-topic mappings without content."""
     parts: list[bytes] = []
     left = BODY_BYTES - 64
     while left > 16:
@@ -191,7 +191,7 @@ def native_pull(count: int, pattern: str = "%d", **members: object) -> bytes:
 
 
 def native_watch(count: int, pattern: str, known: tuple[str, int]) -> bytes:
-    """A request for what changes of many topics within a minute, by a client that knows this revision of this boot."""
+    """A watch of many topics for a minute, by a client that knows this revision of this boot."""
     boot_id, revision = known
     return native_pull(count, pattern, wait_ms=60_000, boot_id=boot_id, since=revision)
 

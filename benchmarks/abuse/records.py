@@ -75,7 +75,7 @@ class TlsRecords:
         return self._outgoing.read()
 
     def request(self, data: bytes) -> bytes:
-        """Send application data, and return what comes first."""
+        """Send application data, and return the first data received."""
         self._peer.sendall(self.sealed(data))
         while True:
             try:

@@ -9,13 +9,13 @@ from benchmarks.harness import table
 # -- targets -----------------------------------------------------------------------------------------------------------
 
 CPU_PER_MIB: Final = 0.2
-# a tiny attack may cost what a mebibyte may
+# A tiny attack may cost as much as a mebibyte.
 LEAST_MIB: Final = 1.0
 ONE_PEER_MIB: Final = 64.0
 # --max-memory-bytes, by default
 BUDGET_MIB: Final = 512.0
 P99_RATIO: Final = 3.0
-# Below the scheduler's time slice the ratio says which process was lucky.
+# Below the scheduler's time slice the ratio depends on chance.
 P99_FLOOR_SECONDS: Final = 0.005
 STALL_SECONDS: Final = 0.05
 FEW_PEERS: Final = 10
@@ -41,7 +41,7 @@ def _refused(result: Result) -> int:
     return brokers + (0 if result.may_refuse_clients else result.refused_clients)
 
 
-# what is missed -> whether it is. Those of TIMED depend on what else the machine does.
+# Target -> whether a result misses it. Targets in TIMED depend on the load of the machine.
 MISSES: Final[dict[str, Callable[[Result], bool]]] = {
     "cpu": lambda result: result.peers == 1 and cpu_per_mib(result) > CPU_PER_MIB,
     # what was registered belongs to the tables, which have limits of their own

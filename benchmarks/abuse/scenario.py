@@ -47,7 +47,7 @@ _LATE_SECONDS: Final = 0.2
 # After this many times the scans that a dead broker may survive, we stop waiting for its end. A server that is starved
 # of processor time credits the broker with that, and makes more scans.
 _SCANS_SHARE: Final = 10
-# what still was under way when the attack ended
+# Requests that were under way when the attack ended.
 _SETTLE_SECONDS: Final = 0.2
 
 
@@ -140,7 +140,7 @@ class Result:
     newcomers: int
     # from SIGTERM to the end
     stopped_seconds: float
-    # whether it responds to a newcomer's request for metrics when everything is over, and ends when told to
+    # whether it responds to a newcomer's request for metrics when everything is over, and ends with its standard input
     is_answering: bool
 
 
@@ -183,7 +183,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> Result
             ended = time.monotonic()
             attacker.close()
             is_dead_gone = _is_dead_gone(watcher, http_url, scans + _SCANS_SHARE * durations.most_scans, durations)
-        # what it still computes
+        # Work that is still under way.
         time.sleep(durations.quiet_seconds)
         cpu_seconds = server.cpu_seconds()
         idle *= (time.monotonic() - before.at) / durations.quiet_seconds
@@ -335,13 +335,13 @@ class _Others:
     def seen(self) -> _Seen:
         """What they have observed until now; they end."""
         output, _ = self._process.communicate("", 2 * PATIENCE_SECONDS)
-        said = json.loads(output)
+        observed = json.loads(output)
         return _Seen(
-            [Pull(*pull) for pull in said["pulls"]],
-            [Newcomer(*one) for one in said["newcomers"]],
-            said["lost"],
-            said["metrics"],
-            said["probes"],
+            [Pull(*pull) for pull in observed["pulls"]],
+            [Newcomer(*one) for one in observed["newcomers"]],
+            observed["lost"],
+            observed["metrics"],
+            observed["probes"],
         )
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ _FORMATS: Final[dict[Unit, tuple[str, str]]] = {
 
 
 class BenchError(Exception):
-    """Something cannot be measured; the message says what and why."""
+    """A measurement is impossible; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Figure:
     # one of each round; never empty
     values: Sequence[float]
     target: Target | None = None
-    # what stands behind a ratio: the absolute figures, of this machine and this minute
+    # The absolute figures behind a ratio, of this machine and this minute.
     behind: str = ""
     # heading of a column: figures of one section with the same `what` are one row of a page
     column: str = ""
@@ -79,7 +79,7 @@ class Figure:
 
     @property
     def verdict(self) -> Literal["met", "missed", ""]:
-        """Whether the target is met; empty when there is none."""
+        """Whether the target is met; empty without a target."""
         if self.target is None:
             return ""
         return "met" if self.target.is_met(self.value) else "missed"
@@ -151,7 +151,7 @@ def spelt(value: float, unit: Unit) -> str:
 
 
 def medians(unit: Unit, *samples: Sequence[float]) -> str:
-    """The middle of each sample: what stands behind a ratio."""
+    """The median of each sample, which a ratio is made of."""
     return " / ".join(spelt(statistics.median(sample), unit) for sample in samples)
 
 

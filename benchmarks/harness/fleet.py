@@ -26,7 +26,7 @@ class Fleet:
         self._environ = environ
         self._on_line = on_line
         self._root = tempfile.TemporaryDirectory(prefix="namesrv-bench-")
-        # of each server, what ends it
+        # The function that ends each server.
         self._lives: list[ExitStack] = []
         self.servers: list[Server] = []
 

@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a load sends on each connection, ready-made, and what counts as a response."""
+    """The prepared requests of a load on each connection, and the bytes that count as a response."""
 
     requests: Sequence[bytes]
     framing: Literal["rocketmq", "length", "http2"] = "rocketmq"
@@ -54,7 +54,7 @@ class Script:
     acks: int = 0
     # a response of fewer bytes is a failure
     least_bytes: int = 0
-    # what watchers wait for
+    # The change that watchers wait for.
     change: bytes = b""
     # sent last
     farewell: bytes = b""
@@ -108,16 +108,16 @@ def watched(bench: Bench, server: Server, script: Script) -> Load:
 def read_load(line: str, cpu_seconds: float) -> Load:
     """The line of JSON that load.c prints, and the processor time of the server meanwhile. Raises BenchError."""
     try:
-        said = json.loads(line)
+        report = json.loads(line)
         return Load(
-            responses=int(said["responses"]),
-            per_second=float(said["responses_per_second"]),
-            p50_ms=float(said["p50_us"]) / 1000,
-            p99_ms=float(said["p99_us"]) / 1000,
-            p999_ms=float(said["p999_us"]) / 1000,
-            longest_ms=max(float(said["max_us"]), float(said["oldest_unanswered_us"])) / 1000,
-            failed=int(said["failed"]),
-            cpu_us=cpu_seconds * 1e6 / int(said["responses"]),
+            responses=int(report["responses"]),
+            per_second=float(report["responses_per_second"]),
+            p50_ms=float(report["p50_us"]) / 1000,
+            p99_ms=float(report["p99_us"]) / 1000,
+            p999_ms=float(report["p999_us"]) / 1000,
+            longest_ms=max(float(report["max_us"]), float(report["oldest_unanswered_us"])) / 1000,
+            failed=int(report["failed"]),
+            cpu_us=cpu_seconds * 1e6 / int(report["responses"]),
         )
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise BenchError(f"load printed {line.strip()[:200]!r}: {error!r}") from error
@@ -166,10 +166,10 @@ class Crowd:
             BenchError: the crowd has ended.
         """
         for line in self._output:
-            said = json.loads(line)
-            self.again = said["again"]
-            if said["all"] == event:
-                return float(said["at"])
+            report = json.loads(line)
+            self.again = report["again"]
+            if report["all"] == event:
+                return float(report["at"])
         raise BenchError(f"not all members of a crowd have {event!r} in time")
 
 

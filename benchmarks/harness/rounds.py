@@ -66,7 +66,7 @@ class Bench:
         return cls(effort, cores)
 
     def progress(self, text: str) -> None:
-        """Say on standard error what is going on."""
+        """Print progress on standard error."""
         print(f"bench: {text}", file=sys.stderr, flush=True)
 
     def in_turn(self, what: str, cases: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:

@@ -122,7 +122,7 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """Ours without settings of a NameServer: what is measured is what the flags say."""
+    """Our environment without settings of a NameServer, so that only the flags count."""
     return {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
 
 
@@ -314,8 +314,8 @@ def responding(bench: Bench, program: Program) -> Iterator[Server]:
             if process.poll() is not None or waited > _PATIENCE_SECONDS:
                 output.seek(0)
                 why = "does not respond" if process.poll() is None else "ended"
-                said = " ".join(output.read().split())[-300:] or "no output"
-                raise BenchError(f"{program.name} {why} after {waited:.0f} s: {said}")
+                printed = " ".join(output.read().split())[-300:] or "no output"
+                raise BenchError(f"{program.name} {why} after {waited:.0f} s: {printed}")
             time.sleep(_LOOK_SECONDS)
         yield Server(process.pid, program.port, listening_after_seconds=time.monotonic() - started)
 
@@ -342,7 +342,7 @@ def _pinned(bench: Bench) -> Sequence[str]:
 
 
 def peers_environment(home: Path) -> dict[str, str]:
-    """Ours without settings of RocketMQ or of a JVM: what is measured is what the flags say."""
+    """Our environment without settings of RocketMQ or a JVM, so that only the flags count."""
     kept = {name: value for name, value in environment().items() if not name.startswith("ROCKETMQ_")}
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
         kept.pop(name, None)

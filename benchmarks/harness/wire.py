@@ -59,7 +59,7 @@ class Wire:
         self._socket.close()
 
     def request(self, frame: bytes) -> RemotingCommand:
-        """The response to an encoded request, whatever its code. Raises BenchError."""
+        """The response to an encoded request, with any code. Raises BenchError."""
         self.send(frame)
         return self.receive()
 

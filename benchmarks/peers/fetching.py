@@ -18,7 +18,7 @@ _INTO: Final = "{into}"
 
 
 class AbsentError(Exception):
-    """A peer is not available here; the message says why, in one line."""
+    """A peer is not available on this machine; the message has the reason."""
 
 
 def jars(bench: Bench, name: str, version: str) -> Path:
@@ -90,5 +90,5 @@ def _run(name: str, command: Sequence[str]) -> None:
     except subprocess.TimeoutExpired as error:
         raise AbsentError(f"{name}: {command[0]} is not done after {_PATIENCE_SECONDS} s") from error
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise AbsentError(f"{name}: {command[0]} failed: {said[-200:]}")
+        printed = " ".join((done.stderr or done.stdout).split())
+        raise AbsentError(f"{name}: {command[0]} failed: {printed[-200:]}")

@@ -27,7 +27,7 @@ class Peer:
     label: str
     start: Callable[[Bench], AbstractContextManager[Registry]]
     is_name_server: bool = True
-    # a JVM compiles what it does often while it does it
+    # A JVM compiles frequent code while it runs.
     warms_up: bool = False
 
 
@@ -121,7 +121,7 @@ def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, 
 
 
 def fewer_rounds(bench: Bench) -> Bench:
-    """For what takes long or differs by much."""
+    """For measurements that take long or vary much."""
     return replace(bench, effort=replace(bench.effort, rounds=min(_FEWER_ROUNDS, bench.effort.rounds)))
 
 

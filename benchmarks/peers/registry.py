@@ -39,7 +39,7 @@ class Registry(ABC):
         return run(self._bench, self.server, self._heartbeats(), seconds=seconds)
 
     def notify(self) -> Load | None:
-        """How soon 1,000 watchers know of a change; None where there is no watch, and clients poll."""
+        """How soon 1,000 watchers know of a change; None without watches, where clients poll."""
         script = self._watch()
         return None if script is None else watched(self._bench, self.server, script)
 

@@ -26,7 +26,7 @@ from benchmarks.speed.registration import LOG_SECONDS, Cost, a_broker, changes, 
 from benchmarks.speed.suite import add_quick, measured, titles
 
 # Each is pulled from for so long at a time, a JVM until three times in a row bring less than a twentieth more than the
-# best before: on one core its compilers have to wait for what they are to make faster, and it rises in steps.
+# The best value before: on one core the JVM's compilers compete with the measured code, and the value rises in steps.
 _WARM_UP_SECONDS: Final = 2
 _MOST_WARM_UPS: Final = 30
 _STILL_RISING: Final = 1.05

@@ -16,7 +16,7 @@ from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
-# what its start script gives it
+# The flags of its start script.
 _HEAP: Final = "-Xmx1000m"
 _SETTINGS: Final = """\
 tickTime=2000
@@ -120,7 +120,7 @@ class ZooKeeper(Registry):
         return _script([_request(_PING, xid=_PING_XID)])
 
     def _watch(self) -> Script:
-        """A client that is notified reads again: the notification does not say what is new."""
+        """A notified client reads again, since the notification does not contain the change."""
         read = _get(_path(0), watch=True)
         change = _request(_SET_DATA, _buffer(_path(0)) + _buffer(ROUTE) + _int(-1))
         return _script([read] * 2, acks=2, change=change, least_bytes=PULLED_BODY_BYTES)

@@ -62,7 +62,7 @@ static inline void took_too_long(int signal_number) {
     _exit(1);
 }
 
-/* Whatever hangs ends with exit 1 after so long; alarm(0) calls that off. */
+/* A program that hangs ends with exit 1 after this time; alarm(0) cancels that. */
 static inline void end_after(long seconds) {
     signal(SIGALRM, took_too_long);
     alarm((unsigned)seconds);
@@ -146,7 +146,7 @@ typedef struct {
     int64_t opaque;
 } Head;
 
-/* The integer after `member` (with its quotes and colon); false when there is none. A quote inside of a JSON string has
+/* The integer after `member` (with its quotes and colon); false when it is missing. A quote inside of a JSON string has
  * a backslash before it, so a remark cannot be taken for a member. */
 static inline bool json_integer(const uint8_t *header, size_t size, const char *member, int64_t *value) {
     const size_t member_size = strlen(member);

@@ -50,7 +50,7 @@ def notified_watchers(times: int) -> list[Figure]:
             began = time.perf_counter()
             client.receive()
             took.append(1000 * (time.perf_counter() - began))
-    return [latest("told", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
+    return [latest("notified", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
 
 
 def silent_deaths(count: int) -> list[Figure]:

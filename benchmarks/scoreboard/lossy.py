@@ -64,15 +64,15 @@ def packet_loss(seconds: int) -> list[Figure]:
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=seconds + 300)
     if done.returncode:
         raise BenchError(f"brokers and clients ended with {done.returncode}: {done.stderr[-1000:]}")
-    said = json.loads(done.stdout.splitlines()[-1])
+    report = json.loads(done.stdout.splitlines()[-1])
     # all leave in the end
-    ended = said.pop("until")
+    ended = report.pop("until")
     evicted = [
         entry["reason"]
         for entry in map(json.loads, lines)
         if entry["event"] == "broker_evicted" and datetime.fromisoformat(entry["ts"]).timestamp() < ended
     ]
-    return [none_of("evicted", "live brokers evicted", len(evicted), " ".join(evicted)), *figures(Seen(**said))]
+    return [none_of("evicted", "live brokers evicted", len(evicted), " ".join(evicted)), *figures(Seen(**report))]
 
 
 def _lose_packets(host: Host) -> None:

@@ -100,7 +100,7 @@ def client_of(addresses: str, **settings: Any) -> RouteClient:
 
 
 async def pull(client: RouteClient, seen: Seen, ended: asyncio.Event) -> None:
-    """Request the route ten times a second, and note what comes."""
+    """Request the route ten times a second, and record the responses."""
     await asyncio.sleep(random.uniform(0, _PULL_SECONDS))
     while not ended.is_set():
         seen.pulls += 1

@@ -58,7 +58,7 @@ class Row:
     _: KW_ONLY
     # how much the target needs
     full: int = 1
-    # how much is run unless told otherwise; 0: all of it
+    # default part of the row to run; 0: all of it
     size: int = 0
     # how much is run in the short form; 0: the row is not part of it
     short: int = 0
@@ -102,7 +102,7 @@ class Record:
         )
 
     def result(self, digest_now: str) -> str:
-        """The colour, and what it means here."""
+        """The colour and its meaning."""
         if self.missed:
             return f"{RED}: {self.missed}"
         if self.run != _IN_FULL:
@@ -118,8 +118,8 @@ def is_met(figures: Sequence[Figure]) -> bool:
 def spelt_figure(figure: Figure) -> str:
     """A figure in one line, with its target and what stands behind it."""
     target = spelt_target(figure.target, figure.unit)
-    said = f"{figure.label}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
-    return f"{said}; {figure.behind}" if figure.behind else said
+    text = f"{figure.label}: **{spelt(figure.value, figure.unit)}**" + (f" ({target})" if target else "")
+    return f"{text}; {figure.behind}" if figure.behind else text
 
 
 def digest(files: Sequence[str]) -> str:
@@ -201,5 +201,5 @@ def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str
 
 
 def read(path: Path) -> dict[str, Record]:
-    """The records of a page; none if there is no page."""
+    """The records of a page; empty without a page."""
     return records(path.read_text(encoding="utf-8")) if path.exists() else {}

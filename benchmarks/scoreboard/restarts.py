@@ -172,7 +172,7 @@ def _checked_out(root: Path) -> dict[str, str]:
     environ = {"PYTHONPATH": os.pathsep.join(str(root / package) for package in _PACKAGES)}
     script = "import namesrv, namesrv_remoting, namesrv_runtime as r; print(namesrv.__file__, r.__file__)"
     command = [sys.executable, "-c", script]
-    said = subprocess.run(command, env={**os.environ, **environ}, check=True, capture_output=True, text=True)
-    if said.stdout.count(str(root)) != 2:
-        raise BenchError(f"another version would run: {said.stdout}")
+    imported = subprocess.run(command, env={**os.environ, **environ}, check=True, capture_output=True, text=True)
+    if imported.stdout.count(str(root)) != 2:
+        raise BenchError(f"another version would run: {imported.stdout}")
     return environ

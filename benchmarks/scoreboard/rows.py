@@ -19,7 +19,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Soak": ("S1", "S2"),
 }
 
-# what rows are about
+# Subjects of the rows.
 _SERVER: Final = ("runtime/namesrv_runtime", "remoting/namesrv_remoting", "namesrv/namesrv")
 _CLIENT: Final = (*_SERVER, "client/namesrv_client")
 _ALL: Final = (*_CLIENT, "broker_agent/namesrv_broker_agent")

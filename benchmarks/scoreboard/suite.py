@@ -20,7 +20,7 @@ _PAGE: Final = ROOT / "docs" / "scoreboard.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what we promise."""
+    """Measure the rows of the scoreboard."""
     command = Command(
         "scoreboard", "Measure what we promise, and write the page.", {n: r.what for n, r in ROWS.items()}
     )

@@ -102,7 +102,7 @@ def _known(client: RouteClient, topic: str) -> dict[str, list[int]]:
 
 def main() -> int:
     """Until standard input ends."""
-    # a server that is stopped, or has ended, is no news
+    # A stopped or ended server is expected.
     logging.disable(logging.WARNING)
     return work(Clients, poll_seconds=float, warm_up_seconds=float)
 

@@ -57,7 +57,7 @@ class Noise:
             time.sleep(_EVERY_SECONDS)
 
     def _sent(self) -> bytes:
-        name = f"nobody-{next(self._names)}"
+        name = f"unknown-{next(self._names)}"
         key = {"namespace": "SOAK", "key": name, "value": "v" * 100}
         return self._random.choice(
             [

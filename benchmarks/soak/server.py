@@ -27,7 +27,7 @@ VICTIM: Final = "victim"
 
 
 class SoakedServer:
-    """A server, and what it logs that it should not."""
+    """A server, and its unexpected log lines."""
 
     def __init__(self, server: Server, log: "_Log") -> None:
         self._server = server
@@ -102,7 +102,7 @@ def soaked(bench: Bench, flags: Sequence[str], found: Found) -> Iterator[SoakedS
         yield SoakedServer(server, log)
 
 
-# -- what its tables hold ---------------------------------------------------------------------------------------------
+# -- content of the tables ---------------------------------------------------------------------------------------------
 
 
 def send_once(wire: Wire, count: int) -> None:

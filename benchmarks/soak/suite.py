@@ -95,7 +95,7 @@ def _soak(options: argparse.Namespace, found: Found) -> None:
         before = server.resident_at_rest(durations.rest_seconds)
         cycles.fill()
         found.remembered_bytes = server.resident_at_rest(durations.rest_seconds) - before
-        # what grows needs two
+        # Growth needs two samples.
         while len(found.samples) < 2 or time.monotonic() - began < options.minutes * 60:
             cycles.one()
             resident_bytes = server.resident_at_rest(durations.rest_seconds)

@@ -43,7 +43,7 @@ class Found:
     untrue: list[str] = field(default_factory=list)
     # warnings and errors in the server's log that nothing here explains, and lines that are no log lines
     unexpected: list[str] = field(default_factory=list)
-    # what was done, by its name
+    # Number of changes, by name.
     done: dict[str, int] = field(default_factory=dict)
     exit_code: int | None = None
     # memory of the requests that a server remembers

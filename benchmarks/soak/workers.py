@@ -34,7 +34,7 @@ class Workers(Protocol):
         """Start all of them, before the first command."""
 
     async def change(self) -> str:
-        """Change something; what that was, in a word."""
+        """Make a change; returns its name."""
 
     async def settle(self, command: Mapping[str, Any], /) -> Any:
         """Come to rest; the response."""
@@ -114,7 +114,7 @@ class Crew:
         """Its next line.
 
         Raises:
-            BenchError: it has ended, or there is no line in time.
+            BenchError: the process has ended, or did not print a line in time.
         """
         assert self._process.stdout is not None  # noqa: S101  # a pipe, by _start
         patience = within_seconds + self._patience_seconds

@@ -47,20 +47,20 @@ def measure(bench: Bench) -> list[Figure]:
     with ExitStack() as stack:
         servers = [stack.enter_context(daemon(bench)) for _ in range(_SERVERS)]
         bench.progress(f"{_AGENTS:,} agents on {_SERVERS} servers")
-        said = module_output(
+        report = module_output(
             "benchmarks.speed.agents",
             *("--rounds", str(bench.effort.rounds), "--seconds", str(_SECONDS_FOR_ONE * bench.effort.seconds)),
             *(server.address for server in servers),
             patience_seconds=_PATIENCE_SECONDS,
         )
-    if said["surplus_registrations"]:
-        raise BenchError(f"agents: {said['surplus_registrations']} registrations too many, connections broke")
-    behind = f"all registered {said['registering_seconds']:.1f} s after the first began"
+    if report["surplus_registrations"]:
+        raise BenchError(f"agents: {report['surplus_registrations']} registrations too many, connections broke")
+    behind = f"all registered {report['registering_seconds']:.1f} s after the first began"
     reached = f"from create_topic() until {_SERVERS} servers have notified a client"
-    middle, longest = ([read(times) for times in said["reached_ms"]] for read in (statistics.median, max))
+    middle, longest = ([read(times) for times in report["reached_ms"]] for read in (statistics.median, max))
     what = f"{_AGENTS:,} agents in one process: cores they take"
     return [
-        Figure("agents.cores", what, "times", said["cores"], at_most(0.25), behind),
+        Figure("agents.cores", what, "times", report["cores"], at_most(0.25), behind),
         Figure("agents.reached", f"{reached}: median", "milliseconds", middle, at_most(20)),
         Figure("agents.reached.longest", f"{reached}: longest", "milliseconds", longest),
     ]
@@ -155,7 +155,7 @@ async def _measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print as JSON what was found."""
+    """Print the findings as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -24,7 +24,7 @@ _BROKERS: Final = 100
 _TOPICS: Final = 10_000
 _NAME: Final = "topic-of-some-length-%d"
 _PATIENCE_SECONDS: Final = 60.0
-# what a console computes in half a second while nothing happens but heartbeats' ages
+# The work of a console in half a second in which only ages change.
 _QUIET_SECONDS: Final = 0.1
 # how long a server is watched while nothing happens
 _IDLE_SECONDS: Final = 5
@@ -190,7 +190,7 @@ def _read_until(stream: http.client.HTTPResponse, is_expected: Callable[[Any], b
 def _paints(bench: Bench, console: Server) -> list[float]:
     """Chromium's first paints of the list of topics, in seconds; none without Chromium."""
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        bench.progress("console: without chromium and chromedriver there is no figure of the first paint")
+        bench.progress("console: without chromium and chromedriver the first paint is not measured")
         return []
     from selenium import webdriver  # noqa: PLC0415  # only where there is a browser
 

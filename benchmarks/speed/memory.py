@@ -91,7 +91,7 @@ def measure_connections(bench: Bench) -> list[Figure]:
         with crowd(server, frames, "--members", str(_CONNECTIONS)) as clients:
             clients.next("answered")
             during, count = server.status_bytes(), brokers.info()["connections"]
-    # with the connection that asks
+    # Includes the connection of this request.
     if count != _CONNECTIONS + 1:
         raise BenchError(f"the server has {count} connections, not {_CONNECTIONS + 1}")
     what = f"each of {_CONNECTIONS:,} idle connections"

@@ -151,7 +151,7 @@ def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:
 
 def _pulled(bench: Bench, server: Server, profile: Profile, routes: Sequence[bytes]) -> tuple[Load, Load]:
     """As many pulls as the server can, and one a second from each client."""
-    # each client has pulled once when the warm-up is over, so that its next response is no line of the log
+    # each client has pulled once when the warm-up is over, so that its next response adds no line to the log
     flags = ("--connections", str(profile.clients), "--own", "--warmup", str(bench.effort.seconds))
     script = Script(routes)
     most = run(bench, server, script, *flags)

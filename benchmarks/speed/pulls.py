@@ -99,7 +99,7 @@ def measure_heartbeats(bench: Bench) -> list[Figure]:
 
 def measure_heartbeat_log(bench: Bench) -> list[Figure]:
     """Cost of the heartbeat log for pulls and heartbeats."""
-    # what a client does: it requests its topics every 30 s
+    # A client requests its topics every 30 s.
     again = pulls(20)
     with (
         daemon(bench, STAYING) as logging,

@@ -43,7 +43,7 @@ def changes(broker: Broker) -> Frames:
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """A load, and what was registered meanwhile."""
+    """A load, and the registrations meanwhile."""
 
     load: Load
     # ten, unless the server does not keep up

@@ -118,10 +118,10 @@ def _cpu(runs: list[_Report]) -> str:
 def _generated(bench: Bench, directory: Path, lines: int, *flags: str) -> _Log:
     bench.progress(f"staleness: writing {lines:,} lines {' '.join(flags)}".rstrip())
     with _started("tools.heartbeat_logs", "--lines", str(lines), "--out", str(directory), *flags) as process:
-        said, _ = process.communicate(timeout=_LONGEST_SECONDS)
-    match = re.match(r"([\d,]+) lines", said)
+        printed, _ = process.communicate(timeout=_LONGEST_SECONDS)
+    match = re.match(r"([\d,]+) lines", printed)
     if process.returncode or match is None:
-        raise BenchError(f"the generator ended with {process.returncode}: {said}")
+        raise BenchError(f"the generator ended with {process.returncode}: {printed}")
     return _Log(directory, int(match[1].replace(",", "")))
 
 
@@ -138,9 +138,9 @@ def _reported(bench: Bench, engine: _Engine, log: _Log, out: Path) -> _Report:
                 raise BenchError(f"no report of {log.lines:,} lines within {_LONGEST_SECONDS} s")
             time.sleep(_LOOK_SECONDS)
         seconds = time.monotonic() - began
-        said = process.stdout.read() if process.stdout is not None else ""
+        printed = process.stdout.read() if process.stdout is not None else ""
     if process.returncode or not (out / "summary.json").exists():
-        raise BenchError(f"the report ended with {process.returncode}: {said[-2000:]}")
+        raise BenchError(f"the report ended with {process.returncode}: {printed[-2000:]}")
     cpu_seconds = sum(cpu.values())
     bench.progress(f"staleness: {log.lines / seconds:,.0f} lines/s, {cpu_seconds:.0f} s of CPU in {seconds:.0f} s")
     return _Report(seconds, cpu_seconds, peak)

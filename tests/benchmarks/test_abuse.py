@@ -1,4 +1,4 @@
-"""When an attack has cost too much, and the bytes of attacks."""
+"""Targets of attacks, and the bytes that attacks send."""
 
 import dataclasses
 import zlib
@@ -13,7 +13,7 @@ from namesrv_remoting.bodies.register import decode_body, decode_native_body
 from namesrv_remoting.codes import CURRENT_VERSION
 from tests.support.steps import finished
 
-# each figure is exactly as large as it may be
+# Every figure is exactly at its bound.
 AT_ITS_BOUNDS = Result(
     name="bounds", what="as much as may be", peers=1, may_refuse_clients=False, may_refuse_brokers=False,
     sent_mib=2.0, weight_mib=2.0, closed=9, cpu_seconds=0.4, peak_mib=64.0, tables_mib=0.0, limit_mib=0.0,
@@ -30,10 +30,10 @@ AT_ITS_BOUNDS = Result(
     [
         ({}, []),
         ({"cpu_seconds": 0.41}, ["cpu"]),
-        # a tiny attack may cost what a mebibyte may
+        # A tiny attack may cost as much as a mebibyte.
         ({"cpu_seconds": 0.2, "weight_mib": 0.01}, []),
         ({"cpu_seconds": 0.21, "weight_mib": 0.01}, ["cpu"]),
-        # the bound for many peers is one of memory
+        # The bound for many peers is one of memory.
         ({"cpu_seconds": 9.0, "peers": 200}, []),
         ({"peak_mib": 64.1}, ["memory"]),
         ({"peak_mib": 84.0, "tables_mib": 20.0}, []),
@@ -55,7 +55,7 @@ AT_ITS_BOUNDS = Result(
         ({"dead_seconds": 4.71, "peers": 11}, []),
         ({"livez_seconds": 1.01}, ["livez"]),
         ({"newcomer_seconds": 1.1}, ["slow"]),
-        # where there is no place left, one may have to wait for it
+        # Without a free connection slot a newcomer may have to wait.
         ({"newcomer_seconds": 6.0, "may_refuse_clients": True}, []),
         ({"newcomer_seconds": 6.1, "may_refuse_clients": True}, ["slow"]),
         ({"is_answering": False}, ["hung"]),
@@ -68,12 +68,12 @@ AT_ITS_BOUNDS = Result(
     ],
 )
 def test_a_target_is_missed_beyond_its_bound(changes: dict[str, object], missed: list[str]) -> None:
-    """And not at it."""
+    """A figure at its bound meets the target, and a larger one misses it."""
     assert report.missed(dataclasses.replace(AT_ITS_BOUNDS, **changes)) == missed  # type: ignore[arg-type]  # fields
 
 
 def test_changed_body_has_the_same_content_in_other_bytes() -> None:
-    """So that a server decodes it again."""
+    """A changed body has the same content in other bytes, so that a server decodes it again."""
     plain, packed = payloads.json_topics(3), payloads.native_topics(3)
     names = ["0", "1", "2"]
 
@@ -92,18 +92,18 @@ def test_changed_body_has_the_same_content_in_other_bytes() -> None:
 @pytest.mark.parametrize(
     ("cgroups", "parent"),
     [
-        # both are mounted; v1 has the memory
+        # Both versions are mounted; v1 has the memory controller.
         ("4:memory:/jobs/7\n1:cpu:/\n0::/init.scope\n", Path("memory/jobs/7")),
         ("0::/user.slice/session-1.scope\n", Path("user.slice")),
         ("0::/\n", Path()),
     ],
 )
 def test_a_memory_group_is_made_where_that_is_allowed(cgroups: str, parent: Path) -> None:
-    """Below our own group with v1, beside it with v2."""
+    """The group is below our own group with v1, beside it with v2."""
     assert place(cgroups)[0] == parent
 
 
 def test_a_machine_may_have_no_memory_groups() -> None:
-    """The error says so."""
+    """The error names the missing memory groups."""
     with pytest.raises(NoMemoryGroupError, match="this machine has none"):
         place("1:cpu:/\n")

@@ -1,4 +1,4 @@
-"""What floods send: records that OpenSSL takes for a client's, and chunks as often as the server reads."""
+"""The data of floods: TLS records that OpenSSL accepts from a client, and chunks as fast as the server reads."""
 
 import socket
 import ssl
@@ -15,12 +15,12 @@ from tests.support.certificates import Authority
 
 
 class _EnoughError(Exception):
-    """The attack has gone on for long enough."""
+    """Ends an attack."""
 
 
 @contextmanager
 def tls_server(tmp_path: Path, received: list[bytes]) -> Iterator[socket.socket]:
-    """The client's end of a connection to OpenSSL, which notes what it receives, and at last how that ended."""
+    """The client's end of a connection to OpenSSL, which records the received data, and at last how reading ended."""
     identity = Authority(tmp_path).issue("server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(identity.cert_file, identity.key_file)
@@ -44,19 +44,19 @@ def tls_server(tmp_path: Path, received: list[bytes]) -> Iterator[socket.socket]
 
 
 def test_key_updates_are_taken_and_hold_no_data(tmp_path: Path) -> None:
-    """A hundred in a row; nothing comes of them but that the connection has other keys at its end."""
+    """A hundred key updates in a row change the connection's keys, and deliver no data."""
     received: list[bytes] = []
     with tls_server(tmp_path, received) as peer:
         updates = TlsRecords(peer).key_updates(100)
         peer.sendall(updates)
 
     assert len(updates) == 100 * KEY_UPDATE_BYTES
-    # no data, and no error: OpenSSL has opened all of them
+    # No data and no error: OpenSSL has decrypted all of them.
     assert received == []
 
 
 def test_a_broken_key_update_is_refused(tmp_path: Path) -> None:
-    """The second one, without the first, is sealed with other keys than the server expects."""
+    """The second key update without the first is encrypted with other keys than the server expects."""
     received: list[bytes] = []
     with tls_server(tmp_path, received) as peer:
         updates = TlsRecords(peer).key_updates(2)
@@ -66,7 +66,7 @@ def test_a_broken_key_update_is_refused(tmp_path: Path) -> None:
 
 
 def test_application_data_is_sealed(tmp_path: Path) -> None:
-    """And what comes back is opened."""
+    """Sent data is encrypted, and received data is decrypted."""
     received: list[bytes] = []
     with tls_server(tmp_path, received) as peer:
         assert TlsRecords(peer).request(b"a request") == b"taken"
@@ -75,7 +75,7 @@ def test_application_data_is_sealed(tmp_path: Path) -> None:
 
 
 def test_a_flow_that_ends_is_replaced() -> None:
-    """A server that closes the connections of a flood, or has got all of one, meets another one."""
+    """A connection of a flood that the server closed, or that has sent everything, is replaced."""
     opened: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         accepting = threading.Thread(target=_accept, args=(listening, 3))
@@ -99,7 +99,7 @@ def test_a_flow_that_ends_is_replaced() -> None:
 
 
 def test_a_crowd_stays_until_the_time_is_up() -> None:
-    """Its connections send their bytes once, and are not replaced when the server closes one."""
+    """The connections of a crowd send their bytes once, and closed ones are not replaced."""
     with socket.create_server(("127.0.0.1", 0)) as listening, Attacker(listening.getsockname()[1], 0, 0.2) as attacker:
         crowd = Flows(attacker, 2, holding(b"some", frames=2))
         attacker.begin()

@@ -1,4 +1,4 @@
-"""The harness: figures, rounds, tables, options, and what servers, loads and the kernel report."""
+"""The harness: figures, rounds, tables, options, and the reports of servers, loads and the kernel."""
 
 import os
 import platform
@@ -59,7 +59,7 @@ LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http"
 
 
 def test_middle_round_counts() -> None:
-    """One round that other work disturbed does not move the figure."""
+    """One disturbed round does not change the figure."""
     rounds = ((3.0,), (9.0, 1.0, 2.0), (1.0, 2.0, 4.0, 100.0))
 
     assert [Figure("a.b", "what", "times", values).value for values in rounds] == [3.0, 2.0, 3.0]
@@ -74,12 +74,12 @@ def test_middle_round_counts() -> None:
     ],
 )
 def test_bound_itself_meets_target(target: Target | None, verdicts: list[str]) -> None:
-    """At least and at most include the bound; without a target there is no verdict."""
+    """At least and at most include the bound; without a target the verdict is empty."""
     assert [Figure("a", "what", "times", (value,), target).verdict for value in (0.49, 0.5, 0.51)] == verdicts
 
 
 def test_ratios_compare_the_same_round() -> None:
-    """Neighbours are compared; not with nothing, and not with fewer rounds."""
+    """Values of the same round are compared; a reference of 0 and missing rounds are errors."""
     assert ratios([100.0, 30.0], [200.0, 15.0]) == (0.5, 2.0)
     with pytest.raises(BenchError, match="reference 0 is not positive"):
         ratios([1.0], [0.0])
@@ -88,22 +88,22 @@ def test_ratios_compare_the_same_round() -> None:
 
 
 def test_figures_are_spelt_with_their_units() -> None:
-    """A ratio has none; targets have no needless zeros."""
+    """A figure has its unit, a ratio has none, and targets have no trailing zeros."""
     spelt_values = [spelt(0.519, "times"), spelt(152_345.6, "per_second"), spelt(4.761, "microseconds")]
     assert spelt_values == ["0.52", "152,346/s", "4.76 µs"]
     assert spelt_target(at_most(20), "milliseconds") == "<= 20 ms"
     assert medians("per_second", [1000.0, 2000.0, 9000.0], [5000.0]) == "2,000/s / 5,000/s"
 
 
-def test_percentile_is_the_smallest_value_that_is_enough() -> None:
-    """In any order; of a few it is the longest, and of none it is 0."""
+def test_percentile_is_a_measured_value() -> None:
+    """The order of values does not matter; of few values it is the largest, and without values 0."""
     assert [percentile(range(100, 0, -1), 0.99), percentile([1, 3, 2], 0.99), percentile([], 0.5)] == [99, 3, 0]
     figure = latest("late", "late", "seconds", [5.0, 7.0], target=at_most(6))
     assert (figure.value, figure.verdict, figure.behind) == (7.0, "missed", "p50 5.00 s, max 7.00 s, of 2")
 
 
 def test_figures_survive_json() -> None:
-    """With every round and the target."""
+    """A figure read from JSON has every round and the target."""
     members = RATE.members()
 
     assert (members["value"], members["verdict"], members["target"]) == (0.55, "met", {"sign": ">=", "bound": 0.5})
@@ -114,7 +114,7 @@ def test_figures_survive_json() -> None:
 
 
 def test_columns_of_all_sections_are_in_line() -> None:
-    """One table, whatever its sections hold; no blanks at the ends of lines."""
+    """Sections with any content share the widths of columns; lines have no trailing blanks."""
     expected = """\
 what           measured     rounds  target            absolute
 
@@ -130,7 +130,7 @@ cost            2.00 ms  1.50-2.50"""
 
 
 def test_only_the_block_of_a_page_is_replaced() -> None:
-    """Writing the same twice changes nothing; without one block, nothing is written."""
+    """Writing the same twice changes nothing; a page without exactly one block is not written."""
     page, block = f"# Title\n\n{BEGIN}\nold\n{END}\n\nMore.\n", markdown([("a|b", "c"), ("1", "2")], {1})
     expected = f"# Title\n\n{BEGIN}\n\n| a\\|b | c |\n| --- | --: |\n| 1 | 2 |\n\n{END}\n\nMore.\n"
 
@@ -144,7 +144,7 @@ def test_only_the_block_of_a_page_is_replaced() -> None:
 
 
 def test_every_other_round_goes_backwards(capsys: pytest.CaptureFixture[str]) -> None:
-    """No case always comes first, and each case's values are in the order of the rounds."""
+    """Every other round runs the cases in reverse, and each case's values are in the order of the rounds."""
     called: list[str] = []
 
     def call(name: str) -> int:
@@ -163,7 +163,7 @@ def test_every_other_round_goes_backwards(capsys: pytest.CaptureFixture[str]) ->
     ("allowed", "expected"), [({3}, Cores(None, None)), ({5, 2}, Cores(2, 5)), ({0, 1, 2}, Cores(0, 1))]
 )
 def test_server_and_load_get_a_core_each(allowed: set[int], expected: Cores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first two that we may use; with a single one neither is pinned."""
+    """Server and load get the first two allowed cores; with a single core neither is pinned."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed, raising=False)
 
     assert Cores.ours() == expected
@@ -175,40 +175,40 @@ def test_server_and_load_get_a_core_each(allowed: set[int], expected: Cores, mon
 @pytest.mark.parametrize(
     ("read", "text", "found"),
     [
-        # the ports are in one line; others come before and after it
+        # The ports are in one line, between other lines.
         (daemon_ports, LISTENING % "127.0.0.1", [41_234, 80]),
         (daemon_ports, LISTENING.replace('"127.0.0.1:80"', "") % "[::1]", [41_234]),
         (daemon_ports, '{"event":"warned","text":"not \\"listening\\" yet"}\n', ()),
         (daemon_ports, "a line of a traceback\n", ()),
-        # the kernel's kB are 1,024 bytes
+        # The kernel's kB is 1,024 bytes.
         (status_bytes, "Name:\tpython\nVmHWM:\t   50000 kB\nVmRSS:\t   41664 kB\nThreads:\t1\n", 41_664 * 1024),
-        # the first processor, or the architecture
+        # The model of the first processor, or the architecture.
         (processor, "processor\t: 0\nmodel name\t: Some  CPU @ 3GHz\nmodel name\t: x\n", "Some CPU @ 3GHz"),
         (processor, "processor\t: 0\n", platform.machine()),
-        # neither idle nor iowait is busy; guests are in user already
+        # Idle and iowait are not busy; guest time is part of user.
         (busy_ticks, "cpu  1 2 4 8 16 32 64 128 256 512\ncpu0 1 1 1 1 1 1 1 1 0 0\n", 1 + 2 + 4 + 32 + 64 + 128),
     ],
 )
 def test_reports_are_read(read: Callable[[str], object], text: str, found: object) -> None:
-    """As servers and the kernel write them."""
+    """Reports in the format of servers and the kernel are parsed."""
     assert read(text) == found
 
 
 def test_server_that_has_ended_has_no_memory() -> None:
-    """The status of a zombie lacks the line, and that is no 0."""
+    """The status of a zombie lacks the line, which is an error and not 0."""
     with pytest.raises(BenchError, match="the server has ended"):
         status_bytes("Name:\tpython\nState:\tZ (zombie)\n")
 
 
-def test_time_that_is_neither_idle_nor_ours_is_others() -> None:
-    """10 s of two processors, 12 s of them busy, 8 s with our work: others had a fifth; never less than none."""
+def test_busy_time_without_ours_is_that_of_others() -> None:
+    """10 s of two processors, of which 12 s were busy and 8 s ours: others had a fifth; the share is never negative."""
     assert others_share(Clocks(5.0, 100.0, 1.0), Clocks(15.0, 112.0, 9.0), processors=2) == 0.2
-    # ticks are coarse, and read a moment apart
+    # Ticks are coarse, and read at slightly different times.
     assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0
 
 
 def test_processor_time_of_another_process_is_seen() -> None:
-    """A process that has done something has computed, and less than a minute by now."""
+    """The processor time of a working process is above 0 and below a minute."""
     command = [sys.executable, "-c", "print(sum(range(10**5)), flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -220,7 +220,7 @@ def test_processor_time_of_another_process_is_seen() -> None:
 
 
 def test_settings_of_other_servers_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a JVM, of RocketMQ and of ours; a peer's home is its own."""
+    """Environment variables of a JVM, of RocketMQ and of ours are removed, and each peer has its own home."""
     for name in ("JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"):
         monkeypatch.setenv(name, "something")
 
@@ -250,7 +250,7 @@ def test_line_of_load_is_read() -> None:
 def test_program_compiles_without_a_warning(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """From nothing, and again only when a source is newer."""
+    """A program is compiled if it is missing or older than a source."""
     monkeypatch.setattr(build, "BUILT", tmp_path)
     path = build.program(name)
 
@@ -263,7 +263,7 @@ def test_program_compiles_without_a_warning(
 
 
 def test_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
+    """The error names the package to install."""
     monkeypatch.setattr(build, "BUILT", tmp_path)
     monkeypatch.setenv("CC", "no-such-compiler")
 
@@ -285,7 +285,7 @@ def test_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_options_are_checked_before_anything_is_measured(arguments: list[str], code: int, output: str) -> None:
-    """As a process of its own, as make runs it."""
+    """The command checks its options first, in a separate process as make runs it."""
     command = [sys.executable, "-m", "benchmarks", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -296,7 +296,7 @@ def test_options_are_checked_before_anything_is_measured(arguments: list[str], c
 
 
 def test_script_is_spelt_for_its_reader() -> None:
-    """Each item behind its length."""
+    """Each item of a script follows its length."""
     script = Script([b"q"], "length", greeting=b"hello", acks=1, least_bytes=5)
 
     assert script.items() == b"\0\0\0\5hello\0\0\0\0\0\0\0\0\0\0\0\1q"
@@ -304,7 +304,7 @@ def test_script_is_spelt_for_its_reader() -> None:
 
 
 def test_pulled_response_has_the_size_of_the_reference() -> None:
-    """8 groups of master and slave with one digit of queues: 1,871 bytes, whatever that digit is."""
+    """8 groups of master and slave with one digit of queues: 1,871 bytes for any digit."""
     brokers = pulled_brokers()
     groups = [
         BrokerData(master.cluster, master.name, {0: master.addr, 1: slave.addr})
@@ -318,7 +318,7 @@ def test_pulled_response_has_the_size_of_the_reference() -> None:
 
 @pytest.mark.parametrize("form", ["json", "compressed", "native"])
 def test_each_form_of_a_registration_has_the_same_content(form: str) -> None:
-    """One registration, three spellings; a changed one has other queues and a newer DataVersion."""
+    """One registration in three encodings; a changed one has other queues and a newer DataVersion."""
     broker = Broker("b", "127.0.0.1:10911", [TopicConfig("T0", 8, 8), TopicConfig("T1", 8, 8)]).changed(4)
     (frame,) = FrameReader().receive_data(getattr(broker, f"{form}_frame")())
     command, is_compressed = decode_frame(frame), form == "compressed"

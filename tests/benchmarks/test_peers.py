@@ -1,4 +1,4 @@
-"""The peers before they are measured: which can be had, and what is sent to them."""
+"""The peers before their measurement: fetching them, and the frames that are sent to them."""
 
 import sys
 from pathlib import Path
@@ -16,18 +16,18 @@ BENCH = Bench()
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty one."""
+    """An empty cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "namesrv-bench-peers"
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    """A command."""
+    """The command that runs this code."""
     return [sys.executable, "-c", f"import sys; {code}", *arguments]
 
 
 def test_a_peer_is_fetched_once_and_only_kept_when_it_is_complete(cache: Path) -> None:
-    """Half of one is never taken for a whole one."""
+    """An incomplete peer is fetched again."""
     write = "open(sys.argv[1] + '/program', 'w').write(sys.argv[2])"
     with pytest.raises(AbsentError, match=r"^peer-1: .* failed: no such version$"):
         fetched(BENCH, "peer-1", [], python(f"{write}; sys.exit('no such version')", "{into}", "half"))
@@ -41,7 +41,7 @@ def test_a_peer_is_fetched_once_and_only_kept_when_it_is_complete(cache: Path) -
 def test_missing_peer_is_reported_once_and_left_out(
     cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without any tool there is no peer to compare with, and that is no failure."""
+    """Without the tools no peer is compared, and the run succeeds."""
     monkeypatch.setenv("PATH", "")
     peers = Peers(cache / "no-such-program")
 
@@ -56,8 +56,8 @@ def test_missing_peer_is_reported_once_and_left_out(
     ]
 
 
-def test_ours_is_compared_with_each_that_was_found() -> None:
-    """Round by round, in a column of each peer; a peer without figures is left out."""
+def test_ours_is_compared_with_each_available_peer() -> None:
+    """Each peer has a column, compared round by round; a peer without figures is left out."""
     etcd = Peer("etcd", "etcd 3", OURS.start)
     absent = Peer("absent", "absent 1", OURS.start)
 
@@ -80,6 +80,6 @@ def test_ours_is_compared_with_each_that_was_found() -> None:
 
 
 def test_frames_of_etcd_are_spelt_for_its_reader() -> None:
-    """Lengths and numbers of protobuf and HTTP/2, written by hand."""
+    """Frames equal bytes of protobuf and HTTP/2 that are written by hand."""
     assert [field(1, b"key"), field(7, 1), field(1, 300)] == [b"\x0a\x03key", b"\x38\x01", b"\x08\xac\x02"]
     assert h2_frame(0, 1, 3, b"hi") == b"\x00\x00\x02\x00\x01\x00\x00\x00\x03hi"

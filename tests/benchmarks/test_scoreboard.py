@@ -1,4 +1,4 @@
-"""The scoreboard: its page is the record, with three colours, and its short form is green where no clock decides."""
+"""The scoreboard: its page with three colours, and a short run of the rows that do not depend on a clock."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +12,14 @@ from benchmarks.scoreboard import page, suite
 from benchmarks.scoreboard.page import Record, Row
 from benchmarks.scoreboard.rows import ROWS, SECTIONS
 
-# figures of a clock are left to `make scoreboard`: a busy machine makes them worse
+# Times are left to `make scoreboard`, since a busy machine makes them worse.
 TIMED: Final = ("seconds", "milliseconds", "microseconds", "per_second", "times", "percent")
 CONDITIONS: Final = {"date": "2030-01-02", "commit": "abc", "machine": "M", "load_average": 1.5, "others_share": 0.25}
 ROW: Final = Row("a promise", "none", "{size} trials", lambda _: [], ("tests/benchmarks",), full=1_000, why="too slow")
 
 
 def record(size: int = 1_000, count: int = 0, row: Row = ROW) -> Record:
-    """What was measured of a row."""
+    """The record of a row."""
     return Record.of(row, size, [none_of("lost", "lost", count)], CONDITIONS)
 
 
@@ -34,12 +34,12 @@ def record(size: int = 1_000, count: int = 0, row: Row = ROW) -> Record:
     ],
 )
 def test_only_a_full_run_on_these_files_is_green(found: Record, colour: str) -> None:
-    """A shortened run is yellow, as is one before the files changed; a missed target is red whatever was run."""
+    """A shortened run is yellow, as is one before the files changed; a missed target is always red."""
     assert page.results({"X1": ROW}, {"X1": found}) == {"X1": colour}
 
 
-def test_page_is_the_record() -> None:
-    """What is read from a page is what was written to it, so that one row can be measured anew."""
+def test_page_keeps_all_records() -> None:
+    """Records read from a page equal the written ones, so that a single row can be measured again."""
     rows, sections = {"X1": ROW, "X2": ROW, "X3": ROW}, {"Xs": ("X1", "X2", "X3")}
     found = {"X1": record(), "X2": record(size=20, count=1)}
     text = page.text(sections, rows, found)
@@ -57,7 +57,7 @@ def test_page_is_the_record() -> None:
 def test_check_fails_when_the_page_claims_more_than_its_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A row that is green on the page although its files have changed."""
+    """A row that is green on the page although its files have changed is an error."""
     path = tmp_path / "board.md"
     honest = page.text(SECTIONS, ROWS, {"D1": replace(record(row=ROWS["D1"]), files="0123456789")})
     path.write_text(honest.replace("| yellow |", "| green |"))
@@ -69,13 +69,13 @@ def test_check_fails_when_the_page_claims_more_than_its_records(
     assert path.read_text() == honest
 
 
-def test_figure_without_a_target_proves_nothing() -> None:
-    """A row needs a target that can be missed."""
+def test_row_without_a_target_is_not_met() -> None:
+    """A figure without a target cannot meet a row."""
     assert not page.is_met([Figure("rate", "rate", "per_second", (1.0,))])
 
 
-def test_page_in_the_tree_has_every_row() -> None:
-    """Each row has a place under a heading, and none has gone lost."""
+def test_sections_list_every_row() -> None:
+    """Every row is in a section, and docs/scoreboard.md has no unknown row."""
     assert list(ROWS) == [name for names in SECTIONS.values() for name in names]
     assert page.read(ROOT / "docs" / "scoreboard.md").keys() <= ROWS.keys()
 
@@ -83,7 +83,7 @@ def test_page_in_the_tree_has_every_row() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.short])
 def test_short_form_is_met(name: str) -> None:
-    """As far as no clock decides: a row runs, and what is counted meets its target."""
+    """A short run of a row meets the targets of its counts."""
     figures = ROWS[name].measure(ROWS[name].short)
 
     assert figures

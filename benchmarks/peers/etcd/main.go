@@ -1,4 +1,4 @@
-// The etcd server, as its own release builds it: there is no other way to it than Go's modules.
+// The etcd server, built as its own releases are, from Go modules.
 package main
 
 import (
