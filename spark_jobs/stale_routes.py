@@ -1,4 +1,4 @@
-"""What spark-submit runs: `spark-submit --py-files dist/namesrv_spark_jobs.zip spark_jobs/stale_routes.py ...`."""
+"""Entry point of `spark-submit --py-files dist/namesrv_spark_jobs.zip spark_jobs/stale_routes.py ...`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What `python -m namesrv_spark_jobs` runs, and spark-submit where the package is installed."""
+"""Entry point for `python -m namesrv_spark_jobs`, and for spark-submit where the package is installed."""
 
 import sys
 

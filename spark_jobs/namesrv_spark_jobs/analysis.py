@@ -1,7 +1,7 @@
-"""From the files of heartbeat logs to everything that a report says: the one entry into the analysis.
+"""Entry point of the analysis: from the files of heartbeat logs to all numbers and rows of a report.
 
-`analyse` and what it has from `pipeline` are the only places that have an engine do something; what they call takes and
-returns DataFrames. The engine is the caller's.
+Only this module and `pipeline` call an engine; all other functions take DataFrames and return DataFrames. The caller
+opens and closes the engine.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +16,15 @@ from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.pipeline import Lines, Tables, counted, made, read, walked
 from namesrv_spark_jobs.report.summary import charts, summary
-from namesrv_spark_jobs.transforms import boots, divergence, extract, lives, output_rows, replay, silences
+from namesrv_spark_jobs.transforms import (
+    boots,
+    divergence,
+    extract,
+    output_rows,
+    registration_periods,
+    replay,
+    silences,
+)
 from namesrv_spark_jobs.transforms.output_rows import label
 from namesrv_spark_jobs.transforms.schema import ANCHORS
 
@@ -26,22 +34,23 @@ _NAMES: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What was found. All that has a bounded size is a plain value, the rest is a DataFrame of the engine.
+    """The results. Those of bounded size are plain values, the others are DataFrames of the engine.
 
-    The DataFrames live as long as the engine does: write them before it ends.
+    The DataFrames are valid as long as the engine is open: write them before it is closed.
     """
 
     # the content of summary.json: plain dicts, lists, str, int, bool, None; dump it with sort_keys=True
     summary: dict[str, Any]
-    # one row per evicted life, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day of its removal
+    # one row per registration period with an eviction, columns as `output_rows.INTERVAL_COLUMNS`; `date` is the UTC day
+    # of the removal
     intervals: DataFrame
-    # one row per (eviction, client, topic) that was exposed, columns as `output_rows.CLIENT_COLUMNS`
+    # one row per eviction, exposed client and topic, columns as `output_rows.CLIENT_COLUMNS`
     clients: DataFrame
     # one row per replayed eviction under the logged settings, columns as `output_rows.REPLAYED_COLUMNS`
     replayed: DataFrame
     # the rows of metrics.csv, each with the keys of METRIC_COLUMNS, sorted
     metrics: list[dict[str, Any]]
-    # what the HTML draws, see below
+    # the data of the charts, see below
     charts: dict[str, Any]
     # bad lines: file, reason, line (its first 500 characters, invalid bytes replaced)
     bad: DataFrame
@@ -58,10 +67,11 @@ METRIC_COLUMNS = (
 #   bound_ms      int
 #   registry_cdf  [[ms, share 0..1], ...], at most 201 points, ascending; [] without intervals
 #   client_cdf    the same of client staleness
-#   timeline      {"from_ms", "to_ms", "brokers": [{"broker", "nameserver", "lives": [{"from_ms", "last_ok_ms", "to_ms",
-#                 "reason", "stale_ms" (both None: open)}]}], "down": {nameserver: [[from_ms, to_ms], ...]}}: at most
-#                 the 60 worst brokers, each with its last 50 lives, stale for the last stale_ms; all in wall time
-#   gaps          [{"from_pct", "to_pct", "count"}]: gaps between beats as percentages of the broker's expiry
+#   timeline      {"from_ms", "to_ms", "brokers": [{"broker", "nameserver", "periods": [{"from_ms", "last_ok_ms",
+#                 "to_ms", "reason", "stale_ms" (both None: open)}]}], "down": {nameserver: [[from_ms, to_ms], ...]}}:
+#                 at most the 60 worst brokers, each with its last 50 registration periods, stale for the last stale_ms;
+#                 all in wall time
+#   heartbeat_intervals  [{"from_pct", "to_pct", "count"}]: intervals as percentages of the broker's expiry
 #   worst         as summary["worst"]
 #   what_if       as summary["what_if"]
 
@@ -74,16 +84,16 @@ def analyse(
     *,
     taken_in: Mapping[str, bool] | None = None,
 ) -> Analysis:
-    """Read `files` (paths, or URLs that the engine knows), and say how far it is.
+    """Analyse `files` (paths, or URLs that the engine can open).
 
-    `progress` is called with one short line at the beginning of each of a few steps.
-    When `files` are tables of lines that were taken in before, `taken_in` has the files that these lines are from, and
-    whether each of them is whole.
+    `progress` is called with one short line at the beginning of each stage.
+    When `files` are tables of lines from earlier runs (--follow), `taken_in` has the original files, and for each
+    whether it was whole.
 
     Raises:
-        FileNotFoundError: when `files` is empty.
-        MissingFileError: one of them has gone.
-        NothingToReadError: no line of them could be read.
+        FileNotFoundError: `files` is empty.
+        MissingFileError: a file has been removed or renamed.
+        NothingToReadError: no line could be read.
     """
     if not files:
         raise FileNotFoundError("no file to read")
@@ -114,33 +124,33 @@ def _summed_up(
     intervals = engine.stored(rows, "interval_rows")
     rows = output_rows.client_rows(tables.exposures, tables.intervals, redact=options.redact)
     clients = engine.stored(rows, "client_rows")
-    told = _told(engine, tables, options, intervals, clients)
-    told["files"] = extract.per_file(files, told["files"] + told["clock_steps"], cut)
-    summed = summary(told, options)
+    collected = _collected(engine, tables, options, intervals, clients)
+    collected["files"] = extract.per_file(files, collected["files"] + collected["clock_steps"], cut)
+    summed = summary(collected, options)
     return Analysis(
         summary=summed,
         intervals=intervals,
         clients=clients,
         replayed=output_rows.replayed_rows(tables.as_logged, tables.boots, tables.brokers, redact=options.redact),
-        metrics=output_rows.metric_rows(told["distributions"]),
-        charts=charts(told, summed),
+        metrics=output_rows.metric_rows(collected["distributions"]),
+        charts=charts(collected, summed),
         bad=extract.bad_lines(tables.bad, tables.files, options),
     )
 
 
-def _told(
+def _collected(
     engine: Engine, tables: Tables, options: Options, intervals: DataFrame, clients: DataFrame
 ) -> dict[str, Rows]:
-    """Rows of what the summary and the charts are made of: of bounded number, each under the name of what they tell."""
-    # all lives, open ones as well, with the names of their brokers
-    named_lives = tables.lives.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
-    near_misses = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
+    """The rows for summary and charts, by name; their number is bounded."""
+    # all registration periods, open ones included, with the names of their brokers
+    named_periods = tables.periods.drop(*_NAMES).join(tables.brokers, on=["key", "who"], how="left")
+    near_misses = registration_periods.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
     stored = engine.all_stored(
         values=output_rows.distributed_values(tables.intervals, clients),
-        named_lives=named_lives,
+        named_periods=named_periods,
         near_misses=near_misses.withColumn("broker", label()),
     )
-    values, named, near = stored["values"], stored["named_lives"], stored["near_misses"]
+    values, named, near = stored["values"], stored["named_periods"], stored["near_misses"]
     count = F.count(F.lit(1))
     anchors = tables.moments.filter(F.col("event").isin(*ANCHORS))
     steps = boots.clock_steps(anchors).join(F.broadcast(tables.files), on="file", how="left").drop("file")
@@ -172,16 +182,16 @@ def _told(
         "pulls_by_topic": _by(tables.pulls, F.col("topic"), F.sum("pulls")),
         "near_misses": _by(near, F.col("broker"), count, F.max("silence").alias("longest")),
         "worst_near_miss": _worst_near_miss(near, tables.boots),
-        "replay": replay.compared(tables.lives, tables.as_logged),
+        "replay": replay.compared(tables.periods, tables.as_logged),
         "what_if": replay.judged(evictions),
         "what_if_clients": replay.with_polls(evictions, options.what_if.poll_ms),
-        # who said goodbye left no stale route
+        # a broker that unregistered has left no stale route
         "worst": intervals.filter(F.col("upper_ms") > 0).orderBy(*worst_first).limit(MOST_INTERVALS),
         "curves": output_rows.curves(values),
         "timeline": output_rows.timeline(named, tables.boots),
-        "gaps": silences.gap_bins(tables.points),
+        "heartbeat_intervals": silences.interval_bins(tables.points),
     }
-    # disagreement takes two
+    # a single server cannot disagree with another
     if len({row["nameserver"] for row in tables.boot_rows}) > 1:
         asked["episodes"] = divergence.by_broker(divergence.episodes(named, tables.boots))
     return {"episodes": [], "boots": tables.boot_rows, **engine.collected(asked)}
@@ -192,7 +202,7 @@ def _by(table: DataFrame, key: Column, number: Column, *others: Column) -> DataF
 
 
 def _worst_near_miss(near: DataFrame, boots: DataFrame) -> DataFrame:
-    """The one that came closest to an eviction, if any."""
+    """The near miss with the largest share of the expiry, if any."""
     order = (F.desc(F.col("silence") / F.col("expiry")), F.desc("silence"), "broker", "boot_id", "mono", "seq")
     named = near.join(F.broadcast(boots.select("boot", "boot_id", "nameserver", "offset_ms")), on="boot", how="inner")
     return named.orderBy(*order).limit(1)

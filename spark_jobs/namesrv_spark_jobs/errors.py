@@ -1,27 +1,27 @@
-"""The name of the command, its exit codes, and the error that its user can put right."""
+"""The name of the command, its exit codes and its errors."""
 
 from typing import Final
 
 PROGRAM: Final = "namesrv-staleness"
 
-# the report is there, and no gate found anything
+# the report is written, and no gate failed
 OK: Final = 0
-# the report is there, and a gate (--fail-if, --max-bad-ratio) says no
+# the report is written, and a gate (--fail-if, --max-bad-ratio) failed
 GATE: Final = 1
-# nothing was computed: wrong usage, no input that can be read, no Java, no cluster
+# nothing was computed: wrong usage, no readable input, no Java, no cluster
 USAGE: Final = 2
-# a bug of our own, with a traceback; Python's own code for that is 1
+# a bug in this program, with a traceback; Python itself would exit with 1
 BUG: Final = 70
-# Ctrl-C or SIGTERM; the old report, if there was one, is untouched
+# Ctrl-C or SIGTERM; an older report is untouched
 INTERRUPTED: Final = 130
 
 
 class UsageError(Exception):
-    """Something that the user can put right; the message is one line that says what is wrong and where."""
+    """An error that the user can correct; the message is one line with the offending value."""
 
 
 class MissingPackageError(UsageError):
-    """A package is not installed that the wheel requires."""
+    """A package that the wheel requires is not installed."""
 
     def __init__(self, package: str) -> None:
         super().__init__(
@@ -31,15 +31,15 @@ class MissingPackageError(UsageError):
 
 
 class MissingFileError(UsageError):
-    """A file that was to be read is not there any more."""
+    """An input file was removed or renamed before it was read."""
 
 
 class EngineError(Exception):
-    """The engine failed; the message is one line, and the cause has the rest."""
+    """The engine failed; the message is one line, and the cause has the details."""
 
 
 class NothingToReadError(UsageError):
-    """There is no line, or not one that could be read."""
+    """The input has no line, or no line that can be read."""
 
     def __init__(self, lines: int) -> None:
         garbage = f"no line of {lines:,} could be read; is this a heartbeat log?"

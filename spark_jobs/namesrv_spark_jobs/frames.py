@@ -1,7 +1,7 @@
-"""The DataFrame API that transforms are written against: PySpark's, of whichever engine runs them.
+"""The DataFrame API that transforms are written against: PySpark's, provided by the engine that runs them.
 
-`F`, `W`, `Column` and `DataFrame` are PySpark's to whoever reads or checks the code. When it runs, `F` and `W` are
-those of the engine that is in use, so that the embedded engine needs neither Java nor PySpark.
+To type checkers, `F`, `W`, `Column` and `DataFrame` are PySpark's. At run time `F` and `W` are those of the engine in
+use, so that the embedded engine needs neither Java nor PySpark.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ __all__ = ["Column", "DataFrame", "Dialect", "F", "W", "written_in"]
 
 
 class Dialect(Protocol):
-    """Where an engine has what PySpark has in `pyspark.sql`."""
+    """An engine's counterparts of modules and classes in `pyspark.sql`."""
 
     @property
     def functions(self) -> Any:
-        """As `pyspark.sql.functions`."""
+        """The counterpart of `pyspark.sql.functions`."""
 
     @property
     def window(self) -> Any:
-        """As `pyspark.sql.Window`."""
+        """The counterpart of `pyspark.sql.Window`."""
 
 
 _IN_USE: Final[ContextVar[Dialect]] = ContextVar("engine")
@@ -34,7 +34,7 @@ _IN_USE: Final[ContextVar[Dialect]] = ContextVar("engine")
 
 @contextmanager
 def written_in(dialect: Dialect) -> Iterator[None]:
-    """Transforms that are called inside make tables of this engine."""
+    """Context in which transforms make tables of this engine."""
     token = _IN_USE.set(dialect)
     try:
         yield
@@ -43,7 +43,7 @@ def written_in(dialect: Dialect) -> Iterator[None]:
 
 
 class _InUse:
-    """Has what a part of the engine in use has."""
+    """Proxy for one attribute (`functions` or `window`) of the engine in use."""
 
     def __init__(self, part: str) -> None:
         self._part = part
@@ -53,7 +53,7 @@ class _InUse:
 
 
 if not TYPE_CHECKING:
-    # names for annotations
+    # at run time, Column and DataFrame are only names in annotations
     Column = DataFrame = Any
     F = _InUse("functions")
     W = _InUse("window")

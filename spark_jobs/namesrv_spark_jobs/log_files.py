@@ -1,4 +1,4 @@
-"""Log files: which ones an INPUT names, their short names, and whether their gzip is whole."""
+"""Log files: the files that an INPUT names, their short names and sizes, and a check for truncated gzip files."""
 
 import glob
 import json
@@ -13,31 +13,32 @@ from urllib.parse import unquote
 from namesrv_spark_jobs.errors import PROGRAM, UsageError
 
 CLOSED_SUFFIX: Final = ".jsonl.gz"
-# what the daemon and the client write: closed, plain, and open (or left by a crash)
+# suffixes of the daemon's and the client's logs: closed, plain, and open (also after a crash)
 LOG_SUFFIXES: Final = (CLOSED_SUFFIX, ".jsonl", ".jsonl.open", ".open")
 PARQUET_SUFFIX: Final = ".parquet"
 SUFFIXES: Final = (*LOG_SUFFIXES, PARQUET_SUFFIX)
-# by this file a directory is known as a report of ours: it may be replaced, and is no input
+# A directory with this file is a report of this program: it may be replaced, and is not searched for input.
 RUN_FILE: Final = "run.json"
-# Where a daemon keeps its heartbeat log and, beside that, its audit trail, which has other lines under the same names.
+# The directories of a daemon's heartbeat log and, beside it, of its audit trail, whose files have the same suffixes.
 _HEARTBEATS, _AUDIT = "heartbeats", "audit"
-# what Spark would take as a pattern
+# characters that Spark would take as parts of a pattern
 _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
-# one letter before the colon would be a drive
+# at least two letters before the colon: one letter would be a drive
 _URL: Final = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://")
 _SHORT: Final = re.compile(r"(?:[^/]+=[^/]*/)*[^/]+$")
 _CHUNK: Final = 1 << 20
 _SAMPLE: Final = 1 << 18
-# how many bytes of JSON one of a compressed log stands for
+# bytes of JSON for each byte of a compressed log, about
 _INFLATED: Final = 15
-# how far the beginning's compression may lead astray
+# the ratios of recorded to expected size between which the recorded size is trusted, see `_is_whole`
 _LEAST, _MOST = 0.75, 1.33
 
 
 def log_files(inputs: Iterable[str], warn: Callable[[str], None] = lambda _: None) -> list[str]:
-    """The files of all inputs, sorted, each once, then URLs as they are. Raises UsageError for an input without a log.
+    """The files of all inputs, sorted and without duplicates, then the URLs.
 
-    `warn` is told, in a line each, what is passed over although it is named like a log.
+    Raises UsageError for an input without a log. `warn` is called with one line for each path that is skipped although
+    it has the name of a log.
     """
     named = set(inputs)
     urls = {text for text in named if is_url(text)}
@@ -51,8 +52,8 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
     if not text:
         raise UsageError("'': INPUT is empty; name a file, a directory or a glob")
     path = Path(re.sub(r"^file://", "", text, flags=re.IGNORECASE)).expanduser()
-    # a path that exists is that path, whatever characters it has; otherwise it may be a glob, and pathlib has none
-    # with a root
+    # A path that exists is taken literally, even with the characters of a pattern. Any other is a glob; pathlib's globs
+    # cannot begin with a root.
     matches = [path] if path.exists() else [Path(match) for match in glob.glob(str(path), recursive=True)]  # noqa: PTH207
     if not matches:
         raise UsageError(f"{text}: no such file or directory")
@@ -73,14 +74,14 @@ def _local_files(text: str, warn: Callable[[str], None]) -> list[str]:
 
 
 def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
-    """The logs below a directory; like Spark, nothing that begins with `_` or `.`."""
+    """The logs below a directory. As in Spark, names that begin with `_` or `.` are skipped."""
     found: list[Path] = []
     for root, folders, names in os.walk(folder.resolve(), onerror=_refuse):
         whole = [name for name in folders if name.endswith(PARQUET_SUFFIX)]
         folders[:] = [
             name
             for name in folders
-            # what this program wrote is Parquet, too
+            # a report contains Parquet, too, and is not input
             if not name.startswith(("_", ".")) and name not in whole and not is_report(Path(root, name))
             if not (name == _AUDIT and _HEARTBEATS in folders)
         ]
@@ -89,12 +90,12 @@ def _walk(folder: Path, warn: Callable[[str], None]) -> list[Path]:
             if not name.endswith(SUFFIXES) or name.startswith(("_", ".")):
                 continue
             if name.endswith(CLOSED_SUFFIX) and compacted_of(path).name in names:
-                # the same lines are in there
+                # the compacted file has the same lines
                 continue
             if path.exists():
                 found.append(path)
             elif path.is_symlink():
-                # the log behind it is gone, perhaps by retention; a file that has just been renamed is no link
+                # Retention may have removed the target. A plain file that does not exist was renamed just now.
                 warn(f"skipped {path}: a link to nothing")
     return found
 
@@ -104,24 +105,24 @@ def _refuse(error: OSError) -> None:
 
 
 def divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tables, and texts."""
+    """The Parquet tables, and the JSON files."""
     tables = [file for file in files if file.rstrip("/").endswith(PARQUET_SUFFIX)]
     return tables, [file for file in files if file not in tables]
 
 
 def literal(path: str) -> str:
-    """The path as Spark takes it: what would be a pattern in it is escaped."""
+    """The path for Spark, with the characters of patterns escaped."""
     return path if is_url(path) else _SPECIAL.sub(r"\\\1", path)
 
 
 def is_url(text: str) -> bool:
-    """Whether it is for Spark to open: a scheme other than `file`."""
+    """True for a URL that only Spark can open: one with a scheme other than `file`."""
     match = _URL.match(text)
     return match is not None and match["scheme"].lower() != "file"
 
 
 def file_bytes(file: str) -> int:
-    """Size of a file, or of a folder of tables; 0 if it was renamed meanwhile."""
+    """Size of a file, or of a folder of tables; 0 if the file was renamed or removed."""
     path = Path(file.removeprefix("file://"))
     files = list(path.rglob("*")) if path.is_dir() else [path]
     try:
@@ -137,12 +138,12 @@ def json_bytes(file: str) -> int:
 
 
 def compacted_of(file: Path) -> Path:
-    """Where the lines of a closed file are once they have been compacted."""
+    """The path of the compacted file for a closed file."""
     return file.with_name(file.name.removesuffix(CLOSED_SUFFIX) + PARQUET_SUFFIX)
 
 
 def is_report(directory: Path) -> bool:
-    """Whether this directory is a finished report of ours."""
+    """True if the directory is a finished report of this program."""
     try:
         run = json.loads((directory / RUN_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -151,22 +152,23 @@ def is_report(directory: Path) -> bool:
 
 
 def short_name(path: str) -> str:
-    """The base name with the folders of its day and hour."""
+    """The base name of a file, with the folders of its day and hour."""
     plain = unquote(path)
     found = _SHORT.search(plain.rstrip("/"))
     return found[0] if found else plain
 
 
 def truncated(files: Sequence[str]) -> list[str]:
-    """The local gzip files that end too early, or are damaged: Spark reads them up to there, and says nothing."""
+    """The local gzip files that end too early or are damaged; Spark reads them up to that point without an error."""
     return [file for file in files if file.endswith(".gz") and not is_url(file) and not _is_whole(Path(file))]
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether all of it decompresses.
+    """True if the whole file decompresses.
 
-    To decompress everything here would take as long as Spark takes. The last four bytes say how long the content is;
-    behind a cut they are anything. Where they fit what the beginning compresses to, they are believed.
+    Decompressing everything would take as long as Spark's reading. The last four bytes of a whole file are the length
+    of its content; those of a truncated file are random. If they fit the compression ratio at the beginning, the file
+    counts as whole; otherwise it is decompressed.
     """
     try:
         size = path.stat().st_size
@@ -174,15 +176,15 @@ def _is_whole(path: Path) -> bool:
             head = file.read(_SAMPLE)
             content = zlib.decompressobj(wbits=31).decompress(head)
             file.seek(-4, os.SEEK_END)
-            said = int.from_bytes(file.read(4), "little")
+            recorded = int.from_bytes(file.read(4), "little")
             expected = len(content) * size / len(head)
-            if size > _SAMPLE and _LEAST * expected < said < _MOST * expected:
+            if size > _SAMPLE and _LEAST * expected < recorded < _MOST * expected:
                 return True
             file.seek(0)
             member = zlib.decompressobj(wbits=31)
             while chunk := file.read(_CHUNK):
                 while chunk:
-                    # what comes out is thrown away at once
+                    # the content itself is not needed
                     member.decompress(chunk)
                     chunk = member.unused_data
                     if member.eof and chunk:

@@ -4,58 +4,58 @@ from dataclasses import dataclass, field
 from typing import Final
 
 DEFAULT_GRID: Final = "expiry=30,60,120 scan=5,10 poll=5,30"
-# every policy with every scan and every poll is a replay of the whole log
+# every combination of expiry, scan and poll replays the whole log
 MOST_REPLAYS: Final = 200
 _AXES: Final = ("expiry", "scan", "poll")
-# a day: beyond it nobody expires, scans or polls
+# a day: no sensible expiry, scan or poll is longer
 _MOST_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """The grid of settings that the heartbeats are replayed under: every policy with every scan and every poll."""
+    """The grid of settings for replays: every combination of expiry, scan and poll."""
 
-    # how long a broker may be silent, for brokers that asked for no time of their own
+    # the expiry of brokers that use the server's expiry; a broker that requested an expiry of its own keeps it
     expiry_ms: tuple[int, ...] = (30_000, 60_000, 120_000)
     scan_ms: tuple[int, ...] = (5_000, 10_000)
     poll_ms: tuple[int, ...] = (5_000, 30_000)
 
     def __post_init__(self) -> None:
-        """Raise ValueError when the grid would take for ever."""
+        """Raise ValueError when the grid has too many combinations."""
         if self.replays > MOST_REPLAYS:
             raise ValueError(f"{self.replays} combinations of settings, limit {MOST_REPLAYS}")
 
     @property
     def replays(self) -> int:
-        """How many combinations there are."""
+        """The number of combinations."""
         return len(self.expiry_ms) * len(self.scan_ms) * len(self.poll_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is analysed, and how."""
+    """The selection of events, and the settings of the analysis."""
 
     # lines with since_ms <= ts_ms < until_ms count; settings are taken from earlier `start` and `opened` lines, too
     since_ms: int | None = None
     until_ms: int | None = None
-    # empty: all of them. A topic narrows what is said of routes and clients, not of brokers.
+    # empty: all. Topics select routes and clients, not brokers.
     clusters: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     nameservers: tuple[str, ...] = ()
-    # how often clients ask for routes, which no NameServer's log says
+    # the interval at which clients poll for routes, which is in no NameServer's log
     poll_ms: int = 30_000
     what_if: WhatIf = field(default_factory=WhatIf)
-    # digests take the place of addresses, agents and clients
+    # replace addresses, agents and clients by digests
     redact: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError when no line can meet them."""
+        """Raise ValueError when the options exclude every line."""
         if self.since_ms is not None and self.until_ms is not None and self.since_ms >= self.until_ms:
             raise ValueError("--until is not after --since: no line would count")
 
 
 def parse_grid(text: str) -> WhatIf:
-    """Parse --what-if; an axis that is not named has its default; ValueErrors say what is wrong."""
+    """Parse --what-if; an axis without values keeps its default. Raises ValueError with the offending part."""
     axes: dict[str, tuple[int, ...]] = {}
     for part in text.split():
         name, equals, values = part.partition("=")
@@ -64,7 +64,7 @@ def parse_grid(text: str) -> WhatIf:
         field_name = f"{name}_ms"
         if field_name in axes:
             raise ValueError(f"{text!r} names an axis more than once")
-        # a value that is named twice is one
+        # a repeated value counts once
         axes[field_name] = tuple(_value(name, value) for value in dict.fromkeys(values.split(",")) if value)
     grid = WhatIf(**axes)
     if not grid.replays:
@@ -73,7 +73,7 @@ def parse_grid(text: str) -> WhatIf:
 
 
 def _value(name: str, text: str) -> int:
-    """Milliseconds."""
+    """A value of an axis, given in seconds, in milliseconds."""
     try:
         value = float(text)
     except ValueError:

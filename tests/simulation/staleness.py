@@ -24,7 +24,7 @@ from tests.simulation.faults import Fault
 from tests.simulation.network import End
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import MICROSECONDS, Boot
-from tests.spark_jobs.reference.lives import ClientStaleness, Life
+from tests.spark_jobs.reference.registration_periods import ClientStaleness, RegistrationPeriod
 
 # for moments that two sides observe: loop iterations, and connection latency
 _SLACK_SECONDS: Final = 0.05
@@ -92,9 +92,9 @@ class StalenessCheck:
     def differences(self) -> Iterator[str]:
         """Differences between the report and the truth."""
         analysis = Analysis(self._files())
-        lives: dict[str, list[Life]] = defaultdict(list)
-        for life in analysis.intervals:
-            lives[life.boot.boot].append(life)
+        periods: dict[str, list[RegistrationPeriod]] = defaultdict(list)
+        for period in analysis.intervals:
+            periods[period.boot.boot].append(period)
         known = _Responses(self._arrivals)
         whole = [boot for boot in analysis.boots if _is_whole(boot)]
         # boots whose logs are complete and end with a stop
@@ -108,10 +108,10 @@ class StalenessCheck:
             server = next(server for server in self._cluster.servers if server.name == boot.nameserver)
             log = _BootLog(server, boot.lines[-1].at)
             removals = [] if run is None else [each for each in run.removals if each.at <= log.until]
-            gone = sorted(lives[boot.boot], key=lambda life: life.said.seq)
+            gone = sorted(periods[boot.boot], key=lambda period: period.last_line.seq)
             yield from self._removal_differences(log, gone, removals)
             yield from self._death_differences(log, gone)
-            clients = [client for client in analysis.clients if client.life.boot is boot]
+            clients = [client for client in analysis.clients if client.period.boot is boot]
             yield from self._client_differences(log, gone, clients, known)
         if not analysis.as_logged["exact"]:
             yield f"its replay of what was logged is {analysis.as_logged}"
@@ -126,20 +126,22 @@ class StalenessCheck:
                 found[str(path)] = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
         return found
 
-    def _removal_differences(self, log: "_BootLog", ended: list[Life], removals: list[_Removal]) -> Iterator[str]:
-        found = [(life.broker.broker_addr, life.reason) for life in ended]
+    def _removal_differences(
+        self, log: "_BootLog", ended: list[RegistrationPeriod], removals: list[_Removal]
+    ) -> Iterator[str]:
+        found = [(period.broker.broker_addr, period.reason) for period in ended]
         if found != (expected := [(removal.addr, removal.reason) for removal in removals]):
             yield f"{log.name} removed {expected}, not {found}"
             return
-        for life, removal in zip(ended, removals, strict=True):
-            where = f"{life.broker.label} at {log.name}"
+        for period, removal in zip(ended, removals, strict=True):
+            where = f"{period.broker.label} at {log.name}"
             slack = self._slack(log.name, removal.at)
-            if abs(log.when(life.said.at) - removal.at) > slack:
-                yield f"{where} was removed at {removal.at:.3f}, not {log.when(life.said.at):.3f}"
-            if removal.reason == "silent" and abs(log.when(life.last_ok) - removal.last_seen) > self._slack(
+            if abs(log.when(period.last_line.at) - removal.at) > slack:
+                yield f"{where} was removed at {removal.at:.3f}, not {log.when(period.last_line.at):.3f}"
+            if removal.reason == "silent" and abs(log.when(period.last_ok) - removal.last_seen) > self._slack(
                 log.name, removal.last_seen
             ):
-                yield f"{where} was last seen at {removal.last_seen:.3f}, not {log.when(life.last_ok):.3f}"
+                yield f"{where} was last seen at {removal.last_seen:.3f}, not {log.when(period.last_ok):.3f}"
 
     def _slack(self, server: str, at: float) -> float:
         """The time by which a server may have been late: its stops, or its slow iterations."""
@@ -149,21 +151,21 @@ class StalenessCheck:
         slow = [float(fault.value) for fault in busy if fault.at <= at <= fault.until + 1.0]
         return _SLACK_SECONDS + sum(end - begin for begin, end in stops) + _BUSY_ITERATIONS * max(slow, default=0.0)
 
-    def _death_differences(self, log: "_BootLog", ended: list[Life]) -> Iterator[str]:
+    def _death_differences(self, log: "_BootLog", ended: list[RegistrationPeriod]) -> Iterator[str]:
         """The time for which a broker was dead is within the bounds of the report."""
-        for life in ended:
-            if not life.is_unannounced or life.first_ok is None:
+        for period in ended:
+            if not period.is_unannounced or period.first_ok is None:
                 continue
-            broker = self._broker(life)
-            removed, last_ok = log.when(life.said.at), log.when(life.last_ok)
+            broker = self._broker(period)
+            removed, last_ok = log.when(period.last_line.at), log.when(period.last_ok)
             begin = last_ok - 2 * broker.settings.heartbeat_seconds
             touching = list(self._touching(log.name, broker.name, begin, removed))
             if len(touching) != 1 or touching[0].kind not in _DEATHS or touching[0].where != (broker.name,):
                 continue
-            dead, period = removed - touching[0].at, broker.settings.heartbeat_seconds
-            # the report's heartbeat interval is shorter early in a life, or after changed topics
-            usual = max(life.period / _PER_SECOND, period)
-            least, most = life.upper / _PER_SECOND - usual, life.upper / _PER_SECOND
+            dead, interval = removed - touching[0].at, broker.settings.heartbeat_seconds
+            # the report's heartbeat interval is shorter early in a registration period, or after changed topics
+            usual = max(period.usual_interval / _PER_SECOND, interval)
+            least, most = period.upper / _PER_SECOND - usual, period.upper / _PER_SECOND
             if not least - _SLACK_SECONDS <= dead <= most * (1 + _DRIFT) + _SLACK_SECONDS:
                 yield f"{broker.name} was dead for {dead:.3f} s at {log.name}, not {least:.3f} to {most:.3f} s"
 
@@ -174,27 +176,32 @@ class StalenessCheck:
             if is_meant and fault.at <= end and fault.until + 1.0 >= begin:
                 yield fault
 
-    def _broker(self, life: Life) -> BrokerNode:
-        return next(broker for broker in self._cluster.brokers if broker.address == life.broker.broker_addr)
+    def _broker(self, period: RegistrationPeriod) -> BrokerNode:
+        return next(broker for broker in self._cluster.brokers if broker.address == period.broker.broker_addr)
 
     def _client_differences(
-        self, log: "_BootLog", ended: list[Life], clients: list[ClientStaleness], known: "_Responses"
+        self, log: "_BootLog", ended: list[RegistrationPeriod], clients: list[ClientStaleness], known: "_Responses"
     ) -> Iterator[str]:
         """Clients with the route of a removed broker, and the time at which they got one without it."""
-        reported = {(client.life.said.seq, _peer(client), client.topic): client for client in clients}
-        for life in ended:
-            if life.is_unannounced:
+        reported = {(client.period.last_line.seq, _peer(client), client.topic): client for client in clients}
+        for period in ended:
+            if period.is_unannounced:
                 for (server, peer, topic), responses in known.responses.items():
                     if server == log.server.machine.address:
-                        client = reported.get((life.said.seq, peer, topic))
-                        difference = self._client_difference(log, life, client, peer, responses)
+                        client = reported.get((period.last_line.seq, peer, topic))
+                        difference = self._client_difference(log, period, client, peer, responses)
                         if difference:
-                            yield f"{peer}, {life.broker.label} of {topic} at {log.name}: {difference}"
+                            yield f"{peer}, {period.broker.label} of {topic} at {log.name}: {difference}"
 
     def _client_difference(
-        self, log: "_BootLog", life: Life, client: ClientStaleness | None, peer: str, responses: Sequence["_Response"]
+        self,
+        log: "_BootLog",
+        period: RegistrationPeriod,
+        client: ClientStaleness | None,
+        peer: str,
+        responses: Sequence["_Response"],
     ) -> str | None:
-        removed, member = log.when(life.said.at), (life.broker.broker_name, life.broker.broker_id)
+        removed, member = log.when(period.last_line.at), (period.broker.broker_name, period.broker.broker_id)
         machine = self._cluster.world.network.machine_at(peer.rpartition(":")[0]).name
         if client is None or client.outcome != "seen":
             found = _time_without(responses, member, removed, removed)

@@ -74,7 +74,7 @@ def test_help_names_every_option_and_code() -> None:
         (["--master", "spark://127.0.0.1:1"], "--master spark://127.0.0.1:1: 127.0.0.1:1 Connection refused\n"),
         (["--master", "spark://nowhere"], "--master spark://nowhere: not of the form spark://HOST:PORT"),
         (["--follow"], "--follow takes a directory of closed logs"),
-        (["--engine", "embedded", "--master", "yarn"], "--engine embedded has no --master and no --conf"),
+        (["--engine", "embedded", "--master", "yarn"], "--master and --conf cannot be combined with --engine embedded"),
     ],
 )
 def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], said: str) -> None:
@@ -100,7 +100,7 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
         (
             "{tmp}/a.jsonl --engine spark",
             (sys.executable, "-c", _WITHOUT.format(package="pyspark")),
-            "pyspark is not installed; pip install 'pyspark>=3.5,<5' brings it",
+            "pyspark is not installed; run pip install 'pyspark>=3.5,<5'",
         ),
         (
             "{tmp}/a.jsonl --engine embedded",

@@ -22,7 +22,7 @@ from tools.heartbeat_logs.cli import main as generate
 
 TORN = "ns-5-00cc-1.jsonl.gz"
 REGULAR = "ns-6-00dd-1.jsonl.gz"
-BEATS = 40
+HEARTBEATS = 40
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def logs(tmp_path: Path) -> Path:
     folder, first = tmp_path / "logs", first_server().lines
     write_closed(folder, "ns-1-00aa-1.jsonl.gz", first[:6])
     write_closed(folder, "ns-1-00aa-2.jsonl.gz", [*first[6:], BAD_LINE, HUGE_TIME])
-    write_closed(folder, TORN, HeartbeatLines("boot-5", "ns-5").start().beats(0, 30_000).lines, torn_by=1)
+    write_closed(folder, TORN, HeartbeatLines("boot-5", "ns-5").start().heartbeats(0, 30_000).lines, torn_by=1)
     regular = HeartbeatLines("boot-6", "ns-6").start()
-    for number in range(BEATS):
+    for number in range(HEARTBEATS):
         # now and then more than the half of a minute
-        regular.beat(30_000 * number + 3 * (number % 5))
-    write_closed(folder, REGULAR, regular.evict(30_000 * (BEATS + 4), scan=7).lines)
+        regular.heartbeat(30_000 * number + 3 * (number % 5))
+    write_closed(folder, REGULAR, regular.evict(30_000 * (HEARTBEATS + 4), scan=7).lines)
     write_plain(folder, "ns-2-00bb-1.jsonl.open", second_server().lines)
     return folder
 
@@ -79,7 +79,7 @@ def test_a_row_is_a_line(logs: Path) -> None:
         of_columns = database.execute("SELECT DISTINCT compression, type FROM parquet_metadata(?)", [str(file)])
         codecs, types = (set(values) for values in zip(*of_columns.fetchall(), strict=True))
 
-    assert ["start", *BEATS * ["heartbeat"], "evict"] == events
+    assert ["start", *HEARTBEATS * ["heartbeat"], "evict"] == events
     assert {"ZSTD"} == codecs
     # a column of floating point may be encoded in a way that Spark cannot read: it skips the file as if it were damaged
     assert "DOUBLE" not in types
@@ -143,7 +143,7 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
     assert [path.name for path in logs.rglob("*.gz")] == [TORN]
     said = capsys.readouterr().err
     assert "3 files: " in said
-    assert f"{TORN}: it ends too early" in said
+    assert f"{TORN}: truncated or damaged" in said
 
 
 def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,7 +154,7 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
     assert main(["compare", str(logs), *times, "--out", str(out), *options]) == 0
 
     said = capsys.readouterr()
-    assert "Too little went away" in said.out
+    assert "Too few brokers were removed" in said.out
     page = (out / "comparison.html").read_text()
     assert 'href="a/report.html"' in page
     assert [
@@ -170,12 +170,12 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
 def _eight_hours() -> list[HeartbeatLines]:
     """A server that ran from 00:00 to 03:00, and one from 00:00 to 08:00 that opens a file each hour."""
     hour, settings = 3_600_000, {"scan_interval_ms": 5_000, "broker_expiry_ms": 120_000, "late_ms": 0}
-    first = HeartbeatLines("boot-1", "ns-1").start(expiry_ms=60_000).beats(*range(0, 3 * hour, 60_000))
+    first = HeartbeatLines("boot-1", "ns-1").start(expiry_ms=60_000).heartbeats(*range(0, 3 * hour, 60_000))
     second = HeartbeatLines("boot-2", "ns-2").start()
     for at in range(0, 8 * hour, 60_000):
         if at and at % hour == 0:
             second.add("opened", at, **settings)
-        second.beat(at + 10)
+        second.heartbeat(at + 10)
     return [first, second]
 
 
@@ -213,13 +213,13 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
                 "{a}",
                 *("--before", "2026-03-01/2026-03-02", "--after", "2026-03-02/2026-03-03", "--since", "2026-03-01"),
             ],
-            "--before and --after take the place of --since and --until",
+            "--before and --after cannot be combined with --since and --until",
         ),
-        (["{a}", "{b}", "--follow"], "compare has neither --follow nor --print-submit"),
+        (["{a}", "{b}", "--follow"], "--follow and --print-submit cannot be combined with compare"),
         (["{a}", "{tmp}/none.json"], "{tmp}/none.json: no such file or directory"),
         (["{a}", "{tmp}/other.json"], "{tmp}/other.json: not a summary of namesrv-staleness"),
         (["{a}", "{tmp}/torn.json"], "{tmp}/torn.json: not JSON: "),
-        (["{a}", "{tmp}/new.json"], "{tmp}/new.json: schema 2, this version compares 1"),
+        (["{a}", "{tmp}/new.json"], "{tmp}/new.json: summary of schema 2, this version compares schema 1"),
     ],
 )
 def test_what_cannot_be_compared_is_named(

@@ -26,10 +26,10 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
     """Bad lines are shown with a reason; what is of a newer version, or unknown, is read as far as it is known."""
     folder = tmp_path / "dt=2026-03-01" / "hour=00 [x]"
     folder.mkdir(parents=True)
-    good = HeartbeatLines("b").start().beats(0, 30_000).evict(160_000)
+    good = HeartbeatLines("b").start().heartbeats(0, 30_000).evict(160_000)
     torn = good.lines[1][:40].encode()
     invalid = good.lines[1].replace("broker-a", "broker-\udcff").encode(errors="surrogateescape")
-    newer = json.dumps({**json.loads(HeartbeatLines("c").beat(5).lines[0]), "v": 3, "colour": "red"}).encode()
+    newer = json.dumps({**json.loads(HeartbeatLines("c").heartbeat(5).lines[0]), "v": 3, "colour": "red"}).encode()
     unknown = HeartbeatLines("d").add("teleported", 5).lines[0].encode()
     # numbers whose sums or microseconds would not fit into 64 bits
     huge = [
@@ -46,7 +46,7 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
     lines = [b"", invalid, newer, unknown, missing, *(text(one).rstrip() for one in huge), b"x[]", *wrong, torn]
     (folder / "a.jsonl.open").write_bytes(text(good) + b"\n".join(lines))
     (folder / "b.jsonl").write_bytes(text(good))
-    (folder / "c.jsonl.gz").write_bytes(gzip.compress(text(HeartbeatLines("e").start().beat(1)) * 500)[:-30])
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress(text(HeartbeatLines("e").start().heartbeat(1)) * 500)[:-30])
     (folder / "empty.jsonl").write_bytes(b"")
 
     files = [str(file) for file in sorted(folder.iterdir())]
@@ -88,7 +88,9 @@ def test_nothing_to_read_is_no_report(
 
 def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(engine: Engine, tmp_path: Path) -> None:
     """It has another name when it is opened. What was asked to be hidden, with --redact, is nowhere."""
-    lines = HeartbeatLines("b").start().beat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
+    lines = (
+        HeartbeatLines("b").start().heartbeat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
+    )
     lines.evict(130_000).route(130_000, 2).served(131_000, 2, client="192.0.2.7:1#1")
     file = write_plain(tmp_path / "logs", "ns-2-boot-2-1.jsonl.open", [*lines.lines, '{"client":"192.0.2.7'])
     options = ["--out", str(tmp_path / "report"), "--what-if", SMALL_GRID, "--redact"]

@@ -53,7 +53,7 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     """Files that are named one by one do not grow in number; lines of two logs would be mixed without a word."""
     assert tmp_path == followed_directory([str(tmp_path)])
     for given, said in (
-        ([str(tmp_path)] * 2, "takes one INPUT, a directory; there are 2"),
+        ([str(tmp_path)] * 2, "takes one INPUT, a directory; 2 given"),
         (["/x"], "no such directory"),
     ):
         with pytest.raises(UsageError, match=said):
@@ -63,7 +63,7 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     inherit(tmp_path / "nothing", out, tmp_path / "logs")
     aside.mkdir()
 
-    with pytest.raises(UsageError, match=f"follows {tmp_path}/logs, not {tmp_path}/other; take another --out"):
+    with pytest.raises(UsageError, match=f"follows {tmp_path}/logs, not {tmp_path}/other; use another --out"):
         inherit(out, aside, tmp_path / "other")
 
     inherit(out, aside, tmp_path / "logs")

@@ -88,8 +88,8 @@ def test_gate_of_a_change_compares_two_reports(texts: str, failures: int) -> Non
             for limit in ("s", "1d", "1e3", "45 seconds", "NaN", "inf")
         ),
         ("p99>-1", "is not a condition"),
-        ("p99>+5s", "'p99>+5s' is of a change, and one report has none; use it with compare"),
-        ("p99>5%", "'p99>5%': percent are of a change; write registry.p99>+5%"),
+        ("p99>+5s", "'p99>+5s': limits of a change need `compare`"),
+        ("p99>5%", "'p99>5%': percentages need a +; write registry.p99>+5%"),
         ("false>0s", "'false>0s': '0s' is not a number"),
     ],
 )

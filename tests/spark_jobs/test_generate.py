@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.spark_jobs.reference import Analysis
-from tests.spark_jobs.reference.lives import UNANNOUNCED
+from tests.spark_jobs.reference.registration_periods import UNANNOUNCED
 from tools.heartbeat_logs import Settings, generate
 from tools.heartbeat_logs.boots import boots
 from tools.heartbeat_logs.cli import main
@@ -120,14 +120,14 @@ def test_the_reference_finds_the_truth_in_it(tmp_path: Path, settings: Settings)
         if x["reason"] in UNANNOUNCED
         for client in x["clients"]
     ) == Counter(
-        (x.life.boot.boot, x.life.broker.broker_addr, x.client, x.topic, x.outcome)
+        (x.period.boot.boot, x.period.broker.broker_addr, x.client, x.topic, x.outcome)
         + (() if x.outcome == "log_end" else (x.staleness,))
         for x in analysis.clients
     )
     assert analysis.as_logged["exact"]
     assert analysis.as_logged["logged"]
     assert analysis.unknown_revisions == 0
-    assert not any(life.is_over_bound for life in analysis.intervals)
+    assert not any(period.is_over_bound for period in analysis.intervals)
 
 
 def _between(begin_ms: float, end_ms: float) -> int:
@@ -186,8 +186,8 @@ def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
     """--skew 0.3: 30 % of all beats."""
     generate(Settings(duration=20 * MINUTE, brokers=40, deaths=0.0, skew=0.3), tmp_path)
 
-    beats = Counter(line["broker_addr"] for line in events(tmp_path) if line["event"] in {"register", "heartbeat"})
-    assert pytest.approx(beats["10.0.0.0:10911"] / beats.total(), abs=0.01) == 0.3
+    heartbeats = Counter(line["broker_addr"] for line in events(tmp_path) if line["event"] in {"register", "heartbeat"})
+    assert pytest.approx(heartbeats["10.0.0.0:10911"] / heartbeats.total(), abs=0.01) == 0.3
 
 
 @pytest.mark.parametrize("flags", [(), ("--days", "0.5"), ("--brokers", "7")])

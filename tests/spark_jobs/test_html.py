@@ -42,7 +42,7 @@ HOSTILE = (
     "\u202egnorts\u2066\u200f",
     "\x1b[31mred\x9b0m\x00\x7f",
 )
-FIGURES = ("staleness-picture", "timeline-picture", "what-if-picture", "gaps-picture")
+FIGURES = ("staleness-picture", "timeline-picture", "what-if-picture", "intervals-picture")
 CODE = re.compile(r"<script[^>]*>.*?</script>", re.DOTALL)
 # of everything that is written in pictures, the pairs that stand over each other
 OVERPRINTS = """
@@ -191,12 +191,12 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
     """A click on `show me` zooms the time line to it and marks it, also where the row is folded away."""
     charts = sample_charts()
     row = charts["timeline"]["brokers"][20]
-    life = row["lives"][0]
+    period = row["periods"][0]
     charts["worst"][1] |= {
         "broker_name": "broker-20",
         "nameserver": row["nameserver"],
-        "last_ok_ms": life["last_ok_ms"],
-        "removed_ms": life["to_ms"],
+        "last_ok_ms": period["last_ok_ms"],
+        "removed_ms": period["to_ms"],
     }
     show(opened, _page(tmp_path, page(sample_summary(), charts)))
     _await(opened, "return document.querySelectorAll('figure.drawn').length === 4")
@@ -204,7 +204,7 @@ def test_finding_shows_its_interval(opened: webdriver.Chrome, tmp_path: Path) ->
     opened.find_element(By.CSS_SELECTOR, ".finding.warning a.show").click()
 
     shown = _await(opened, "return JSON.parse(document.getElementById('timeline-more').dataset.shown ?? 'null')")
-    assert [life["last_ok_ms"] - 236_000, life["to_ms"] + 236_000] == shown
+    assert [period["last_ok_ms"] - 236_000, period["to_ms"] + 236_000] == shown
     marked = "return document.querySelectorAll('#timeline-more .live path[stroke=\"var(--ink)\"]').length"
     assert _await(opened, marked) == 1
     assert "mark=" in _await(opened, "return location.hash.length > 1 && location.hash")
@@ -295,7 +295,13 @@ def test_page_is_complete(sample: str) -> None:
         f"default-src 'none'; script-src {digest} {digest}; style-src {digest}; base-uri 'none'; form-action 'none'"
     )
     assert re.fullmatch(expected, policy)
-    chapters = ("Staleness", "Lives of brokers", "Other settings", "Worst intervals", "Regularity of heartbeats")
+    chapters = (
+        "Staleness",
+        "Registration periods of brokers",
+        "Other settings",
+        "Worst intervals",
+        "Regularity of heartbeats",
+    )
     headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", text)
     assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == headings
     # each id is there once, and whatever is referred to is there
@@ -323,8 +329,8 @@ def test_goodbyes_are_not_stale_and_downtime_is_explained() -> None:
     """Only silence and closed connections are red; where a server was not running, the time line says so."""
     charts = sample_charts()
     (row, *_) = charts["timeline"]["brokers"]
-    goodbye = {**row["lives"][0], "reason": "unregistered", "stale_ms": 0}
-    charts["timeline"]["brokers"] = [{**row, "lives": [goodbye]}]
+    goodbye = {**row["periods"][0], "reason": "unregistered", "stale_ms": 0}
+    charts["timeline"]["brokers"] = [{**row, "periods": [goodbye]}]
 
     text = page(sample_summary(), charts)
 
@@ -409,12 +415,12 @@ def test_page_of_a_comparison_is_as_strict(opened: webdriver.Chrome, tmp_path: P
 def test_week_of_a_hundred_brokers_is_a_file_of_five_megabytes() -> None:
     """All rows of the time line are full, and all groups as long as they get."""
     summary, charts = sample_summary(), sample_charts()
-    life = charts["timeline"]["brokers"][0]["lives"][0]
+    period = charts["timeline"]["brokers"][0]["periods"][0]
     week = 7 * 24 * 60 * MINUTE_MS
     step = week // 50
-    lives = [
+    periods = [
         {
-            **life,
+            **period,
             "from_ms": MIDNIGHT_MS + n * step,
             "last_ok_ms": MIDNIGHT_MS + n * step + step // 2,
             "to_ms": MIDNIGHT_MS + n * step + step // 2 + 118_000,
@@ -424,7 +430,7 @@ def test_week_of_a_hundred_brokers_is_a_file_of_five_megabytes() -> None:
     names = [f"production-cluster-eu/broker-{number:03}-zone-b/0" for number in range(100)]
     charts["timeline"] |= {
         "to_ms": MIDNIGHT_MS + week,
-        "brokers": [{"broker": name, "nameserver": "namesrv-2.example", "lives": lives} for name in names[:60]],
+        "brokers": [{"broker": name, "nameserver": "namesrv-2.example", "periods": periods} for name in names[:60]],
     }
     group = summary["registry"]["all"]
     summary["registry"]["by_broker"] = summary["client"]["by_client"] = dict.fromkeys(names, group)

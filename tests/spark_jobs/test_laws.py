@@ -16,7 +16,7 @@ from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.options import Options
 from tests.spark_jobs.reference import Analysis
-from tests.spark_jobs.reference.lives import Routes
+from tests.spark_jobs.reference.registration_periods import Routes
 from tests.support.staleness_laws import Deaths, Law, settings_for
 from tools.heartbeat_logs.world import Kind
 
@@ -36,15 +36,17 @@ class Sample:
         analysis = Analysis(deaths.files)
         (boot,) = analysis.boots
         routes = Routes(boot)
-        exposed = [found for life in analysis.intervals for found in routes.exposed(life)]
-        died = {found: deaths.died[str(found.life.broker.broker_addr)] for found in exposed}
+        exposed = [found for period in analysis.intervals for found in routes.exposed(period)]
+        died = {found: deaths.died[str(found.period.broker.broker_addr)] for found in exposed}
         assert {"seen"} == {found.outcome for found in exposed}
-        assert PAIRS == len(exposed) == len({found.life for found in exposed}) == len(analysis.intervals)
+        assert PAIRS == len(exposed) == len({found.period for found in exposed}) == len(analysis.intervals)
         self.is_exact = analysis.as_logged["exact"]
-        self.reasons = {found.life.reason for found in exposed}
-        self.removed_after_last_beat = [(found.life.said.at - found.life.last_ok) / S for found in exposed]
-        self.seen_after_removal = [(found.at - found.life.said.at) / S for found in exposed]
-        self.seen_after_last_beat = [found.staleness / S for found in exposed]
+        self.reasons = {found.period.reason for found in exposed}
+        self.removed_after_last_heartbeat = [
+            (found.period.last_line.at - found.period.last_ok) / S for found in exposed
+        ]
+        self.seen_after_removal = [(found.at - found.period.last_line.at) / S for found in exposed]
+        self.seen_after_last_heartbeat = [found.staleness / S for found in exposed]
         with EmbeddedEngine(tmp_path / "staging") as engine:
             report = analyse(engine, deaths.paths, Options(), lambda _step: None)
             self.reported = {
@@ -52,7 +54,7 @@ class Sample:
                 "seen": [round(row["staleness_ms"] / 1000, 6) for row in report.clients.collect()],
             }
         # with the truth: when each of them died
-        self.removed_after_death = [boot.wall(found.life.said.at) / S - at for found, at in died.items()]
+        self.removed_after_death = [boot.wall(found.period.last_line.at) / S - at for found, at in died.items()]
         self.seen_after_death = [boot.wall(found.at) / S - at for found, at in died.items()]
 
 
@@ -76,13 +78,13 @@ def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: f
     Law(90, (30, scan, 30)).check(found.seen_after_death)
     Law(90, (30, scan)).check(found.removed_after_death)
     # by the log alone: a scan strictly after the expiry, and then a poll
-    Law(120, (scan,)).check(found.removed_after_last_beat)
-    assert min(found.removed_after_last_beat) > 120
+    Law(120, (scan,)).check(found.removed_after_last_heartbeat)
+    assert min(found.removed_after_last_heartbeat) > 120
     Law(0, (30,)).check(found.seen_after_removal)
-    Law(120, (scan, 30)).check(found.seen_after_last_beat)
+    Law(120, (scan, 30)).check(found.seen_after_last_heartbeat)
     # which the report says, too
-    assert sorted(found.removed_after_last_beat) == sorted(found.reported["removed"])
-    assert sorted(found.seen_after_last_beat) == sorted(found.reported["seen"])
+    assert sorted(found.removed_after_last_heartbeat) == sorted(found.reported["removed"])
+    assert sorted(found.seen_after_last_heartbeat) == sorted(found.reported["seen"])
 
 
 def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_acting_masters_are_found_sooner(tmp_path: Path) -> None:
 
     Law(9, (1, 5, 30)).check(found.seen_after_death)
     Law(9, (1, 5)).check(found.removed_after_death)
-    Law(10, (5,)).check(found.removed_after_last_beat)
+    Law(10, (5,)).check(found.removed_after_last_heartbeat)
 
 
 def test_a_server_with_an_idle_timer_would_be_found_out(tmp_path: Path) -> None:
@@ -102,7 +104,7 @@ def test_a_server_with_an_idle_timer_would_be_found_out(tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             wrong.check(found.seen_after_death)
     with pytest.raises(AssertionError):
-        Law(120, (10,)).check(found.removed_after_last_beat)
+        Law(120, (10,)).check(found.removed_after_last_heartbeat)
 
 
 def test_the_law_of_a_sum_is_right() -> None:

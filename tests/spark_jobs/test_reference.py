@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark_jobs.reference import Analysis
 from tests.spark_jobs.reference.lines import Boot
-from tests.spark_jobs.reference.lives import Life
+from tests.spark_jobs.reference.registration_periods import RegistrationPeriod
 from tests.spark_jobs.reference.replay import Policy, even_scans, fixed, replay
 from tests.support.heartbeat_lines import MIDNIGHT_MS, Broker, HeartbeatLines, broker, files_of, member
 
@@ -30,17 +30,17 @@ def boot_of(lines: HeartbeatLines) -> Boot:
     return boot
 
 
-def life_of(lines: HeartbeatLines) -> Life:
+def period_of(lines: HeartbeatLines) -> RegistrationPeriod:
     """The one life in these lines."""
-    (life,) = of(lines).lives
-    return life
+    (period,) = of(lines).periods
+    return period
 
 
 def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
     """Five anchors, of which two are an hour ahead: the median is the true offset, and there are two steps."""
     lines = HeartbeatLines().start(0).scan(5_000, 1)
     lines.wall_ms += 3_600_000
-    lines.scan(10_000, 2).beat(11_000).scan(15_000, 3)
+    lines.scan(10_000, 2).heartbeat(11_000).scan(15_000, 3)
     lines.wall_ms -= 3_600_000
     boot = boot_of(lines.scan(20_000, 4))
 
@@ -61,8 +61,8 @@ def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
 def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
     """`opened` says it when `start` is not there, and only then."""
     opened = {"scan_interval_ms": 5_000, "broker_expiry_ms": 60_000, "late_ms": 700}
-    first = boot_of(HeartbeatLines().add("opened", 10_000, **opened).beat(11_000))
-    second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).beat(11_000))
+    first = boot_of(HeartbeatLines().add("opened", 10_000, **opened).heartbeat(11_000))
+    second = boot_of(HeartbeatLines().start(0).late(1_000, 700).add("opened", 10_000, **opened).heartbeat(11_000))
 
     assert 10_300_000 == first.live[2] == second.live[4]
     assert (first.scan_interval, first.expiry) == (5_000_000, 60_000_000)
@@ -70,7 +70,7 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
 
 
 @pytest.mark.parametrize(
-    ("times", "period_ms"),
+    ("times", "interval_ms"),
     [
         ([0, 30_000, 60_000], 30_000),
         # of two the lower one; 5 ms apart is no gap of its own
@@ -83,9 +83,9 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
         ([0, *range(5_000, 10_001, 1_000), *range(12_000, 20_001, 2_000)], 1_000),
     ],
 )
-def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], period_ms: int) -> None:
+def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], interval_ms: int) -> None:
     """Gaps under 10 ms are left out."""
-    assert period_ms * 1000 == life_of(HeartbeatLines().start().beats(*times)).period
+    assert interval_ms * 1000 == period_of(HeartbeatLines().start().heartbeats(*times)).usual_interval
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], perio
 )
 def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:
     """Heard at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
-    lines = HeartbeatLines().start().beats(0, 30_000)
+    lines = HeartbeatLines().start().heartbeats(0, 30_000)
     if late_at is not None:
         lines.late(late_at, 4_500)
 
-    assert is_over == life_of(lines.evict(removed)).is_over_bound
+    assert is_over == period_of(lines.evict(removed)).is_over_bound
 
 
 @pytest.mark.parametrize(
@@ -119,33 +119,33 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
 )
 def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:
     """The same process is heard again: its agent says so, or it is back within one expiry."""
-    lines = HeartbeatLines().start().beat(0, gone).evict(121_000, gone, reason).beat(121_000 + after_ms, back)
+    lines = HeartbeatLines().start().heartbeat(0, gone).evict(121_000, gone, reason).heartbeat(121_000 + after_ms, back)
 
-    assert is_false == of(lines).lives[0].is_false_eviction
+    assert is_false == of(lines).periods[0].is_false_eviction
 
 
 def test_near_misses() -> None:
     """80 s are two thirds of 120 s and none yet; 80.001 s are one; none across lives, none while the server sleeps."""
-    lines = HeartbeatLines().start().beats(0, 80_000, 160_001).evict(300_000).beat(400_000)
-    lines.late(430_000, 30_000).beat(490_000)
+    lines = HeartbeatLines().start().heartbeats(0, 80_000, 160_001).evict(300_000).heartbeat(400_000)
+    lines.late(430_000, 30_000).heartbeat(490_000)
 
-    assert [(beat.at, silence) for beat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
+    assert [(heartbeat.at, silence) for heartbeat, silence in of(lines).near_misses] == [(80 * S, 80_001_000)]
 
 
 def test_exposed_pulls() -> None:
     """After the last beat, up to one scan after the removal, of routes with the broker: 2 + 4 + 8; none of goodbyes."""
     for reason, expected in (("silent", [{"t": 14}]), ("unregistered", [])):
-        lines = HeartbeatLines().start().beats(0, 30_000).route(0, 1, member("broker-a"), member("broker-b"))
+        lines = HeartbeatLines().start().heartbeats(0, 30_000).route(0, 1, member("broker-a"), member("broker-b"))
         lines.pulls(30_000, 1, 1).pulls(30_001, 1, 2).pulls(150_000, 1, 4).evict(152_000, reason=reason)
         lines.route(152_000, 2, member("broker-b")).pulls(157_000, 1, 8).pulls(157_001, 1, 16).pulls(157_000, 2, 32)
 
         assert expected == [pulls for _, pulls in of(lines).exposed_pulls]
 
 
-def _server(name: str, *beats: int, evict: int = 0, up: range = range(200), ahead: int = 0) -> HeartbeatLines:
+def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0) -> HeartbeatLines:
     """A server that hears broker-a; seconds. Its monotonic clock may be ahead."""
     lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000).start((up.start + ahead) * 1000)
-    lines.beats(*((beat + ahead) * 1000 for beat in beats))
+    lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats))
     if evict:
         lines.evict((evict + ahead) * 1000)
     return lines.add("stop", (up.stop + ahead) * 1000)
@@ -172,7 +172,7 @@ def _server(name: str, *beats: int, evict: int = 0, up: range = range(200), ahea
         ([_server("1", evict=10), _server("2")], []),
         # a slave is not its master: who has only one of them lacks the other, to its last line
         (
-            [_server("1", 10, up=range(20)), _server("2", up=range(12)).beat(12_000, SLAVE).scan(18_000, 4)],
+            [_server("1", 10, up=range(20)), _server("2", up=range(12)).heartbeat(12_000, SLAVE).scan(18_000, 4)],
             [(10, 18), (12, 18)],
         ),
     ],
@@ -192,7 +192,7 @@ def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[t
 
 def dead() -> HeartbeatLines:
     """Started at 2 s; heard at 10 s and 40 s, never after that; the log ends at 300 s."""
-    return HeartbeatLines().start(2_000).beats(10_000, 40_000).scan(300_000, 60)
+    return HeartbeatLines().start(2_000).heartbeats(10_000, 40_000).scan(300_000, 60)
 
 
 # who asked for 30 s keeps it
@@ -212,20 +212,20 @@ OWN = broker(expiry_ms=30_000)
         (dead(), 256.999, 5, [(297, 257, False)]),
         (dead(), 257, 5, []),
         # a scan at the last line counts, not after it
-        (HeartbeatLines().start(0).beat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
+        (HeartbeatLines().start(0).heartbeat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
         # a beat at the scan is in time
-        (HeartbeatLines().start(2_000).beats(2_000, 12_001), 5, 5, [(12, 10, True)]),
-        (HeartbeatLines().start(2_000).beats(2_000, 12_000), 5, 5, []),
-        (HeartbeatLines().start(2_000).beat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
+        (HeartbeatLines().start(2_000).heartbeats(2_000, 12_001), 5, 5, [(12, 10, True)]),
+        (HeartbeatLines().start(2_000).heartbeats(2_000, 12_000), 5, 5, []),
+        (HeartbeatLines().start(2_000).heartbeat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
         # a closed connection closes the gap; a silent eviction is what is replayed
         (dead().evict(72_000, reason="disconnected"), 30, 5, []),
         (dead().evict(72_000, reason="silent"), 30, 5, [(72, 32, False)]),
         (dead().evict(72_001, reason="disconnected"), 30, 5, [(72, 32, False)]),
         # without `start` scans count from the first one, or from the first line
-        (HeartbeatLines().beat(1_000, OWN).scan(3_000, 1).scan(100_000, 20), 99, 5, [(33, 32, False)]),
-        (HeartbeatLines().beat(1_000, OWN).served(100_000, 1), 99, 5, [(36, 35, False)]),
+        (HeartbeatLines().heartbeat(1_000, OWN).scan(3_000, 1).scan(100_000, 20), 99, 5, [(33, 32, False)]),
+        (HeartbeatLines().heartbeat(1_000, OWN).served(100_000, 1), 99, 5, [(36, 35, False)]),
         # it slept from 30 to 80 s: the silence of 100 s was one of 50 s
-        (HeartbeatLines().start(0).beat(0).late(80_000, 50_000).beat(100_500).scan(100_501, 9), 50, 5, []),
+        (HeartbeatLines().start(0).heartbeat(0).late(80_000, 50_000).heartbeat(100_500).scan(100_501, 9), 50, 5, []),
     ],
 )
 def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
@@ -245,7 +245,7 @@ def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: floa
 )
 def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:
     """Heard at 10 s, found silent by the 27th scan: that at 130 s was not after its deadline yet."""
-    lines = HeartbeatLines().start(0).beat(10_000)
+    lines = HeartbeatLines().start(0).heartbeat(10_000)
     for number in (25, 26, 27, 28):
         lines.scan(5_000 * number, number)
     if other is not None:

@@ -19,7 +19,7 @@ HOSTILE = "</script><b onload='x'>\x1b[31m\u202e"
 def odd_server() -> HeartbeatLines:
     """In version 2: a broker with a hostile name says goodbye; the server restarts later than the others begin."""
     evil = broker(HOSTILE)
-    lines = HeartbeatLines("boot-3", "ns-2").start(300_000).beats(300_010, 330_010, of=evil)
+    lines = HeartbeatLines("boot-3", "ns-2").start(300_000).heartbeats(300_010, 330_010, of=evil)
     change = {"topics": ["t", "<u>"], "set": [member(HOSTILE)], "whole": True}
     lines.add("route", 300_020, v=2, revision=1, changes=[change])
     lines.add("served", 300_030, v=2, client="k#9", topics=["t", "<u>"], revisions=[1, 1])

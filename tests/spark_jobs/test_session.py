@@ -21,7 +21,7 @@ from namesrv_spark_jobs.errors import UsageError
         ('openjdk version "23-ea"', None),
         ('java version "1.8.0_402"', "Java 17 or newer is needed, but {java} is Java 8; `make setup-spark`"),
         ('openjdk version "11.0.2"', "Java 17 or newer is needed, but {java} is Java 11; `make setup-spark`"),
-        ("what version?", "{java} -version does not say which Java it is; `make setup-spark`"),
+        ("what version?", "{java} -version prints no version; `make setup-spark`"),
         # a file for another kind of machine, say
         (b"\x7fELF nonsense", "{java} -version: [Errno 8] Exec format error"),
     ],

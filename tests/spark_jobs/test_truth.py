@@ -73,4 +73,4 @@ def test_the_reference_knows_the_truth(spark: SparkSession, tmp_path: Path) -> N
     # a killed process closes its connections, a stopped one says unregistration, of the others nothing is heard
     reasons = {"crash": "disconnected", "unregistration": "unregistered"}
     expected = {name: reasons.get(death.kind, "silent") for death in deaths for name in death.names}
-    assert expected == {life.broker.broker_name: life.reason for life in analysis.intervals}
+    assert expected == {period.broker.broker_name: period.reason for period in analysis.intervals}

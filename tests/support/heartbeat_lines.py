@@ -59,12 +59,12 @@ class HeartbeatLines:
         settings = {"scan_interval_ms": scan_ms, "broker_expiry_ms": expiry_ms, "evict_on_disconnect": True}
         return self.add("start", at, **settings, version="0.1.0")
 
-    def beat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
+    def heartbeat(self, at: float, of: Broker | None = None, **fields: Any) -> Self:
         return self.add("heartbeat", at, **(of or broker()), kind="touch", silent_ms=0, **fields)
 
-    def beats(self, *times: float, of: Broker | None = None) -> Self:
+    def heartbeats(self, *times: float, of: Broker | None = None) -> Self:
         for at in times:
-            self.beat(at, of)
+            self.heartbeat(at, of)
         return self
 
     def evict(self, at: float, of: Broker | None = None, reason: str = "silent", **fields: Any) -> Self:

@@ -20,7 +20,7 @@ _CLIENTS: Final = ("k#1", "k#2")
 _TOPICS: Final = ("t", "<u>")
 _BROKERS: Final = ("broker-a", "broker-b")
 _KINDS: Final = (
-    *("beat",) * 10,
+    *("heartbeat",) * 10,
     *("burst",) * 3,
     *("scan",) * 5,
     *("evict",) * 4,
@@ -90,7 +90,7 @@ def _boot(rng: Random, name: str, nameserver: str, wall_ms: int) -> HeartbeatLin
         if kind == "burst":
             for _ in range(rng.randint(2, 14)):
                 at += rng.choice([1_000, 1_000, 1_000.5, 950, 1_300])
-                lines.beat(round(at, 3), rng.choice(known))
+                lines.heartbeat(round(at, 3), rng.choice(known))
         else:
             # events recorded under a lock may be logged after later ones
             moment = round(max(0.0, at - rng.choice([0, 0, 0, 0, 2.5])), 3)
@@ -108,7 +108,7 @@ def _add_line(rng: Random, lines: HeartbeatLines, kind: str, at: float, scans: i
     members = [member(name, *rng.choice([(0,), (0, 1)])) for name in names]
     settings = {"scan_interval_ms": 700, "broker_expiry_ms": 2_000, "late_ms": 300, "version": "0.1.0"}
     writers: dict[str, Callable[[], object]] = {
-        "beat": lambda: lines.beat(at, of),
+        "heartbeat": lambda: lines.heartbeat(at, of),
         "evict": lambda: lines.evict(at, of, reason, **evicted),
         "fenced": lambda: lines.add("fenced", at, **of, reason=reason, scan=scans + rng.randint(0, 1)),
         "route": lambda: lines.route(at, revision, *members, topic=topic),

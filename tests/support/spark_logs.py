@@ -15,10 +15,10 @@ HUGE_TIME: Final = HeartbeatLines("boot-9", "ns-9").add("scan", 1, ts_ms=9_223_3
 
 def first_server() -> HeartbeatLines:
     """A broker dies after 60 s and is evicted at 185 s; a client receives the new route at 200 s."""
-    lines = HeartbeatLines("boot-1", "ns-1").start().beats(0, 30_000, 60_000)
+    lines = HeartbeatLines("boot-1", "ns-1").start().heartbeats(0, 30_000, 60_000)
     lines.route(100, 1, member("broker-a"), member("broker-b")).served(200, 1)
     for at in range(0, 240_001, 30_000):
-        lines.beat(at + 10, broker("broker-b"))
+        lines.heartbeat(at + 10, broker("broker-b"))
     lines.scan(180_000, 36).scan(185_000, 37).evict(185_000, scan=37, silent_ms=125_000)
     return (
         lines.route(185_001, 2, member("broker-b")).served(200_000, 2).add("stop", 240_100, version="0.1.0", dropped=0)
@@ -27,8 +27,8 @@ def first_server() -> HeartbeatLines:
 
 def second_server() -> HeartbeatLines:
     """A second server evicts the same broker, which then comes back."""
-    lines = HeartbeatLines("boot-2", "ns-2").start().beats(500, 30_500)
-    lines.scan(155_000, 31).evict(155_000, scan=31, silent_ms=124_500).beat(170_000)
+    lines = HeartbeatLines("boot-2", "ns-2").start().heartbeats(500, 30_500)
+    lines.scan(155_000, 31).evict(155_000, scan=31, silent_ms=124_500).heartbeat(170_000)
     return lines.add("stop", 240_100, version="0.1.0", dropped=0)
 
 

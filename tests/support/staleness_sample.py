@@ -50,7 +50,7 @@ def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
             "brokers": [_timeline(f"c1/broker-{number}/0" if number else broker, number) for number in range(21)],
             "down": {"ns-1": [[MIDNIGHT_MS + 30 * MINUTE_MS, MIDNIGHT_MS + 40 * MINUTE_MS]], "ns-2": []},
         },
-        "gaps": [
+        "heartbeat_intervals": [
             {"from_pct": float(start), "to_pct": None if start == 140 else start + 10.0, "count": _count(start)}
             for start in range(0, 150, 10)
         ],
@@ -62,11 +62,11 @@ def sample_charts(*, broker: str = "c1/broker-a/0") -> dict[str, Any]:
 def _timeline(broker: str, number: int) -> dict[str, Any]:
     first, second = MIDNIGHT_MS + number * MINUTE_MS, MIDNIGHT_MS + (90 + 3 * number) * MINUTE_MS
     died = MIDNIGHT_MS + (60 + 2 * number) * MINUTE_MS
-    lives = [
+    periods = [
         {"from_ms": first, "last_ok_ms": died, "to_ms": died + 118_000, "reason": "silent", "stale_ms": 118_000},
         {"from_ms": second, "last_ok_ms": END_MS, "to_ms": END_MS, "reason": None, "stale_ms": None},
     ]
-    return {"broker": broker, "nameserver": f"ns-{number % 2 + 1}", "lives": lives}
+    return {"broker": broker, "nameserver": f"ns-{number % 2 + 1}", "periods": periods}
 
 
 def _count(start: int) -> int:
@@ -139,5 +139,7 @@ def empty_summary() -> dict[str, Any]:
 def empty_charts() -> dict[str, Any]:
     """The chart data of a quiet hour: all empty."""
     timeline: dict[str, Any] = {"from_ms": None, "to_ms": None, "brokers": [], "down": {}}
-    empty: dict[str, Any] = {name: [] for name in ("registry_cdf", "client_cdf", "gaps", "worst", "what_if")}
+    empty: dict[str, Any] = {
+        name: [] for name in ("registry_cdf", "client_cdf", "heartbeat_intervals", "worst", "what_if")
+    }
     return {**empty, "bound_ms": 160_000, "timeline": timeline}

@@ -11,13 +11,13 @@ from typing import Any, Final
 from starlette.responses import PlainTextResponse, Response
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.past import lanes
+from namesrv_console.past import timeline_rows
 from namesrv_console.past.asking import LIMIT_SECONDS, PATIENCE_SECONDS
 from namesrv_console.past.strip_picture import strip_picture
 from namesrv_spark_jobs.history.files import last_hour
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
-    MOST_LANES,
+    MOST_TIMELINE_ROWS,
     Answer,
     Failed,
     Outcome,
@@ -136,7 +136,7 @@ def _permanent(span: Span, **others: object) -> Mapping[str, str]:
 
 async def timeline(visit: Visit) -> Content:
     """Timeline rows by broker and server."""
-    return await _content(visit, TIMELINE, _timeline_question, _lanes)
+    return await _content(visit, TIMELINE, _timeline_question, _timeline)
 
 
 def _timeline_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
@@ -144,19 +144,23 @@ def _timeline_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion
     return _LinkedQuestion(TimelineQuestion(span=span, text=text), _permanent(span, q=text))
 
 
-def _lanes(answer: Timeline) -> Mapping[str, Any]:
+def _timeline(answer: Timeline) -> Mapping[str, Any]:
     span = answer.span
-    down = {name: lanes.downtimes(answer.runs, name, span) for name in {lane.nameserver for lane in answer.lanes}}
+    names = {row.nameserver for row in answer.rows}
+    down = {name: timeline_rows.downtimes(answer.runs, name, span) for name in names}
     ended = [
-        (life, lane) for lane in answer.lanes for life in lane.lives if life.reason is not None and life.end_ms in span
+        (period, row)
+        for row in answer.rows
+        for period in row.periods
+        if period.reason is not None and period.end_ms in span
     ]
     ended.sort(key=lambda it: (-it[0].end_ms, it[1].nameserver, str(it[1].broker)))
     return {
-        "lanes": [(lanes.drawn(lane, span), down[lane.nameserver]) for lane in answer.lanes],
-        "ticks": [(lanes.place(at, span), text) for at, text in tick_texts(span)],
+        "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in answer.rows],
+        "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
         "ended": ended[:_MOST_REMOVALS],
         "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
-        "most_lanes": MOST_LANES,
+        "most_rows": MOST_TIMELINE_ROWS,
         "moves": {
             "earlier": span.moved(-0.5),
             "later": span.moved(0.5),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from namesrv_console.past.lanes import Cell, cells, place
+from namesrv_console.past.timeline_rows import Cell, cells, place
 from namesrv_runtime.log import printable
 from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
 from namesrv_spark_jobs.history.spans import tick_texts, written
@@ -41,8 +41,8 @@ def _row(strip: Strip, row: StripRow, y: int) -> Iterator[str]:
 
 
 def _title(cell: Cell) -> str:
-    beats, longest = (cell.bin.beats, cell.bin.longest_ms / 1000) if cell.bin else (0, 0)
-    return f"{written(cell.from_ms, precise=False)}: {beats} heartbeats, longest silence {longest:.1f} s"
+    heartbeats, longest = (cell.bin.heartbeats, cell.bin.longest_ms / 1000) if cell.bin else (0, 0)
+    return f"{written(cell.from_ms, precise=False)}: {heartbeats} heartbeats, longest silence {longest:.1f} s"
 
 
 def _summary(strip: Strip, row: StripRow) -> str:

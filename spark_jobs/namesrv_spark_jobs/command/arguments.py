@@ -1,4 +1,4 @@
-"""The command line: its options, read and checked."""
+"""The command line of `namesrv-staleness`: the options, and their checks."""
 
 import argparse
 import re
@@ -15,35 +15,35 @@ from namesrv_spark_jobs.options import DEFAULT_GRID, Options, WhatIf, parse_grid
 
 _T = TypeVar("_T")
 
-# the engines by name, and what chooses one
+# the values of --engine
 EMBEDDED: Final = "embedded"
 SPARK: Final = "spark"
 AUTO: Final = "auto"
 
-# five digits are a year with something wrong, thirteen are milliseconds
+# nine digits and more are milliseconds; fewer are a mistyped date
 _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 
 _EPILOG: Final = """\
 exit codes:
-  0    the report is written, and no gate found anything
+  0    the report is written, and no gate failed
   1    the report is written, and a gate (--fail-if, --max-bad-ratio) failed
   2    wrong usage, no readable input, no engine: nothing is written
   70   a bug in this program, or the engine failed: nothing is written
-  130  interrupted: DIR is as it was before
+  130  interrupted: DIR is unchanged
 
 examples:
   namesrv-staleness heartbeats/ --out report
   namesrv-staleness 'heartbeats/dt=2026-03-*' --since 2026-03-01T07:00 --cluster c1 --out report
   namesrv-staleness heartbeats/ --out report --fail-if 'p99>170' --fail-if 'false>0' --max-bad-ratio 0.001
   namesrv-staleness heartbeats/ --out report --follow      # repeatedly: reads only new files
-  namesrv-staleness compare before/ after/ --out changes   # `compare --help` says more
-  namesrv-staleness compact heartbeats/                    # smaller and quicker to read; `compact --help`
+  namesrv-staleness compare before/ after/ --out changes   # see `compare --help`
+  namesrv-staleness compact heartbeats/                    # smaller and quicker to read; see `compact --help`
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one run does."""
+    """The settings of one run."""
 
     inputs: tuple[str, ...]
     out: str
@@ -52,19 +52,19 @@ class Settings:
     max_bad_ratio: float | None
     output: str
     quiet: bool
-    # Spark's log and Java's traces are shown
+    # show Spark's log and Java's stack traces
     debug: bool
     follow: bool
     engine: str
-    # None: spark-submit's, or else local[*]
+    # None: the master of spark-submit, or local[*]
     master: str | None
     conf: dict[str, str]
-    # the spark-submit line that does the same; None when nobody asked for it
+    # the equivalent spark-submit command; None without --print-submit
     submit_line: str | None
 
 
 def parser() -> argparse.ArgumentParser:
-    """All options, each under the name of a field of `Settings` or `Options`; each group is a subject."""
+    """The parser of all options; each `dest` is the name of a field of `Settings` or `Options`."""
     made = argparse.ArgumentParser(
         prog=PROGRAM,
         usage=f"{PROGRAM} INPUT... --out DIR [options]",
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--quiet", action="store_true", help="print nothing but errors")
     says = "replace addresses and client names by hashes throughout the report"
     shown.add_argument("--redact", action="store_true", help=says)
-    says = "INPUT is a directory of closed logs: read what is new since the last run with DIR, report on everything"
+    says = "INPUT is a directory of closed logs: read only files new since the last run with DIR, report on all"
     shown.add_argument("--follow", action="store_true", help=says)
 
     gates = made.add_argument_group("gates (exit code 1; the report is written all the same)")
@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_spark(made: argparse.ArgumentParser) -> None:
-    """Where it runs: options that spark-submit has as well."""
+    """The options for Spark, which spark-submit has as well."""
     spark = made.add_argument_group("Spark")
     says = "local[N], spark://HOST:PORT, yarn, k8s://… (default: local[*], spark-submit's)"
     spark.add_argument("--master", metavar="URL", help=says)
@@ -133,7 +133,7 @@ def _add_spark(made: argparse.ArgumentParser) -> None:
 
 
 def moment_ms(text: str) -> int:
-    """`2026-03-01`, `2026-03-01T07:30`, with or without a zone (UTC), or milliseconds since 1970; else a ValueError."""
+    """Parse `2026-03-01`, `2026-03-01T07:30` (UTC without a zone), or milliseconds since 1970. Raises ValueError."""
     if _MILLISECONDS.fullmatch(text):
         return int(text)
     try:
@@ -152,7 +152,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _number(least: float, most: float, what: str, *, times: int | None = None) -> Callable[[str], float]:
-    """What reads a number of this range, and rounds so many times it."""
+    """A function that parses a number within a range; with `times` it returns the rounded product."""
 
     def read(text: str) -> float:
         try:
@@ -167,7 +167,7 @@ def _number(least: float, most: float, what: str, *, times: int | None = None) -
 
 
 def _checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Argparse shows the text of its own errors only."""
+    """The same function for argparse, which shows the messages of ArgumentTypeError only."""
 
     def checked(text: str) -> _T:
         try:
@@ -179,7 +179,7 @@ def _checked(read: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def read_settings(argv: Sequence[str]) -> Settings:
-    """Read the command line; argparse itself ends the process on --help and on errors. Raises UsageError."""
+    """Parse the command line. Raises UsageError; on --help and on its own errors argparse ends the process."""
     given = parser().parse_args(argv)
     given.conf, given.submit_line = dict(given.conf), None
     try:
@@ -187,19 +187,19 @@ def read_settings(argv: Sequence[str]) -> Settings:
     except ValueError as error:
         raise UsageError(str(error)) from error
     if given.print_submit:
-        # spark-submit takes what is Spark's, the report the rest, in the order in which it was given
+        # spark-submit gets the options for Spark, the report all others, in their order
         of_spark = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         _add_spark(of_spark)
         _, rest = of_spark.parse_known_args(list(argv))
         given.submit_line = submit_line(given.master or LOCAL_MASTER, given.deploy_mode, given.conf, rest)
     elif given.engine == EMBEDDED and (given.master or given.conf):
-        raise UsageError("--engine embedded has no --master and no --conf; both are Spark's")
+        raise UsageError("--master and --conf cannot be combined with --engine embedded; both are for Spark")
     elif given.deploy_mode == "cluster" and not is_submitted():
         raise UsageError("--deploy-mode cluster needs spark-submit; --print-submit prints the command")
     return _filled(Settings, given)
 
 
 def _filled(kind: type[_T], given: argparse.Namespace) -> _T:
-    """A dataclass of what was given under the names of its fields."""
+    """A dataclass filled with the arguments that have the names of its fields."""
     values = {field.name: getattr(given, field.name) for field in fields(kind)}  # type: ignore[arg-type]  # dataclasses
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

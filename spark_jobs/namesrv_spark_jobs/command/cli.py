@@ -1,4 +1,4 @@
-"""Entry point of `namesrv-staleness`: exit codes, signals, and what is said of errors."""
+"""Entry point of `namesrv-staleness`: exit codes, signals and error messages."""
 
 import importlib.util
 import logging
@@ -21,10 +21,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; the exit code."""
+    """Run the command, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # a terminal that cannot show a character shows its number
+            # a character that the terminal cannot show becomes an escape
             stream.reconfigure(errors="backslashreplace")
     try:
         with _interruptible():
@@ -42,10 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{PROGRAM}: interrupted; nothing was written\n")
         return errors.INTERRUPTED
     except BrokenPipeError:
-        # who read our output has left; the report is there
+        # the reader of our output has closed the pipe; the report is written
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.OK
-    except Exception:  # noqa: BLE001 - the outermost boundary; nothing is hidden
+    except Exception:  # noqa: BLE001 - the outermost boundary, which prints the traceback
         traceback.print_exc()
         return errors.BUG
 
@@ -84,9 +84,9 @@ def _require_packages() -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Both signals raise KeyboardInterrupt inside; afterwards they do what they did before."""
+    """Context in which SIGINT and SIGTERM raise KeyboardInterrupt; the earlier handlers are restored at its end."""
     if threading.current_thread() is not threading.main_thread():
-        # a notebook's server handles signals itself
+        # only the main thread may set handlers; the server of a notebook handles signals itself
         yield
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -105,16 +105,16 @@ def _interruptible() -> Iterator[None]:
 
 
 def _is_interruption(error: BaseException | None) -> bool:
-    """Whether it came of one: pyspark tidies up with a call, which fails when the one before was broken off."""
+    """True if an interruption caused the error: pyspark's clean-up calls Java, and fails after an interrupted call."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    # an impatient second one must not stop the tidying up
+    # a second signal must not interrupt the clean-up
     for each in _SIGNALS:
         signal.signal(each, signal.SIG_IGN)
-    # py4j would log how it was interrupted
+    # py4j would log the interruption as an error
     logging.disable(logging.CRITICAL)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`namesrv-staleness compact`: closed files of a log become Parquet, which is smaller and quicker to read."""
+"""`namesrv-staleness compact`: convert closed files of a log to Parquet, which is smaller and quicker to read."""
 
 import argparse
 import importlib.util
@@ -18,10 +18,10 @@ from namesrv_spark_jobs.report.shown import counted
 COMMAND: Final = "compact"
 
 _EPILOG: Final = """\
-Each closed file (.jsonl.gz) gets a .parquet beside it, sorted by broker and time, which reports read in its place.
-It has all that a report needs, and not the fields that are for people only (docs/heartbeat-log.md).
-The daemon's retention removes both. Files that are being written are left alone; a second run goes on where the first
-ended, and one that is interrupted leaves nothing half done. A damaged file stays as it is.
+Each closed file (.jsonl.gz) gets a .parquet beside it, sorted by broker and time, which reports read instead.
+It has all fields that a report needs, without those that are for people only (docs/heartbeat-log.md).
+The daemon's retention removes both. Files that are being written are skipped. A second run continues where the first
+ended, and an interrupted run leaves no incomplete file. A damaged file is not converted.
 
 examples:
   namesrv-staleness compact heartbeats/
@@ -30,7 +30,7 @@ examples:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Compact what the arguments name; the exit code. Raises UsageError and EngineError."""
+    """Compact the files that the arguments name, and return the exit code. Raises UsageError and EngineError."""
     chosen = _parser().parse_args(argv)
     place = Path(chosen.place)
     if not place.exists():
@@ -38,10 +38,10 @@ def main(argv: Sequence[str]) -> int:
     if importlib.util.find_spec("duckdb") is None:
         raise MissingPackageError("duckdb")
     files = list(_closed(place))
-    # a report says that something is missing in them, which their Parquet could not
+    # a report warns of a damaged file, but could not of a Parquet file made from it
     damaged = set(truncated([str(file) for file in files]))
     for name in sorted(damaged):
-        sys.stderr.write(f"{PROGRAM}: skipped {name}: it ends too early, or is damaged\n")
+        sys.stderr.write(f"{PROGRAM}: skipped {name}: truncated or damaged\n")
     files = [file for file in files if str(file) not in damaged]
     before = after = 0
     for number, file in enumerate(files, 1):
@@ -70,12 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     made.add_argument("place", metavar="DIR", help="directory of logs, as the daemon writes it, or one closed file")
     made.add_argument("--drop-lines", action="store_true", help="remove each file of lines once its Parquet is on disk")
-    made.add_argument("--quiet", action="store_true", help="say nothing but errors")
+    made.add_argument("--quiet", action="store_true", help="print nothing but errors")
     return made
 
 
 def _closed(place: Path) -> Iterator[Path]:
-    """The files that nobody writes any more, oldest first."""
+    """The closed files, oldest first."""
     if place.is_file():
         if not place.name.endswith(CLOSED_SUFFIX):
             raise UsageError(f"{place}: not a closed log ({CLOSED_SUFFIX})")
@@ -87,12 +87,12 @@ def _closed(place: Path) -> Iterator[Path]:
 
 
 def _compact(file: Path, target: Path) -> None:
-    """Put Parquet beside a file, at once and on disk; it gets the file's own age, by which retention goes."""
+    """Write the Parquet file beside a file, atomically and durably. It gets the file's age, for the retention."""
     import duckdb  # noqa: PLC0415  # not for --help
 
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine  # noqa: PLC0415  # imports duckdb
 
-    # no reader takes it for a log
+    # readers skip a name that begins with a dot
     scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     status = file.stat()
     try:

@@ -1,4 +1,4 @@
-"""`namesrv-staleness compare A B`: two reports, or one log at two times, and whether it got better."""
+"""`namesrv-staleness compare A B`: compare two reports, or one log at two times."""
 
 import argparse
 import json
@@ -40,22 +40,22 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A or B."""
+    """One side of a comparison, A or B: logs of which a report is made, or a finished report."""
 
-    # what people call it
+    # the title of the side: a path, or a span of time
     name: str
-    # of logs: how their report is made
+    # for logs: the settings of their report
     settings: Settings | None = None
-    # of a report: its numbers
+    # for a finished report: its summary
     summary: Mapping[str, Any] | None = None
 
 
 def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
-    """Compare A and B; the exit code. Raises UsageError."""
+    """Compare A and B, and return the exit code. Raises UsageError."""
     own, rest = _parser().parse_known_args(argv)
     settings, began = read_settings(rest), time.monotonic()
     if settings.follow or settings.submit_line is not None:
-        raise UsageError(f"{COMMAND} has neither --follow nor --print-submit")
+        raise UsageError(f"--follow and --print-submit cannot be combined with {COMMAND}")
     sides = _sides(settings, own.before, own.after)
     out = out_directory(settings.out)
     with written_aside(out) as aside:
@@ -81,7 +81,7 @@ def compare(argv: Sequence[str], make_report: Callable[[Settings], int]) -> int:
 
 
 def _make(name: str, side: Side, aside: Path, make_report: Callable[[Settings], int]) -> int:
-    """The report of logs; its exit code, or 0 where there is nothing to make."""
+    """Make the report of a side that consists of logs; the exit code, 0 for a finished report."""
     if side.settings is None:
         return errors.OK
     if not side.settings.quiet:
@@ -90,7 +90,7 @@ def _make(name: str, side: Side, aside: Path, make_report: Callable[[Settings], 
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The options that a report does not have."""
+    """The parser of the options that only a comparison has."""
     made = argparse.ArgumentParser(
         prog=f"{PROGRAM} {COMMAND}",
         usage=_USAGE,
@@ -100,14 +100,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     for name, side in (("before", "A"), ("after", "B")):
-        says = f"{side} is what was logged then: two times, as of --since, with a / between them"
+        says = f"{side} is the log of this time: two times in the notation of --since, with a / between them"
         made.add_argument(f"--{name}", metavar="FROM/TO", type=_window, help=says)
     says = (
-        "end with code 1 if this is true of B, such as 'client.p99>60s', or of how much more it is than A, such as"
+        "end with code 1 if this is true of B, such as 'client.p99>60s', or of the increase from A to B, such as"
         " 'client.p99>+5s', 'client.p99>+10%%' or 'false>+0' (repeatable)"
     )
     made.add_argument("--fail-if", dest="gates", metavar="COND", type=_gate, action="append", default=[], help=says)
-    says = "end with code 1 if anything got worse, whatever got better"
+    says = "end with code 1 if any measure got worse, even if others got better"
     made.add_argument("--fail-if-worse", action="store_true", help=says)
     return made
 
@@ -139,7 +139,7 @@ def _sides(settings: Settings, before: tuple[str, Window] | None, after: tuple[s
     if before is None or after is None:
         raise UsageError(f"--{'before' if before else 'after'} needs --{'after' if before else 'before'}")
     if settings.options.since_ms is not None or settings.options.until_ms is not None:
-        raise UsageError("--before and --after take the place of --since and --until")
+        raise UsageError("--before and --after cannot be combined with --since and --until")
     sides = {}
     for name, (text, (since_ms, until_ms)) in (("a", before), ("b", after)):
         options = replace(settings.options, since_ms=since_ms, until_ms=until_ms)
@@ -148,19 +148,19 @@ def _sides(settings: Settings, before: tuple[str, Window] | None, after: tuple[s
 
 
 def _side(settings: Settings, given: str) -> Side:
-    """A summary, a report's directory, or logs."""
+    """The side for an argument: a summary, the directory of a report, or logs."""
     path = Path(given)
     if path.is_dir() and is_report(path):
         path /= _SUMMARY
     if path.suffix == ".json" and path.is_file():
         return Side(name=given, summary=_read(path))
-    # a mistyped B is told before the report of A is made
+    # raises for a mistyped B before the report of A is made
     log_files([given])
     return Side(name=given, settings=replace(settings, inputs=(given,)))
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """A summary; a UsageError when it is none."""
+    """Read a summary. Raises UsageError when the file is not a summary of this schema."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -170,5 +170,5 @@ def _read(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict) or not {"input", "registry", "client", "findings"} <= set(found):
         raise UsageError(f"{path}: not a summary of {PROGRAM}")
     if found["schema"] != SCHEMA:
-        raise UsageError(f"{path}: schema {found['schema']}, this version compares {SCHEMA}")
+        raise UsageError(f"{path}: summary of schema {found['schema']}, this version compares schema {SCHEMA}")
     return found

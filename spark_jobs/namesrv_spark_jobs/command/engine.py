@@ -1,4 +1,4 @@
-"""Which engine a run takes, and why; and how it begins and ends."""
+"""Choice of the engine for a run, with its start and end."""
 
 import importlib.util
 import os
@@ -19,40 +19,40 @@ from namesrv_spark_jobs.log_files import file_bytes, is_url, json_bytes
 if TYPE_CHECKING:
     from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 
-# a connector that does not come with Spark
+# Java's message for a missing class, usually of a connector that does not come with Spark
 _MISSING_CLASS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
-# what DuckDB says when a signal came while it worked
+# DuckDB's message when a signal interrupted a query
 _INTERRUPTED: Final = "Query interrupted"
-# less than that is read sooner than Java's second compiler has made the code for it, and needs fewer tasks
+# bytes of JSON; less than that is read before Java's optimising compiler pays off, and needs fewer tasks
 _SMALL: Final = 400_000_000
 _SOON_DONE: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "4",
 }
-# of the JSON, what the embedded engine may have to put on disk
+# the share of the JSON's size that the embedded engine may need on disk
 _SPILLED: Final = 0.4
 
 
 def _require_package(engine: str) -> None:
-    """Raise UsageError, which says how to install it, when the package of an engine is missing."""
+    """Raise UsageError, with a remedy, when the package of an engine is missing."""
     if engine == SPARK and importlib.util.find_spec("pyspark") is None:
-        raise UsageError("pyspark is not installed; pip install 'pyspark>=3.5,<5' brings it")
+        raise UsageError("pyspark is not installed; run pip install 'pyspark>=3.5,<5'")
     if engine == EMBEDDED and not _has_duckdb():
         raise MissingPackageError("duckdb")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An engine, and in a few words why it is that one."""
+    """The chosen engine, and the reason in a few words."""
 
     name: str
     why: str
-    # about so much JSON is read
+    # the approximate size of the input as JSON, in bytes
     size: int
 
 
 def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping[str, str] = os.environ) -> Choice:
-    """The engine that was asked for, or the one that fits."""
+    """The engine of --engine; with `auto`, Spark if an option demands it or the input is too large for this machine."""
     size = sum(json_bytes(file) for file in files)
     if settings.engine != AUTO:
         return Choice(settings.engine, "as asked", size)
@@ -75,11 +75,11 @@ def choose(settings: Settings, files: Sequence[str], out: Path, environ: Mapping
 
 @contextmanager
 def opened(choice: Choice, settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterator[Engine]:
-    """The engine, which ends with the block.
+    """Context with the engine, which is closed at its end.
 
     Raises:
-        EngineError: it failed.
-        UsageError: something that it needs is missing.
+        EngineError: the engine failed.
+        UsageError: a package, Java, the master or a connector is missing.
     """
     _require_package(choice.name)
     if choice.name == EMBEDDED:
@@ -111,7 +111,7 @@ def _embedded(staging: Path) -> Iterator["EmbeddedEngine"]:
     except RuntimeError as error:
         if str(error) != _INTERRUPTED:
             raise
-        # our handler has raised this, and DuckDB has made something else of it
+        # DuckDB turned the KeyboardInterrupt of our signal handler into a RuntimeError
         raise KeyboardInterrupt from error
     except duckdb.Error as error:
         raise EngineError(f"DuckDB failed: {str(error).partition(chr(10))[0]}") from error
@@ -128,10 +128,10 @@ def _spark(settings: Settings, staging: Path, conf: Mapping[str, str]) -> Iterat
         try:
             yield SparkEngine(session, f"file://{staging}")
         except (PySparkException, Py4JJavaError) as error:
-            said = first_line(error)
-            if missing := _MISSING_CLASS.search(said):
+            message = first_line(error)
+            if missing := _MISSING_CLASS.search(message):
                 raise UsageError(
                     f"Spark lacks {missing[1]}: add its jars with --conf spark.jars.packages=...; "
                     "spark_jobs/README.md names those of s3a://"
                 ) from error
-            raise EngineError(f"Spark failed: {said}") from error
+            raise EngineError(f"Spark failed: {message}") from error

@@ -1,4 +1,4 @@
-"""Following a log: new closed files are read once, and kept as tables beside the report."""
+"""The option --follow: each new closed file is read once, and its lines are kept as tables beside the report."""
 
 import json
 import os
@@ -12,18 +12,18 @@ from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.log_files import truncated
 
-# below the report; hidden, so that whoever reads the report's folder as tables does not meet it
+# the folder below the report; its name is hidden from programs that read the report's folder as tables
 STATE: Final = ".follow"
 _SOURCE: Final = "source.json"
 _LINES: Final = "lines"
-# what is still being written would be taken in once and never again
+# Only closed files: later lines of an open one would never be read.
 _CLOSED: Final = (".jsonl", ".jsonl.gz")
 
 
 def followed_directory(inputs: Sequence[str]) -> Path:
-    """The one directory that is followed; a UsageError when it is not one, or no directory."""
+    """The directory to follow. Raises UsageError unless INPUT is exactly one directory."""
     if len(inputs) != 1:
-        raise UsageError(f"--follow takes one INPUT, a directory; there are {len(inputs)}")
+        raise UsageError(f"--follow takes one INPUT, a directory; {len(inputs)} given")
     folder = Path(inputs[0].removeprefix("file://")).expanduser()
     if not folder.is_dir():
         raise UsageError(f"{inputs[0]}: no such directory; --follow takes a directory of closed logs")
@@ -31,7 +31,7 @@ def followed_directory(inputs: Sequence[str]) -> Path:
 
 
 def inherit(out: Path, aside: Path, source: Path) -> None:
-    """Begin with what the last run took in, linked: the old report stays whole. Raises UsageError."""
+    """Begin with the tables of the last run. They are hard links, so the old report stays whole. Raises UsageError."""
     state = aside / STATE
     if not (out / STATE).is_dir():
         state.mkdir()
@@ -39,7 +39,7 @@ def inherit(out: Path, aside: Path, source: Path) -> None:
         return
     before = json.loads((out / STATE / _SOURCE).read_text(encoding="utf-8"))["source"]
     if before != str(source):
-        raise UsageError(f"--out {out}: follows {before}, not {source}; take another --out")
+        raise UsageError(f"--out {out}: follows {before}, not {source}; use another --out")
     shutil.copytree(out / STATE, state, copy_function=_link)
 
 
@@ -47,19 +47,19 @@ def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:
-        # a file system without links
+        # the file system has no hard links
         shutil.copy2(source, target)
 
 
 def to_read(source: Path, aside: Path) -> list[str]:
-    """What a report is made of: new files, and tables of what was taken in before."""
+    """The files that the report will need: new log files, and the tables of earlier runs."""
     return [*_new(source, aside), *_tables(aside)]
 
 
 def take_in(engine: Engine, source: Path, aside: Path) -> tuple[list[str], dict[str, bool]]:
-    """Read the files that are new.
+    """Read the new files into tables.
 
-    Returns: tables with every line that was ever taken in; the files that these are from, and whether each is whole.
+    Returns: the tables of all lines; their log files, and for each whether it was whole.
     """
     if new := _new(source, aside):
         engine.write_lines(new, aside / STATE / _LINES)
@@ -84,5 +84,5 @@ def _tables(aside: Path) -> list[str]:
 
 
 def _is_visible(file: Path, source: Path) -> bool:
-    """As everywhere, what begins with `_` or `.` is passed over."""
+    """False for names that begin with `_` or `.`, which are skipped everywhere."""
     return file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(source).parts)

@@ -1,4 +1,4 @@
-"""Gates: what --fail-if and --max-bad-ratio say about the numbers of a summary."""
+"""Gates: the conditions of --fail-if and --max-bad-ratio on the numbers of a summary."""
 
 import math
 import operator
@@ -12,7 +12,7 @@ from namesrv_spark_jobs.report.measures import COUNTS, DURATIONS, measured
 from namesrv_spark_jobs.report.shown import shown_duration
 
 Summary = Mapping[str, Any]
-# what a duration may end with, in milliseconds; none means seconds
+# units of durations in milliseconds; a duration without a unit is in seconds
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)?")
 _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
@@ -30,20 +30,20 @@ _GATE: Final = re.compile(
 class Gate:
     """One condition under which the run fails, such as `client.p95>2m`."""
 
-    # as it was written
+    # the condition as the user wrote it
     text: str
     measure: str
     comparison: str
-    # milliseconds, or a count; percent of what it was, of a change in percent
+    # milliseconds or a count; for a relative change, percent of the earlier value
     limit: float
-    # how much more than in another report, and in percent of that
+    # the limit is for the increase over another report, and in percent of that report's value
     is_change: bool = False
     is_percent: bool = False
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a gate found."""
+    """The result of a gate."""
 
     gate: str
     failed: bool
@@ -52,22 +52,22 @@ class Verdict:
 
 
 def parse_gate(text: str, *, changes: bool = False) -> Gate:
-    """Parse one --fail-if, also of a change (`client.p99>+10%`) if there are any; a ValueError says what is wrong."""
+    """Parse one --fail-if; with `changes` it may limit a change (`client.p99>+10%`). Raises ValueError."""
     match = _GATE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0")
-    # `p999`, as the summary has it, is `p99.9`
+    # `p999`, the field of the summary, is another name for `p99.9`
     of, dot, field = match["measure"].rpartition(".")
     measure = f"{of}{dot}{PERCENTILE_FIELDS.get(field, field)}"
-    # `p99` is the registry's
+    # `p99` is short for `registry.p99`
     name = f"registry.{measure}" if f"registry.{measure}" in DURATIONS else measure
     if name not in {**DURATIONS, **COUNTS}:
         raise ValueError(f"{match['measure']!r} is not a measure; choose from {', '.join([*DURATIONS, *COUNTS])}")
     is_change, is_percent = bool(match["change"]), bool(match["percent"])
     if is_percent and not is_change:
-        raise ValueError(f"{text!r}: percent are of a change; write {name}{match['comparison']}+{match['limit']}%")
+        raise ValueError(f"{text!r}: percentages need a +; write {name}{match['comparison']}+{match['limit']}%")
     if is_change and not changes:
-        raise ValueError(f"{text!r} is of a change, and one report has none; use it with compare")
+        raise ValueError(f"{text!r}: limits of a change need `compare`")
     is_duration = name in DURATIONS and not is_percent
     try:
         limit = duration_ms(match["limit"]) if is_duration else float(match["limit"])
@@ -85,7 +85,7 @@ def parse_gate(text: str, *, changes: bool = False) -> Gate:
 
 
 def duration_ms(text: str) -> float:
-    """`45`, `45s`, `1500ms`, `2m`, `1.5h` in milliseconds; a ValueError when it is none of these."""
+    """Parse a duration (`45`, `45s`, `1500ms`, `2m`, `1.5h`) into milliseconds. Raises ValueError."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a valid duration: {text} (for example 45, 45s, 1500ms, 2m or 1h)")
@@ -95,7 +95,7 @@ def duration_ms(text: str) -> float:
 def judge(
     summary: Summary, gates: Iterable[Gate], max_bad_ratio: float | None = None, *, before: Summary | None = None
 ) -> list[Verdict]:
-    """What every gate says about these numbers, and about their change if there are those of `before`."""
+    """The verdict of every gate on a summary, and on its change from `before` if that is given."""
     verdicts = [_judge(gate, *_value(gate, summary, before)) for gate in gates]
     if max_bad_ratio is not None:
         lines, bad = summary["input"]["lines"], summary["input"]["bad"]
@@ -106,21 +106,21 @@ def judge(
 
 
 def _value(gate: Gate, summary: Summary, before: Summary | None) -> tuple[float | None, str]:
-    """What a gate compares with its limit, and how people say it; None when there is nothing to measure."""
+    """The value that a gate compares with its limit, and its text; None when there is nothing to measure."""
     value = measured(summary, gate.measure)
     if not gate.is_change:
-        return value, f"is {_said(gate, value)}"
+        return value, f"is {_shown(gate, value)}"
     old = None if before is None else measured(before, gate.measure)
     if value is None or old is None:
         return None, ""
-    change, says = value - old, f"went from {_said(gate, old)} to {_said(gate, value)}"
+    change, says = value - old, f"went from {_shown(gate, old)} to {_shown(gate, value)}"
     if not gate.is_percent:
         return change, says
-    # from nothing to something is more than any percentage
+    # an increase from 0 exceeds any percentage
     return (100 * change / old if old else math.inf if change > 0 else 0.0), says
 
 
-def _said(gate: Gate, value: float | None) -> str:
+def _shown(gate: Gate, value: float | None) -> str:
     if value is None:
         return ""
     return f"{value / 1000:g} s ({shown_duration(value)})" if gate.measure in DURATIONS else f"{value:g}"

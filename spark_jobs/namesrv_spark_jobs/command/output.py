@@ -1,4 +1,4 @@
-"""The directory of a report: written aside, and put into its place whole or not at all."""
+"""The directory of a report: written beside its final place, and moved there complete or not at all."""
 
 import csv
 import glob
@@ -23,10 +23,9 @@ from namesrv_spark_jobs.report.shown import as_json
 
 
 def out_directory(text: str) -> Path:
-    """Where the report goes; its parents exist afterwards. A UsageError when nothing may be written there."""
+    """The directory for the report; its parents are created. Raises UsageError when it cannot be written."""
     if is_url(text):
-        says = "a report is written to a file system that this machine mounts"
-        raise UsageError(f"--out {text}: not a local directory; {says}")
+        raise UsageError(f"--out {text}: not a local directory; choose one on a file system that this machine mounts")
     out = Path(text.removeprefix("file://")).expanduser().absolute()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +38,7 @@ def out_directory(text: str) -> Path:
 
 
 def _refuse_foreign(out: Path) -> None:
-    """Raise UsageError unless it is empty or a report of ours: replacing means deleting."""
+    """Raise UsageError unless the directory is empty or a report of this program, since it will be deleted."""
     if out.is_symlink() or (out.exists() and not out.is_dir()):
         raise UsageError(f"--out {out}: exists and is not a directory")
     if out.exists() and any(out.iterdir()) and not is_report(out):
@@ -50,7 +49,10 @@ def _refuse_foreign(out: Path) -> None:
 
 @contextmanager
 def written_aside(out: Path) -> Iterator[Path]:
-    """A directory beside `out` that takes its place at the end; whatever is raised, `out` stays. Raises UsageError."""
+    """Context with a directory beside `out` that replaces `out` at the end. After an exception `out` is unchanged.
+
+    Raises UsageError when the directory cannot be made.
+    """
     _remove_leftovers(out)
     aside = out.with_name(f".{out.name}.tmp-{socket.gethostname()}-{os.getpid()}")
     try:
@@ -62,12 +64,12 @@ def written_aside(out: Path) -> Iterator[Path]:
         (aside / "_SUCCESS").touch()
         _replace(out, aside)
     finally:
-        # the old report after a swap, an unfinished one otherwise
+        # removes the unfinished report after an exception; after the rename there is nothing left
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def _remove_leftovers(out: Path) -> None:
-    """What a run on this machine left when it was killed."""
+    """Remove the directories of runs on this machine that were killed."""
     prefix = f".{out.name}.tmp-{socket.gethostname()}-"
     for leftover in out.parent.glob(f"{glob.escape(prefix)}*"):
         pid = leftover.name.removeprefix(prefix)
@@ -81,18 +83,18 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        # somebody else's
+        # the process of another user
         pass
     return True
 
 
 def _replace(out: Path, aside: Path) -> None:
-    # what is renamed into place is on disk
+    # all files are on disk before the rename
     for path in aside.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-    # looked at again: much may have happened in the minutes since the start
+    # checked again, since the run may have taken minutes
     _refuse_foreign(out)
     old = out.with_name(f"{aside.name}.old")
     if out.exists():
@@ -102,14 +104,14 @@ def _replace(out: Path, aside: Path) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, object]) -> None:
-    """Write it as people read it; the same value gives the same bytes."""
+    """Write a value as indented JSON; equal values give equal bytes."""
     with suppress(FileNotFoundError):
         path.unlink()
     path.write_text(as_json(value), encoding="utf-8")
 
 
 def write_report(engine: Engine, aside: Path, analysis: Analysis, run: Mapping[str, object]) -> None:
-    """All files: one row per interval and one per bad line by the engine, then what people and gates read."""
+    """Write all files of a report; the engine writes the rows of intervals and bad lines."""
     engine.write_parquet(analysis.intervals, aside / "intervals", by="date")
     engine.write_json(analysis.bad, aside / "bad_records")
     write_json(aside / "summary.json", analysis.summary)
@@ -122,14 +124,14 @@ def write_report(engine: Engine, aside: Path, analysis: Analysis, run: Mapping[s
 
 
 def _safe(value: object) -> object:
-    """A spreadsheet would run a name that begins like a formula."""
+    """The value, quoted if it begins like a formula: a spreadsheet would run such a name."""
     return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def run_json(
     engine: Engine, argv: Sequence[str], seconds: float, files: Sequence[str], verdicts: Sequence[Verdict]
 ) -> dict[str, object]:
-    """The content of run.json, of a run that began so many seconds ago."""
+    """The content of run.json for a report; the run began `seconds` ago."""
     return {
         **about_run(argv, seconds, verdicts),
         "files": [{"file": file, "bytes": _size(file)} for file in files],
@@ -138,7 +140,7 @@ def run_json(
 
 
 def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """What run.json says of every run; it began so many seconds ago."""
+    """The fields of run.json that reports and comparisons have in common; the run began `seconds` ago."""
     return {
         "program": PROGRAM,
         "version": _installed_version(),
@@ -153,7 +155,7 @@ def about_run(argv: Sequence[str], seconds: float, verdicts: Sequence[Verdict]) 
 
 
 def _installed_version() -> str | None:
-    # the wheel of the report, or a clone; neither where the package is a zip or a folder on the path
+    # the wheel of the report, or a clone; unknown where the package is a zip or a folder on the path
     for distribution in ("namesrv-report", "namesrv"):
         with suppress(PackageNotFoundError):
             return version(distribution)
@@ -161,7 +163,7 @@ def _installed_version() -> str | None:
 
 
 def _size(file: str) -> int | None:
-    """None of one that only Spark can open."""
+    """The size of a file; None if only Spark can open it."""
     try:
         return None if is_url(file) else Path(file).stat().st_size
     except OSError:

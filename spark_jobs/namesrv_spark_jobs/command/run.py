@@ -19,23 +19,24 @@ from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import log_files
 from namesrv_spark_jobs.report.shown import as_json, as_table, counted
 
-# intermediate tables lie below the new report, because that is where all of a cluster can write
+# the folder for intermediate tables; it is below the new report, where all machines of a cluster can write
 _STAGING: Final = ".staging"
-# a file that a server closes while it is read has another name then; the next one is closed an hour later
+# A file that a server closes during the run gets another name, and is read again under that. The server closes its next
+# file an hour later.
 _ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What is read: files, or tables of what was taken in from files."""
+    """The input of an analysis: log files, or with --follow tables of their lines."""
 
     files: list[str]
-    # the files that the tables are from, and whether each is whole; None when files are read themselves
+    # for tables: the log files of their lines, and whether each was whole; None for log files
     taken_in: Mapping[str, bool] | None = None
 
 
 def make_report(settings: Settings, argv: Sequence[str]) -> int:
-    """Make it; the exit code. A UsageError leaves nothing behind."""
+    """Make a report, and return the exit code. Raises UsageError, and then leaves no files behind."""
 
     def say(line: str) -> None:
         if not settings.quiet:
@@ -48,7 +49,7 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
 
     began = time.monotonic()
     out, is_watched = out_directory(settings.out), sys.stderr.isatty()
-    # a person at a terminal sees Spark's progress bar, and each step
+    # on a terminal, Spark's progress bar and each stage are shown
     progress = {"spark.ui.showConsoleProgress": str(is_watched and not settings.quiet).lower()}
     with written_aside(out) as aside:
         if settings.follow:
@@ -56,17 +57,17 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
             follow.inherit(out, aside, followed)
             found = follow.to_read(followed, aside)
         else:
-            # a mistyped path is told before anything starts
+            # raises for a mistyped path before an engine starts
             found = log_files(settings.inputs, say)
         choice = choose(settings, found, out)
         say(f"{choice.name} engine: {choice.why}")
         conf = {**progress, **settings.conf}
-        # the engine ends before the directory is renamed, or goes: Spark's tasks write into it
+        # the engine is closed before the directory is renamed or removed, since Spark's tasks write into it
         with opened(choice, settings, aside / _STAGING, conf) as engine:
             if settings.follow:
                 sources = Sources(*follow.take_in(engine, follow.followed_directory(settings.inputs), aside))
             else:
-                # once more: Java takes seconds to start, and servers go on closing their files
+                # listed again: while Java was starting, servers may have closed files
                 sources = Sources(log_files(settings.inputs))
             sources, analysis = analysed(engine, sources, settings, steps)
             verdicts = judge(analysis.summary, settings.gates, settings.max_bad_ratio)
@@ -87,13 +88,13 @@ def make_report(settings: Settings, argv: Sequence[str]) -> int:
 def analysed(
     engine: Engine, sources: Sources, settings: Settings, progress: Callable[[str], None]
 ) -> tuple[Sources, Analysis]:
-    """Run the analysis; a file that its server closed meanwhile is read by its new name. Raises UsageError."""
+    """Run the analysis, again if a server closed and so renamed a file during it. Raises UsageError."""
     named = " ".join(settings.inputs)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             found = analyse(engine, sources.files, settings.options, progress, taken_in=sources.taken_in)
         except FileNotFoundError as error:
-            raise UsageError(f"{named}: no closed log in it") from error
+            raise UsageError(f"no closed log files in {named}") from error
         except MissingFileError as error:
             now = Sources(log_files(settings.inputs)) if not settings.follow else sources
             if now.files == sources.files or attempt == _ATTEMPTS:

@@ -1,4 +1,4 @@
-"""The Spark session: what it needs, who chooses its master, how it is configured."""
+"""The Spark session: its requirements, its master and its configuration."""
 
 import os
 import re
@@ -21,75 +21,75 @@ if TYPE_CHECKING:
 
 LOCAL_MASTER: Final = "local[*]"
 MASTER_SECONDS: Final = 5.0
-# the time a cluster has to give us a first executor
+# the time within which a cluster has to start a first executor
 EXECUTOR_SECONDS: Final = 90.0
 _JAVA_SECONDS: Final = 30.0
 _STANDALONE: Final = re.compile(r"(?P<host>.+):(?P<port>[0-9]{1,5})")
 
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-# what the analysis relies on, wherever it runs
+# settings that the analysis relies on everywhere
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
-    # a report is a handful of rows; 200 tasks for each of them is what takes the time
+    # tables of a handful of rows would otherwise take 200 tasks each
     "spark.sql.adaptive.enabled": "true",
-    # the place in our code of every single column would be looked up, and errors told twice
+    # otherwise Spark looks up the line of code of every column, and reports errors twice
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-# What a session is best built with: about time, not about results. The user's own word comes after it.
+# Settings for speed, which do not change results; --conf overrides them.
 SESSION_CONF: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "64",
-    # lines are written into their parts as they come, and not sorted by part before
+    # rows are written into their partitions as they come, without a sort by partition
     "spark.sql.maxConcurrentOutputFileWriters": "16",
-    # closed logs are compressed and cannot be split: a few of them to a task, so that no core waits for a long one
+    # Compressed logs cannot be split. With a few of them in a task, no core waits long for the last task.
     "spark.sql.files.maxPartitionBytes": "12m",
     "spark.sql.files.openCostInBytes": "1m",
-    # the beats of a broker are walked through in memory, and sorted a second time only when there are very many
+    # windows over the heartbeats of a broker stay in memory unless there are very many
     "spark.sql.windowExec.buffer.in.memory.threshold": "100000",
-    # intermediate tables live for minutes
+    # a fast codec, since intermediate tables are kept for minutes only
     "spark.sql.parquet.compression.codec": "lz4_raw",
-    # listing files with tasks pays for thousands of them on an object store, not for hundreds
+    # listing files with tasks pays off for thousands of files on an object store, not for hundreds
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
-# what is good for a process of its own on one machine
+# settings for a Spark of our own on one machine
 _LOCAL: Final = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # few cores with much to do: collecting in parallel, when there is need, beats Java's usual way by a tenth
+    # a tenth faster than Java's default garbage collector on few busy cores
     _JAVA_OPTIONS: "-XX:+UseParallelGC",
 }
 
 
 def require_java(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise UsageError, with what to do, when the `java` that Spark's launcher will take is missing or too old."""
+    """Raise UsageError, with a remedy, when the `java` that Spark's launcher will use is missing or too old."""
     home, remedy = environ.get("JAVA_HOME"), "`make setup-spark` installs it, or set JAVA_HOME"
     java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java", path=environ.get("PATH"))
     try:
-        # Spark 4 needs Java 17, Spark 3.5 is content with 8
+        # Spark 4 needs Java 17, Spark 3.5 needs Java 8
         needed = 17 if int(version("pyspark").partition(".")[0]) >= 4 else 8  # noqa: PLR2004
     except PackageNotFoundError:
-        # a Spark distribution on PYTHONPATH; it says itself what it lacks
+        # a Spark distribution on PYTHONPATH, of unknown version, which reports a Java that is too old itself
         needed = 8
     if java is None:
         raise UsageError(f"Java {needed} or newer is needed, but `java` was not found; {remedy}")
     try:
-        said = subprocess.run(  # noqa: S603  # the user's own Java
+        shown = subprocess.run(  # noqa: S603  # the user's own Java
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{java} -version: {error}; {remedy}") from error
     # 17 of `openjdk version "17.0.15"`, 8 of `java version "1.8.0_402"`
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
     if match is None:
-        raise UsageError(f"{java} -version does not say which Java it is; {remedy}")
+        raise UsageError(f"{java} -version prints no version; {remedy}")
     if int(match[1]) < needed:
         raise UsageError(f"Java {needed} or newer is needed, but {java} is Java {match[1]}; {remedy}")
 
 
 def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
-    """Dial a standalone master, or raise UsageError: Spark itself would go on for a minute before it says anything."""
+    """Connect to a standalone master, or raise UsageError: Spark would try for a minute without a message."""
     if not master.startswith("spark://"):
         return
     addresses = []
@@ -109,13 +109,16 @@ def require_master(master: str, *, seconds: float = MASTER_SECONDS) -> None:
 
 
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether spark-submit started this process: then the master is its business, and is never set here."""
+    """True if spark-submit started this process; spark-submit has chosen the master then, so it is not set here."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 
 @contextmanager
 def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = False) -> Iterator["SparkSession"]:
-    """A session, stopped at the end unless it was there before. Raises UsageError without pyspark, Java or a master."""
+    """Context with a session, stopped at its end unless it existed before.
+
+    Raises UsageError without pyspark, Java or a master.
+    """
     from pyspark.sql import SparkSession  # noqa: PLC0415  # half a gigabyte, installed with the extra only
 
     existing = SparkSession.getActiveSession()
@@ -134,17 +137,18 @@ def spark_session(master: str | None, conf: Mapping[str, str], *, debug: bool = 
 
 @contextmanager
 def _begun(builder: "SparkSession.Builder") -> Iterator["SparkSession"]:
-    """The session of a builder, stopped at the end.
+    """Context with the session of a builder, stopped at its end.
 
-    It begins in another thread, which a signal does not reach: a Java that is given up while it starts fails with its
-    trace and never ends, and in the main thread pyspark would take SIGINT for itself, and break off its own calls.
+    The session is built in another thread, which signals do not reach. An interruption while Java starts would leave a
+    Java that prints a stack trace and never ends, and in the main thread pyspark would install a handler for SIGINT
+    that cancels its own calls.
     """
     with ThreadPoolExecutor(1, "spark-begins") as pool:
         beginning = pool.submit(builder.getOrCreate)
         try:
             yield beginning.result()
         except BaseException:
-            # an interruption may come as an error of pyspark's
+            # an interruption may also appear as an error of pyspark's, so Spark's log ends after any exception
             if beginning.exception() is None:
                 _silence(beginning.result())
             raise
@@ -154,19 +158,19 @@ def _begun(builder: "SparkSession.Builder") -> Iterator["SparkSession"]:
 
 
 def _silence(session: "SparkSession") -> None:
-    """That its tasks fail now is no news."""
+    """Switch off Spark's log, since the failures of its tasks are expected now."""
     with suppress(Exception):
         session.sparkContext.setLogLevel("OFF")
 
 
 def _stop(session: "SparkSession") -> None:
-    """Stop Spark; one that is gone already is no reason to hide why we stop."""
+    """Stop Spark. An error, as of a Spark that has ended already, must not hide the exception that ends the run."""
     with suppress(Exception):
         session.stop()
 
 
 def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -> dict[str, str]:
-    """The configuration of a session of our own; what the user says wins, and options of Java come after ours."""
+    """The configuration of a session of our own. The user's `conf` wins; the user's Java options follow ours."""
     ours = {**_ALWAYS, **(_LOCAL if master.startswith("local") else {})}
     logging = Path(__file__).with_name("log4j2.properties")
     if _JAVA_OPTIONS in ours and not debug and logging.is_file():
@@ -177,19 +181,19 @@ def session_conf(master: str, conf: Mapping[str, str], *, debug: bool = False) -
 
 
 def _set(session: "SparkSession", conf: Mapping[str, str]) -> None:
-    """What spark-submit was told stays as it is; the rest of ours is set where it can still be."""
-    # a driver that spark-submit starts is no Spark Connect client: it has a context
-    told = session.sparkContext.getConf()
+    """Set those settings that spark-submit did not set, as far as they can be changed in a running session."""
+    # sparkContext exists: a driver that spark-submit starts is not a Spark Connect client
+    submitted = session.sparkContext.getConf()
     for key, value in {**_ALWAYS, **conf}.items():
-        if not told.contains(key) and session.conf.isModifiable(key):
+        if not submitted.contains(key) and session.conf.isModifiable(key):
             session.conf.set(key, value)
 
 
 def _builder(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSession.Builder":
-    """A session of our own is made by it. Raises UsageError without Java or a master."""
+    """The builder of a session of our own. Raises UsageError without Java or a master."""
     from pyspark.sql import SparkSession  # noqa: PLC0415  # see spark_session
 
-    # workers on this machine would otherwise take whatever `python3` is
+    # workers on this machine would otherwise use any `python3` of the PATH
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     require_java()
     require_master(master)
@@ -200,11 +204,11 @@ def _builder(master: str, conf: Mapping[str, str], *, debug: bool) -> "SparkSess
 
 
 def _require_executor(session: "SparkSession", master: str) -> None:
-    """Run the smallest job, or raise UsageError: a cluster without a free worker would let us wait for ever."""
+    """Run the smallest job, or raise UsageError: with a cluster without a free worker we would wait for ever."""
     done = threading.Event()
 
     def probe() -> None:
-        # an error shows itself again, and better, in the first real job
+        # an error occurs again, with a better message, in the first real job
         with suppress(Exception):
             session.range(1).count()
         done.set()

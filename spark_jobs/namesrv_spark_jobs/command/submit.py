@@ -1,4 +1,4 @@
-"""This package under spark-submit: the line that does the same, and the zip for --py-files."""
+"""This package under spark-submit: the equivalent command, and the zip for --py-files."""
 
 import shlex
 import sys
@@ -9,13 +9,13 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[1]
 NAME: Final = "namesrv_spark_jobs.zip"
-# the oldest that a zip can tell
+# the oldest time that a zip can store
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _ENTRY: Final = "stale_routes.py"
 
 
 def build(target: Path) -> int:
-    """Write the zip, the same sources to the same bytes; how many files are in it."""
+    """Write the zip, and return the number of its files. Equal sources give equal bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     files = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -30,8 +30,8 @@ def build(target: Path) -> int:
 def submit_line(
     master: str, deploy_mode: str | None, conf: Mapping[str, str], arguments: Sequence[str], *, package: Path = PACKAGE
 ) -> str:
-    """One line for a shell; `arguments` are those of the report itself."""
-    # in the source tree `make spark-zip` puts it into dist/; where the package is installed there is no such folder
+    """The spark-submit command as one line for a shell; `arguments` are the report's own."""
+    # In the source tree, `make spark-zip` writes the zip to dist/; an installed package has no such folder.
     entry = package.parent / _ENTRY
     in_tree = entry.is_file()
     words = ["spark-submit", "--master", master]

@@ -1,1 +1,1 @@
-"""Engines: what reads lines, computes tables and writes them; the analysis itself is the same for all."""
+"""Engines read lines, compute tables and write them; the analysis is the same on each."""

@@ -1,4 +1,4 @@
-"""What an analysis asks of an engine, whichever it is."""
+"""The interface of the engines."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from namesrv_spark_jobs.errors import UsageError
 from namesrv_spark_jobs.frames import DataFrame, Dialect
 
 Rows = list[dict[str, Any]]
-# compacted files of development versions have it: many heartbeats in one row
+# a column of files compacted by development versions, which had many heartbeats in one row
 _MANY_IN_ONE: Final = "run_1"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How what is made of lines may be stored."""
+    """Hints for storing the table made of lines."""
 
-    # who reads it mostly asks for one value of this column
+    # most readers need the rows with one value of this column
     by: str
-    # in nearly all lines there is nothing in these columns
+    # columns that are null in nearly all rows
     sparse: tuple[str, ...] = ()
-    # nearly all lines have a value of their own in these columns
+    # columns with a different value in nearly every row
     distinct: tuple[str, ...] = ()
 
 
 class Engine(Dialect, Protocol):
-    """Reads lines, stores tables for as long as one analysis lasts, and writes what stays."""
+    """Reads lines, stores tables for the duration of one analysis, and writes the results."""
 
     def describe(self) -> dict[str, str | None]:
-        """What it is, for run.json."""
+        """Name, version and master of the engine, for run.json."""
 
     def lines_stored(
         self,
@@ -38,39 +38,39 @@ class Engine(Dialect, Protocol):
         named: Callable[[DataFrame], DataFrame],
         shape: Shape,
     ) -> tuple[DataFrame, DataFrame]:
-        """What is `made` of all lines of these files, and what is `named`, made of a table of them (`file`, `name`).
+        """The stored result of `made` for all lines of the files, and of `named` for a table of the files.
 
-        Both are computed now.
-        The lines are in the columns of `schema.LINE`, with `corrupt_line` and their `file`.
+        The lines have the columns of `schema.LINE`, `corrupt_line` and `file`; the table of files has `file` and
+        `name`. Both results are computed before the call returns.
 
         Raises:
-            MissingFileError: a file has gone.
+            MissingFileError: a file was removed or renamed.
         """
 
     def stored(self, table: DataFrame, name: str, *, by: str | None = None) -> DataFrame:
-        """The same table, computed now; who reads it mostly asks for one value of `by`."""
+        """The same table, computed before the call returns; most readers need the rows with one value of `by`."""
 
     def all_stored(self, **tables: DataFrame) -> dict[str, DataFrame]:
-        """Small tables that do not need each other, by their names."""
+        """The same tables, by name, as `stored` would return them; they must be small and independent of each other."""
 
     def spread(self, table: DataFrame, key: str, rows: int) -> DataFrame:
-        """The same table of so many rows, divided by a key among whoever computes."""
+        """The same table, which has about `rows` rows, divided by a key among the tasks."""
 
     def collected(self, tables: Mapping[str, DataFrame]) -> dict[str, Rows]:
-        """The rows of small tables, by their names."""
+        """The rows of small tables, by the names of the tables."""
 
     def write_lines(self, files: Sequence[str], folder: Path) -> None:
-        """Keep all lines of these files as tables in this folder, to be read as files are."""
+        """Write all lines of these files as tables into this folder, which can be read like log files."""
 
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
-        """Write the rows of a table, sorted, into a folder for each value of `by`."""
+        """Write the rows of a table, sorted, into one folder for each value of `by`."""
 
     def write_json(self, table: DataFrame, folder: Path) -> None:
         """Write the rows of a table as JSON Lines into one file in this folder."""
 
 
 def require_lines(columns: Collection[str]) -> None:
-    """Raise UsageError for the columns of tables that do not have one line in each row."""
+    """Raise UsageError if the columns are those of a table with more than one line in a row."""
     if _MANY_IN_ONE in columns:
         raise UsageError(
             "a .parquet file was compacted before 0.1.0; remove it, and run `namesrv-staleness compact` again"

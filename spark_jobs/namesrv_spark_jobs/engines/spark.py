@@ -1,4 +1,4 @@
-"""Spark: on this machine or on a cluster, for logs of any size."""
+"""The Spark engine, on this machine or on a cluster, for logs of any size."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,22 +20,25 @@ from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
 _T = TypeVar("_T")
 
-# a small job is mostly planning, which keeps one core of the driver busy
+# jobs that run at the same time: a small job is mostly planning, which keeps one core of the driver busy
 _AT_ONCE: Final = 4
-# rows to a task of the one big sort: what is sorted fits into the memory of a small executor
+# rows of one task of the one big sort, so that they fit into the memory of a small executor
 _ROWS_PER_TASK: Final = 400_000
-# every reader of Parquet knows it
+# the Parquet codec that every reader knows
 _CODEC: Final = "snappy"
-# the column that has all columns which are nearly always null
+# the struct column that holds the sparse columns
 _PACKED: Final = "packed"
-# what Spark says of a path that is not there, and of one that it cannot read as a table
+# Spark's error conditions for a path that does not exist, and for one that it cannot read as a table
 _MISSING: Final = frozenset({"PATH_NOT_FOUND", "FAILED_READ_FILE.FILE_NOT_EXIST"})
 _NO_TABLE: Final = "UNABLE_TO_INFER_SCHEMA"
 _SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in {**LINE, CORRUPT: "string"}.items())
 
 
 class SparkEngine:
-    """A session, which is the caller's, and a folder (a path, or a URL that all of a cluster can write to)."""
+    """The engine on a Spark session, which the caller starts and stops.
+
+    `staging` is a folder for intermediate tables: a path, or a URL that all machines of a cluster can write to.
+    """
 
     functions: Any = F
     window: Any = Window
@@ -43,7 +46,7 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, staging: str) -> None:
         self.spark = spark
         self._staging = staging.rstrip("/")
-        # days are those of UTC, wherever it runs
+        # days are computed in UTC on every machine
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
     def __repr__(self) -> str:
@@ -80,23 +83,23 @@ class SparkEngine:
         return self._of_text(texts).unionByName(self._of_parquet(tables))
 
     def _of_text(self, paths: list[str]) -> DataFrame:
-        """Read as JSON at once: a parse of text that was read before would take twice as long.
+        """Lines of JSON files, read by Spark's JSON source: reading text and parsing it afterwards takes twice as long.
 
-        A damaged file or line gives what can be read of it; `log_files.truncated` tells which files these are.
-        `input_file_name` and not `_metadata`: that would take half as long again as the parse, line by line.
+        Of a damaged file the readable part is read; `log_files.truncated` finds such files. The file comes from
+        `input_file_name`, since `_metadata` takes half as long again as the parse, line by line.
         """
         reader = self.spark.read.schema(_SCHEMA).option("columnNameOfCorruptRecord", CORRUPT)
         reader = reader.option("mode", "PERMISSIVE").option("ignoreCorruptFiles", value=True).option("lineSep", "\n")
         return reader.json(paths).select("*", F.input_file_name().alias("file"))
 
     def _of_parquet(self, paths: list[str]) -> DataFrame:
-        """The same columns from tables, however they were typed there; what is missing is null."""
+        """The same columns from Parquet tables, cast from the types there; a missing column is null."""
         reader = self.spark.read.option("mergeSchema", value=True).option("ignoreCorruptFiles", value=True)
         table = reader.parquet(*paths)
         kinds = dict(table.dtypes)
         require_lines(kinds)
         columns = [_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items()]
-        # lines that were taken in before still know what was wrong with them, and where they are from
+        # tables of --follow keep the bad lines, and the file of each line
         corrupt = F.col(CORRUPT) if CORRUPT in kinds else F.lit(None).cast("string").alias(CORRUPT)
         file = F.col("file") if "file" in kinds else F.col("_metadata.file_path").alias("file")
         return table.select(*columns, corrupt, file)
@@ -104,7 +107,7 @@ class SparkEngine:
     def _file_names(self, files: Sequence[str]) -> DataFrame:
         tables, texts = _divided(files)
         found = list(self._of_text(texts).inputFiles()) if texts else []
-        # one literal: rows that are made here would need pandas with Spark Connect
+        # the names are one array literal: with Spark Connect, a DataFrame of local rows would need pandas
         listed = F.array(*(F.lit(name) for name in found)).cast("array<string>")
         names = self.spark.range(1).select(F.explode(listed).alias("name"))
         if tables:
@@ -116,11 +119,11 @@ class SparkEngine:
 
     def _written(self, table: DataFrame, name: str, *, by: str | None, distinct: Sequence[str] = ()) -> DataFrame:
         path = f"{self._staging}/{name}"
-        # building dictionaries of values that are all different took a quarter of the tasks' time
+        # building dictionaries of distinct values took a quarter of the tasks' time
         no_dictionary = {f"parquet.enable.dictionary#{column}": "false" for column in distinct}
         writer = table.write.mode("overwrite").options(**no_dictionary)
         (writer if by is None else writer.partitionBy(by)).parquet(path)
-        # a table without rows has no files, and so nothing that its schema could be read from
+        # the schema is given, since a table without rows has no file to read it from
         return self.spark.read.schema(table.schema).parquet(path)
 
     def all_stored(self, **tables: DataFrame) -> dict[str, DataFrame]:
@@ -137,33 +140,33 @@ class SparkEngine:
         self._lines(files).write.mode("append").parquet(f"file://{folder}")
 
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
-        # without a scheme a cluster would take its own file system; Spark wants no percent escapes
+        # Without a scheme a cluster would use its own file system. Spark does not decode percent escapes.
         parted = table.repartition(by).sortWithinPartitions(*table.columns)
         parted.write.option("compression", _CODEC).partitionBy(by).parquet(f"file://{folder}")
         if not any(folder.rglob("*.parquet")):
-            # no row makes no file at all, and a folder without a file has no columns: who reads it would get an error
-            none = table.limit(0).coalesce(1)
-            none.write.option("compression", _CODEC).mode("overwrite").parquet(f"file://{folder}")
+            # Without rows Spark writes no file, and readers fail on a folder without a file since it has no columns.
+            empty = table.limit(0).coalesce(1)
+            empty.write.option("compression", _CODEC).mode("overwrite").parquet(f"file://{folder}")
 
     def write_json(self, table: DataFrame, folder: Path) -> None:
         table.coalesce(1).write.json(f"file://{folder}")
 
 
 def _divided(files: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tables, and texts; each as Spark takes it."""
+    """The Parquet tables and the JSON files, as paths for Spark."""
     tables, texts = divided(files)
     return [literal(file) for file in tables], [literal(file) for file in texts]
 
 
 def _packed(table: DataFrame, sparse: Sequence[str]) -> DataFrame:
-    """The sparse columns in one, which is null where all of them are, as in nearly all lines."""
+    """The table with its sparse columns in one struct, which is null where all of them are, as in nearly all lines."""
     dense = (name for name in table.columns if name not in sparse)
     is_any = reduce(or_, (F.col(name).isNotNull() for name in sparse))
     return table.select(*dense, F.when(is_any, F.struct(*sparse)).alias(_PACKED))
 
 
 def _unpacked(packed: DataFrame, columns: Sequence[str], sparse: Sequence[str]) -> DataFrame:
-    """The columns that `_packed` was given."""
+    """The columns of the table that `_packed` packed."""
     return packed.select(*(F.col(f"{_PACKED}.{name}" if name in sparse else name).alias(name) for name in columns))
 
 
@@ -178,19 +181,19 @@ def _from_table(name: str, kind: str, found: str | None) -> Column:
 
 
 def _at_once(jobs: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
-    """The results of small jobs that do not need each other, by their names."""
+    """The results of small independent jobs, by their names."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         started = {name: pool.submit(job) for name, job in jobs.items()}
         return {name: job.result() for name, job in started.items()}
 
 
 def _condition(error: PySparkException) -> str | None:
-    """Its name was another one before Spark 4."""
+    """The error condition; Spark 3 calls it the error class."""
     named = error.getCondition if hasattr(error, "getCondition") else error.getErrorClass
     return named()
 
 
 def first_line(error: Exception) -> str:
-    """What Spark says, without Java's trace."""
+    """The first line of Spark's message, without Java's stack trace."""
     text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

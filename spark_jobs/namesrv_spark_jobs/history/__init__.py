@@ -1,5 +1,5 @@
-"""The past from heartbeat logs: who was where when, and what other settings would have meant.
+"""History from heartbeat logs: registration periods, routes at a moment, and replays under other settings.
 
-`topic.topic_past` and `readings.Readings` read logs, with the packages of the report; `model`, `spans` and `files` need
-none of them. Console and `namesrvctl history` import nothing else of the report.
+`topic.topic_past` and `readings.Readings` read logs and need the packages of the report; `model`, `spans` and `files`
+need no such package. Console and `namesrvctl history` import only this part of the report.
 """

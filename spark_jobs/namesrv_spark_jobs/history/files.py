@@ -1,4 +1,4 @@
-"""Which files of the log directories a span of time needs: the folders of its hours, and no others."""
+"""Selection of the log files for a span of time: those in the folders of its hours."""
 
 import os
 import re
@@ -8,22 +8,23 @@ from typing import Final
 
 from namesrv_spark_jobs.history.spans import DAY_MS, HOUR_MS, Span, moment_ms, written
 
-# what a reader takes: closed, plain, being written, and compacted
+# suffixes of log files: closed, plain, being written, and compacted
 SUFFIXES: Final = (".jsonl.gz", ".jsonl", ".open", ".parquet")
-# a line is written a little after its moment, and a file is closed by the next line
+# An hour's folder may have lines of the hour before: a line is written a little after its event, and a file is closed
+# only by the next line.
 _LATE_MS: Final = HOUR_MS
-# of compressed logs: what the analysis reads in a minute or two on a small machine
+# the limit for a reading: compressed logs of this size take a minute or two on a small machine
 MOST_BYTES: Final = 256 << 20
 _DAY: Final = re.compile(r"dt=\d{4}-\d\d-\d\d")
 _HOUR: Final = re.compile(r"hour=([01]\d|2[0-3])")
 
 
 class LogsError(Exception):
-    """The logs cannot say it; the text, which people read, says why."""
+    """A question cannot be answered from the logs; the message is the reason, for people."""
 
 
 def files_of(folders: Sequence[str], span: Span) -> list[str]:
-    """The files with lines of a span, by name; those outside the folders of hours may have any. Raises LogsError."""
+    """The files with lines of a span, sorted. Files outside of folders of hours always count. Raises LogsError."""
     found: dict[str, int] = {}
     for folder in folders:
         if not Path(folder).is_dir():
@@ -48,13 +49,13 @@ def _below(folder: Path, span: Span) -> dict[str, int]:
                 try:
                     found[str(path.resolve())] = path.stat().st_size
                 except FileNotFoundError:
-                    # removed, or closed in this moment: then the next reading has it
+                    # the file was removed, or just closed; in that case the next reading finds it
                     continue
     return found
 
 
 def _is_near(root: str, name: str, span: Span) -> bool:
-    """Whether a folder below `root` may have lines of a span."""
+    """True if a folder below `root` may have lines of a span."""
     if (day_ms := _day_ms(name)) is not None:
         return _overlaps(day_ms, DAY_MS, span)
     hour, day_ms = _HOUR.fullmatch(name), _day_ms(Path(root).name)
@@ -64,7 +65,7 @@ def _is_near(root: str, name: str, span: Span) -> bool:
 
 
 def _day_ms(name: str) -> int | None:
-    """When the day of a folder begins; None for a folder of something else."""
+    """The begin of a folder's day; None when the folder is not one of a day."""
     try:
         return moment_ms(name.removeprefix("dt=")) if _DAY.fullmatch(name) else None
     except ValueError:
@@ -76,7 +77,7 @@ def _overlaps(from_ms: int, length_ms: int, span: Span) -> bool:
 
 
 def last_hour(folders: Iterable[str]) -> Span | None:
-    """The last hour that has a folder, so that a page can begin where there is something to see."""
+    """The last hour that has a folder, at which pages begin; None without such a folder."""
     starts = [
         day_ms + int(hour[1]) * HOUR_MS
         for folder in folders

@@ -1,4 +1,4 @@
-"""What is asked of the logs, and what they answer: plain values, which travel between two processes as JSON."""
+"""Questions about the logs and their results: plain values, which two processes of the console exchange as JSON."""
 
 from typing import Final
 
@@ -6,18 +6,18 @@ import msgspec
 
 from namesrv_spark_jobs.history.spans import Span
 
-# what one page shows at most; the rest is counted
-MOST_LANES: Final = 300
+# the most rows of each kind on one page; further rows are only counted
+MOST_TIMELINE_ROWS: Final = 300
 MOST_CLIENTS: Final = 500
 MOST_CHANGES: Final = 500
 # the shortest expiry that can be tried
 LEAST_EXPIRY_MS: Final = 10_000
-# of the strip: ten minutes each of a day
+# bins of a strip: ten minutes each for a day
 STRIP_BINS: Final = 144
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of several fields."""
+    """Base class of the values in this module."""
 
 
 class Broker(Value, frozen=True):
@@ -29,12 +29,12 @@ class Broker(Value, frozen=True):
     broker_addr: str
 
     def __str__(self) -> str:
-        """As people name it, and as the report does."""
+        """The broker as cluster/name/id, as in the report."""
         return "/".join(str(part) for part in (self.cluster, self.broker_name, self.broker_id) if part is not None)
 
 
 class Reading(Value, frozen=True):
-    """What was read for an answer."""
+    """The logs that were read for a result."""
 
     span: Span
     files: int
@@ -54,7 +54,7 @@ class TimelineQuestion(Value, frozen=True, tag="timeline"):
 
 
 class StripQuestion(Value, frozen=True, tag="strip"):
-    """How regularly the brokers of one name were heard."""
+    """How regularly the heartbeats of the brokers of one name arrived."""
 
     span: Span
     cluster: str
@@ -62,14 +62,14 @@ class StripQuestion(Value, frozen=True, tag="strip"):
 
 
 class RouteQuestion(Value, frozen=True, tag="route"):
-    """The route of a topic at the end of a span, and how it came about within it."""
+    """The route of a topic at the end of a span, and its changes within the span."""
 
     span: Span
     topic: str
 
 
 class WhatIfQuestion(Value, frozen=True, tag="what-if"):
-    """What other settings would have meant."""
+    """Evictions and staleness under other settings."""
 
     span: Span
     expiry_ms: int
@@ -78,7 +78,7 @@ class WhatIfQuestion(Value, frozen=True, tag="what-if"):
 
 
 class ReportQuestion(Value, frozen=True, tag="report"):
-    """The whole report on the hours that a what-if is of, with its settings among those that are tried."""
+    """The whole report for the hours of a what-if, with the settings of the what-if in its grid."""
 
     span: Span
     expiry_ms: int
@@ -89,11 +89,11 @@ class ReportQuestion(Value, frozen=True, tag="report"):
 Question = TimelineQuestion | StripQuestion | RouteQuestion | WhatIfQuestion | ReportQuestion
 
 
-# --- answers
+# --- results
 
 
 class Run(Value, frozen=True):
-    """One run of a server, and its settings where the log has them."""
+    """One boot of a server, and its settings where the log has them."""
 
     nameserver: str
     boot_id: str
@@ -104,15 +104,15 @@ class Run(Value, frozen=True):
     expiry_ms: int | None
 
 
-class Life(Value, frozen=True):
-    """One life of a broker on a server, as in docs/staleness.md."""
+class RegistrationPeriod(Value, frozen=True):
+    """One registration period of a broker on a server, as in docs/staleness.md."""
 
-    # None: it began before what was read
+    # None: the period began before the lines that were read
     first_ok_ms: int | None
     last_ok_ms: int
-    # the time by which it would have been heard again
+    # the time at which the next heartbeat was due
     due_ms: int
-    # None: it was open at `end_ms`, when the log or the server ended
+    # None: the period was open at `end_ms`, when the log or the server ended
     reason: str | None
     end_ms: int
     stale_ms: int
@@ -120,54 +120,54 @@ class Life(Value, frozen=True):
 
 
 class Silence(Value, frozen=True):
-    """A silence that the broker survived, of more than two thirds of its expiry."""
+    """A near miss: an interval between two heartbeats of more than two thirds of the expiry."""
 
     from_ms: int
     to_ms: int
 
 
-class Lane(Value, frozen=True):
-    """One broker on one server, along the time."""
+class TimelineRow(Value, frozen=True):
+    """The registration periods of one broker on one server."""
 
     broker: Broker
     nameserver: str
-    lives: list[Life]
+    periods: list[RegistrationPeriod]
     silences: list[Silence]
-    # when a removal was decided and not carried out
+    # the times of fenced removals
     fenced_ms: list[int]
 
 
 class Timeline(Value, frozen=True, tag="timeline"):
-    """All lanes that were asked for, and how many more there are."""
+    """The result for a TimelineQuestion: the first rows, and the number of rows left out."""
 
     reading: Reading
     span: Span
     runs: list[Run]
-    lanes: list[Lane]
+    rows: list[TimelineRow]
     left_out: int
 
 
 class StripBin(Value, frozen=True):
-    """The heartbeats of one part of the time."""
+    """The heartbeats of one bin of the span."""
 
     number: int
-    beats: int
-    # before one of these
+    heartbeats: int
+    # the longest silence before one of them
     longest_ms: int
 
 
 class StripRow(Value, frozen=True):
-    """What one server heard of one broker."""
+    """The heartbeats of one broker that one server received."""
 
     broker: Broker
     nameserver: str
     expiry_ms: int
-    period_ms: int
+    interval_ms: int
     bins: list[StripBin]
 
 
 class Strip(Value, frozen=True, tag="strip"):
-    """One row for each broker, and server that heard it."""
+    """The result for a StripQuestion: one row for each broker and each server with heartbeats of it."""
 
     reading: Reading
     span: Span
@@ -175,7 +175,7 @@ class Strip(Value, frozen=True, tag="strip"):
 
 
 class Member(Value, frozen=True):
-    """A broker's name in a route, with the ids that it has there."""
+    """A broker name in a route, with its broker ids there."""
 
     broker_name: str
     ids: list[int]
@@ -188,41 +188,41 @@ class Change(Value, frozen=True):
     nameserver: str
     boot_id: str
     revision: int
-    # None: the log does not have all of it
+    # None: the log has only differences, no whole route before them
     route: list[Member] | None
     came: list[Member]
     left: list[str]
 
 
 class ServerRoute(Value, frozen=True):
-    """What one server had at the moment."""
+    """The route on one server at the moment."""
 
     nameserver: str
     is_up: bool
-    # None: the logs that were read do not say
+    # the last change up to the moment; None: unknown from the lines that were read
     change: Change | None
 
 
-class Told(Value, frozen=True):
-    """What one connection had got by then: the last revision it was given."""
+class ReceivedRoute(Value, frozen=True):
+    """The last route that one connection received before the moment."""
 
     nameserver: str
     client: str
-    told_ms: int
-    # None: of a route that is not in the logs
+    received_ms: int
+    # None: the revision is not in the logs
     change: Change | None
-    # the server had another route by then
+    # True: the server already had another revision
     is_old: bool
 
 
 class TopicPast(Value, frozen=True, tag="route"):
-    """The route of a topic on each server at one moment, what each client had been told, and the changes until then."""
+    """The result for a RouteQuestion: the route on each server and at each client, and the changes until then."""
 
     reading: Reading
     topic: str
     at_ms: int
     servers: list[ServerRoute]
-    clients: list[Told]
+    clients: list[ReceivedRoute]
     clients_left_out: int
     # the latest first
     changes: list[Change]
@@ -230,13 +230,13 @@ class TopicPast(Value, frozen=True, tag="route"):
 
 
 class Outcome(Value, frozen=True):
-    """What one setting would have meant."""
+    """Evictions and staleness under one setting."""
 
     expiry_ms: int | None
     scan_ms: int | None
     evictions: int
     false: int
-    # staleness of the true ones, in the registry and with clients; None without any
+    # staleness of the true evictions, at the NameServer and at clients; None without such evictions
     registry_p50_ms: int | None
     registry_p99_ms: int | None
     client_p50_ms: int | None
@@ -244,7 +244,7 @@ class Outcome(Value, frozen=True):
 
 
 class WhatIfs(Value, frozen=True, tag="what-if"):
-    """The settings of the log, those that were asked for, and the same with other expiries."""
+    """The result for a WhatIfQuestion: the logged settings, those of the question, and the same with other expiries."""
 
     reading: Reading
     poll_ms: int
@@ -254,13 +254,13 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
 
 
 class Report(Value, frozen=True, tag="report"):
-    """A page that stands alone."""
+    """The result for a ReportQuestion: an HTML page that needs no other file."""
 
     html: str
 
 
 class Failed(Value, frozen=True, tag="failed"):
-    """It could not be answered; people read why."""
+    """The result for a question that cannot be answered, with the reason for people."""
 
     why: str
 

@@ -1,6 +1,6 @@
-"""Readings of logs: the staleness report's own tables of a span, kept for the next question, and what is asked of them.
+"""Readings of logs: the report's tables for a span of time, kept for further questions, and the results from them.
 
-What a life, a removal or a route is, and what a replay does, is said in `namesrv_spark_jobs.transforms` alone.
+Only `namesrv_spark_jobs.transforms` defines registration periods, removals, routes and replays.
 """
 
 import time
@@ -21,17 +21,17 @@ from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_CHANGES,
     MOST_CLIENTS,
-    MOST_LANES,
+    MOST_TIMELINE_ROWS,
     STRIP_BINS,
     Answer,
     Broker,
     Change,
-    Lane,
-    Life,
     Member,
     Outcome,
     Question,
     Reading,
+    ReceivedRoute,
+    RegistrationPeriod,
     Report,
     ReportQuestion,
     RouteQuestion,
@@ -44,7 +44,7 @@ from namesrv_spark_jobs.history.model import (
     StripRow,
     Timeline,
     TimelineQuestion,
-    Told,
+    TimelineRow,
     TopicPast,
     WhatIfQuestion,
     WhatIfs,
@@ -54,31 +54,31 @@ from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.pipeline import Tables, counted, made, walked
 from namesrv_spark_jobs.pipeline import read as read_lines
 from namesrv_spark_jobs.report.page import page
-from namesrv_spark_jobs.transforms import clients, lives, output_rows, replay
+from namesrv_spark_jobs.transforms import clients, output_rows, registration_periods, replay
 from namesrv_spark_jobs.transforms.extract import BAD_PART
 from namesrv_spark_jobs.transforms.output_rows import whole_ms
 
 Row = Mapping[str, Any]
 
-# what is shown beside the expiry that is tried
+# expiries that are shown beside the one of a question
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
-# What was heard before a span says who is registered when it begins.
+# The lines before a span tell which brokers are registered at its begin.
 _BEFORE_MS: Final = HOUR_MS
-# Finer scans find nothing less than coarser ones, and shorter expiries nothing less than longer ones: a silence that
-# this finds harmless is harmless under all settings.
+# The shortest expiry with the finest scan evicts in every silence in which any other setting evicts: a silence without
+# an eviction under this setting has none under any.
 _ANY_SETTING: Final = WhatIf(expiry_ms=(LEAST_EXPIRY_MS,), scan_ms=(1,), poll_ms=(1,))
-# what one reading may have in memory; beyond it goes to disk
+# DuckDB's memory limit for one reading; tables beyond it go to disk
 _MEMORY: Final = "1GB"
-# a heartbeat is hardly ever later than that
+# intervals are rarely longer than so many usual intervals
 _USUAL_PERIODS: Final = 1.25
-# how long what was read of logs that are being written is good for
+# a reading of logs that are still being written is used for this time
 _FRESH_SECONDS: Final = 60.0
-# and not less than so many times as long as it took to read
+# or for so many times the time that the reading took, if that is longer
 _REST: Final = 10
 _MOST_READINGS: Final = 2
-# more lives than that are one grey band
-_MOST_LIVES: Final = 20_000
-# after its last line a server that did not stop is up for that long: it writes one each scan
+# more registration periods than that would be drawn as one grey band
+_MOST_PERIODS: Final = 20_000
+# A server without a `stop` line counts as up for so long after its last line: a running one writes a line each scan.
 _STILL_UP_MS: Final = 120_000
 _BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
@@ -88,32 +88,32 @@ class _Read:
     """The tables of one span."""
 
     engine: EmbeddedEngine
-    # what goes when the tables go
+    # closes the engine and removes its folder
     kept: ExitStack
     about: Reading
     tables: Tables
-    # see `replay.gaps`: all of them, and the few that are longer than usual
-    gaps: DataFrame
-    long_gaps: DataFrame
-    # up to this long most silences are, microseconds
+    # see `replay.silences`: all of them, and the few that are longer than `usual`
+    silences: DataFrame
+    long_silences: DataFrame
+    # nearly all silences are at most this long, microseconds
     usual: int
-    # when it was begun, and how long it took
+    # start (monotonic) and duration of the reading
     began: float
     seconds: float
 
     @property
     def offsets(self) -> dict[int, int]:
-        """Boot -> what makes wall time of its clock, milliseconds."""
+        """Boot -> the milliseconds to add to its monotonic time for wall time."""
         return {row["boot"]: row["offset_ms"] for row in self.tables.boot_rows}
 
 
 class Readings:
-    """Answers questions, as a context manager; what lies within one of the last readings is answered from it."""
+    """Context manager that answers questions; a question within the span of a recent reading is answered from it."""
 
     def __init__(self, folder: str, logs: Sequence[str]) -> None:
         self._folder = Path(folder)
         self._logs = logs
-        # the one used last comes last
+        # least recently used first
         self._kept: list[_Read] = []
 
     def __repr__(self) -> str:
@@ -126,11 +126,11 @@ class Readings:
         self._drop(self._kept)
 
     def answer(self, question: Question) -> Answer:
-        """Read what is missing, and answer. Raises LogsError."""
+        """The result for a question, after reading the logs if necessary. Raises LogsError."""
         try:
             return self._answer(question)
         except MissingFileError:
-            # closed or removed since it was listed; if closed, it has another name now
+            # the file was closed, which renames it, or removed after the files were listed
             try:
                 return self._answer(question)
             except MissingFileError as error:
@@ -139,7 +139,7 @@ class Readings:
     def _answer(self, question: Question) -> Answer:
         if isinstance(question, ReportQuestion):
             return self._report(question)
-        # a replay is of all that was read: it must not depend on what was asked before
+        # a replay covers everything that was read, so its reading must have exactly the span of the question
         read = self._reading(question.span, is_exact=isinstance(question, WhatIfQuestion))
         with written_in(read.engine):
             match question:
@@ -163,7 +163,7 @@ class Readings:
                 return read
         newest = self._read(span)
         self._kept.append(newest)
-        # the newer one has all that is in these
+        # these readings lie within the newest one
         self._drop([read for read in self._kept[:-1] if read.about.span in newest.about.span])
         self._drop(self._kept[:-_MOST_READINGS])
         return newest
@@ -210,12 +210,14 @@ class Readings:
                     raise LogsError(f"no line of a log {_moments(span)} could be read")
                 walk = walked(engine, lines, options, lambda _: None)
                 tables = made(engine, walk, options, lambda _: None)
-                begun = lives.beginnings(tables.points)
-                gaps = engine.stored(replay.gaps(tables.points, tables.lives, begun, tables.boots), "gaps")
-                middle = F.percentile("period", F.array(F.lit(0.5))).alias("middle")
-                [[period]] = [row["middle"] for row in tables.lives.agg(middle).collect()]
-                usual = round((period or 0) * _USUAL_PERIODS)
-                long_gaps = engine.stored(gaps.filter(_is_longer(usual)), "long_gaps")
+                begun = registration_periods.beginnings(tables.points)
+                silences = engine.stored(
+                    replay.silences(tables.points, tables.periods, begun, tables.boots), "silences"
+                )
+                middle = F.percentile("usual_interval", F.array(F.lit(0.5))).alias("middle")
+                [[usual_interval]] = [row["middle"] for row in tables.periods.agg(middle).collect()]
+                usual = round((usual_interval or 0) * _USUAL_PERIODS)
+                long_silences = engine.stored(silences.filter(_is_longer(usual)), "long_silences")
             return _Read(
                 engine=engine,
                 kept=kept.pop_all(),
@@ -223,8 +225,8 @@ class Readings:
                     span=span, files=len(files), lines=sum(counts.values()), bad=counts.get(True, 0), read_ms=read_ms
                 ),
                 tables=tables,
-                gaps=gaps,
-                long_gaps=long_gaps,
+                silences=silences,
+                long_silences=long_silences,
                 usual=usual,
                 began=began,
                 seconds=time.monotonic() - began,
@@ -232,7 +234,7 @@ class Readings:
 
 
 def _read_for(asked: Span) -> Span:
-    """What is read to answer for a span: whole hours, and one before."""
+    """The span to read for a question: whole hours, and one hour before."""
     return Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
 
 
@@ -259,51 +261,52 @@ def _runs(read: _Read) -> list[Run]:
     ]
 
 
-# --- time line
+# --- timeline
 
 
 def _timeline(read: _Read, question: TimelineQuestion) -> Timeline:
-    """Lanes by broker and server."""
+    """The timeline rows, sorted by broker and server."""
     tables = read.tables
-    found: dict[tuple[Broker, str], Lane] = {}
+    found: dict[tuple[Broker, str], TimelineRow] = {}
 
-    def lane(row: Row) -> Lane:
+    def row_of(row: Row) -> TimelineRow:
         key = (_broker(row), row["nameserver"] or "")
-        return found.setdefault(key, Lane(broker=key[0], nameserver=key[1], lives=[], silences=[], fenced_ms=[]))
+        return found.setdefault(
+            key, TimelineRow(broker=key[0], nameserver=key[1], periods=[], silences=[], fenced_ms=[])
+        )
 
-    for row in _shown(read, question, _named_lives(tables)):
-        lane(row).lives.append(_life(row))
-    near = lives.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
+    for row in _shown(read, question, _named_periods(tables)):
+        row_of(row).periods.append(_period(row))
+    near = registration_periods.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
     times = {"began": F.col("mono"), "ended": F.col("mono") + F.col("silence")}
     for row in _shown(read, question, near.withColumns(times)):
-        lane(row).silences.append(Silence(from_ms=whole_ms(row["began"]), to_ms=whole_ms(row["ended"])))
+        row_of(row).silences.append(Silence(from_ms=whole_ms(row["began"]), to_ms=whole_ms(row["ended"])))
     fenced = tables.moments.filter(F.col("event") == "fenced")
     for row in _shown(read, question, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
-        lane(row).fenced_ms.append(whole_ms(row["began"]))
-    lanes = [found[key] for key in sorted(found, key=_place)]
-    left_out = max(0, len(lanes) - MOST_LANES)
+        row_of(row).fenced_ms.append(whole_ms(row["began"]))
+    rows = [found[key] for key in sorted(found, key=_place)]
+    left_out = max(0, len(rows) - MOST_TIMELINE_ROWS)
     return Timeline(
-        reading=read.about, span=question.span, runs=_runs(read), lanes=lanes[:MOST_LANES], left_out=left_out
+        reading=read.about, span=question.span, runs=_runs(read), rows=rows[:MOST_TIMELINE_ROWS], left_out=left_out
     )
 
 
-def _named_lives(tables: Tables) -> DataFrame:
-    """All lives, open ones as well, with the names of their brokers, as the report's own time line has them."""
-    named = tables.lives.drop(*_BROKER).join(tables.brokers, on=["key", "who"], how="left")
+def _named_periods(tables: Tables) -> DataFrame:
+    """All registration periods, open ones included, with the names of their brokers, as in the report's timeline."""
+    named = tables.periods.drop(*_BROKER).join(tables.brokers, on=["key", "who"], how="left")
     false = tables.intervals.select("key", "evict_seq", "is_false")
     ended = named.join(false, on=["key", "evict_seq"], how="left")
     ended = ended.join(tables.boots.select("boot", "last"), on="boot", how="inner")
     times = {
         "began": F.coalesce("first_ok", "last_ok"),
         "ended": F.coalesce("removed", "last"),
-        "heard": F.col("last_ok"),
-        "stale": lives.upper(),
+        "stale": registration_periods.upper(),
     }
     return ended.withColumns(times)
 
 
 def _shown(read: _Read, question: TimelineQuestion, table: DataFrame) -> list[Row]:
-    """Rows that touch the span and are of a name, `began` and `ended` in wall time. Raises LogsError."""
+    """Rows within the question's span that match its text; `began` and `ended` in wall time. Raises LogsError."""
     clocks = read.tables.boots.select("boot", "nameserver", "offset_ms")
     known = table.drop("nameserver", "offset_ms").join(clocks, on="boot", how="inner")
     known = known.withColumns({name: F.col(name) + F.col("offset_ms") * 1000 for name in ("began", "ended")})
@@ -311,18 +314,20 @@ def _shown(read: _Read, question: TimelineQuestion, table: DataFrame) -> list[Ro
     asked = known.filter((F.col("ended") >= span.from_ms * 1000) & (F.col("began") < span.to_ms * 1000))
     if question.text:
         asked = asked.filter(_is_named(read.tables, question.text.lower()))
-    rows = [row.asDict() for row in asked.limit(_MOST_LIVES + 1).collect()]
-    if len(rows) > _MOST_LIVES:
-        raise LogsError(f"more than {_MOST_LIVES} lives or silences; choose a shorter time, or a part of a name")
+    rows = [row.asDict() for row in asked.limit(_MOST_PERIODS + 1).collect()]
+    if len(rows) > _MOST_PERIODS:
+        raise LogsError(
+            f"more than {_MOST_PERIODS} registration periods or silences; choose a shorter time, or a part of a name"
+        )
     return sorted(rows, key=lambda row: row["began"])
 
 
 def _is_named(tables: Tables, text: str) -> Column:
-    """Whether a text, in small letters, is part of the name or address of a row's broker, or of its server."""
+    """A condition: a text in lower case is part of the name or address of a row's broker, or of its server's name."""
     boots = [row["boot"] for row in tables.boot_rows if text in (row["nameserver"] or "").lower()]
     brokers = (row.asDict() for row in tables.brokers.collect())
     keys = [row["key"] for row in brokers if text in f"{_broker(row)} {row['broker_addr']}".lower()]
-    # no number is nought: an empty list is no SQL
+    # 0 never is a boot or key; it is listed because SQL does not allow an empty list
     return F.col("boot").isin(0, *boots) | F.col("key").isin(0, *keys)
 
 
@@ -336,16 +341,16 @@ def _broker(row: Row) -> Broker:
 
 
 def _place(key: tuple[Broker, str]) -> tuple[str, ...]:
-    """Where a broker on a server stands among the others."""
+    """The sort key of a broker on a server."""
     return str(key[0]), key[0].broker_addr, key[1]
 
 
-def _life(row: Row) -> Life:
-    heard = whole_ms(row["heard"] + row["offset_ms"] * 1000)
-    return Life(
+def _period(row: Row) -> RegistrationPeriod:
+    last_ok_ms = whole_ms(row["last_ok"] + row["offset_ms"] * 1000)
+    return RegistrationPeriod(
         first_ok_ms=None if row["first_ok"] is None else whole_ms(row["began"]),
-        last_ok_ms=heard,
-        due_ms=heard + whole_ms(row["period"]),
+        last_ok_ms=last_ok_ms,
+        due_ms=last_ok_ms + whole_ms(row["usual_interval"]),
         reason=row["reason"],
         end_ms=whole_ms(row["ended"]),
         stale_ms=0 if row["evict_seq"] is None else whole_ms(row["stale"]),
@@ -357,41 +362,50 @@ def _life(row: Row) -> Life:
 
 
 def _strip(read: _Read, question: StripQuestion) -> Strip:
-    """Of each part of the time, how many heartbeats there were, and the longest silence before one of them."""
+    """For each bin of the span: the number of heartbeats, and the longest silence before one of them."""
     tables, span = read.tables, question.span
     of_name = (F.col("cluster") == question.cluster) & (F.col("broker_name") == question.broker_name)
     clocks = tables.boots.select("boot", "nameserver", "offset_ms")
     named = tables.brokers.filter(of_name)
     before = W.partitionBy("key").orderBy("mono", "seq")
-    beats = tables.beats.select("key", "who", "boot", "mono", "seq", "expiry")
-    # of few brokers: the sort is short
-    heard = beats.join(named.select("key").distinct(), on="key", how="left_semi")
-    known = heard.withColumn("gap", F.col("mono") - F.lag("mono").over(before)).join(clocks, on="boot", how="inner")
+    heartbeats = tables.heartbeats.select("key", "who", "boot", "mono", "seq", "expiry")
+    # heartbeats of few brokers, so that the sort is short
+    of_name_only = heartbeats.join(named.select("key").distinct(), on="key", how="left_semi")
+    known = of_name_only.withColumn("interval", F.col("mono") - F.lag("mono").over(before)).join(
+        clocks, on="boot", how="inner"
+    )
     since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
     placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
     within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")
     binned = within.groupBy("nameserver", *_BROKER, "bin").agg(
-        F.count("mono").alias("beats"), F.max("gap").alias("longest"), F.max("expiry").alias("expiry")
+        F.count("mono").alias("heartbeats"), F.max("interval").alias("longest"), F.max("expiry").alias("expiry")
     )
-    lived = tables.lives.drop(*_BROKER).join(named, on=["key", "who"], how="inner").join(clocks, on="boot", how="inner")
-    periods = lived.groupBy("nameserver", *_BROKER).agg(F.max_by("period", "last_ok").alias("period"))
-    rows = read.engine.collected({"binned": binned, "periods": periods})
+    lived = (
+        tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").join(clocks, on="boot", how="inner")
+    )
+    usual_intervals = lived.groupBy("nameserver", *_BROKER).agg(
+        F.max_by("usual_interval", "last_ok").alias("usual_interval")
+    )
+    rows = read.engine.collected({"binned": binned, "usual_intervals": usual_intervals})
     found: dict[tuple[Broker, str], list[Row]] = defaultdict(list)
     for row in rows["binned"]:
         found[_broker(row), row["nameserver"] or ""].append(row)
-    period = {(_broker(row), row["nameserver"] or ""): row["period"] for row in rows["periods"]}
-    shown = [_strip_row(key, found[key], period[key]) for key in sorted(found, key=_place)]
+    usual_interval = {(_broker(row), row["nameserver"] or ""): row["usual_interval"] for row in rows["usual_intervals"]}
+    shown = [_strip_row(key, found[key], usual_interval[key]) for key in sorted(found, key=_place)]
     return Strip(reading=read.about, span=span, rows=shown)
 
 
-def _strip_row(key: tuple[Broker, str], rows: list[Row], period: int) -> StripRow:
-    bins = [StripBin(number=row["bin"], beats=row["beats"], longest_ms=whole_ms(row["longest"] or 0)) for row in rows]
+def _strip_row(key: tuple[Broker, str], rows: list[Row], usual_interval: int) -> StripRow:
+    bins = [
+        StripBin(number=row["bin"], heartbeats=row["heartbeats"], longest_ms=whole_ms(row["longest"] or 0))
+        for row in rows
+    ]
     expiry = max((row["expiry"] or 0 for row in rows), default=0)
     return StripRow(
         broker=key[0],
         nameserver=key[1],
         expiry_ms=whole_ms(expiry),
-        period_ms=whole_ms(period),
+        interval_ms=whole_ms(usual_interval),
         bins=sorted(bins, key=lambda one: one.number),
     )
 
@@ -400,19 +414,19 @@ def _strip_row(key: tuple[Broker, str], rows: list[Row], period: int) -> StripRo
 
 
 def _topic_past(read: _Read, question: RouteQuestion) -> TopicPast:
-    """Of each server the route at the end of the span; of those that were up, what their clients had been given."""
+    """The route on each server at the end of the span, and the last route of each client of a running server."""
     at_ms = question.span.to_ms
     runs = {row["boot"]: run for row, run in zip(read.tables.boot_rows, _runs(read), strict=True)}
     changes = _changes(read, question.topic, runs)
     up = _up_at(read, at_ms, runs)
-    # in the order of their revisions
+    # the changes of a boot are in the order of their revisions, so the last one stays
     current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
     boot_of = {run.nameserver: boot for boot, run in up.items()}
     servers = [
         ServerRoute(nameserver=name, is_up=name in boot_of, change=current.get(boot_of.get(name, 0)))
         for name in sorted({run.nameserver for run in runs.values()})
     ]
-    told = _told(read, question, up, changes, current)
+    received = _received(read, question, up, changes, current)
     shown = [change for of_boot in changes.values() for change in of_boot.values() if change.at_ms <= at_ms]
     shown.sort(key=lambda change: (-change.at_ms, change.nameserver, -change.revision))
     return TopicPast(
@@ -420,15 +434,15 @@ def _topic_past(read: _Read, question: RouteQuestion) -> TopicPast:
         topic=question.topic,
         at_ms=at_ms,
         servers=servers,
-        clients=told[:MOST_CLIENTS],
-        clients_left_out=max(0, len(told) - MOST_CLIENTS),
+        clients=received[:MOST_CLIENTS],
+        clients_left_out=max(0, len(received) - MOST_CLIENTS),
         changes=shown[:MOST_CHANGES],
         changes_left_out=max(0, len(shown) - MOST_CHANGES),
     )
 
 
 def _up_at(read: _Read, at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
-    """The run of each server that was up; one whose log goes on is up for a while after its last line."""
+    """The boot of each server that was up at a moment; without a `stop` line a server is up `_STILL_UP_MS` longer."""
     stops = read.tables.moments.filter(F.col("event") == "stop").select("boot").collect()
     stopped = {row["boot"] for row in stops}
     last: dict[str, int] = {}
@@ -443,14 +457,14 @@ def _up_at(read: _Read, at_ms: int, runs: Mapping[int, Run]) -> dict[int, Run]:
 
 
 def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict[int, Change]]:
-    """The changes of a topic's route by boot and revision, in their order, each with the route after it."""
+    """The changes of a topic's route by boot and revision, in the order of revisions, each with the route after it."""
     rest = read.tables.rest
     lines = rest.filter(F.col("event") == "route").groupBy("boot", "revision").agg(F.min("mono").alias("mono"))
     found: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
     next_whole: dict[int, int | None] = {}
-    told = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
-    for row in sorted((row.asDict(recursive=True) for row in told), key=lambda row: (row["boot"], row["turn"])):
+    revisions = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
+    for row in sorted((row.asDict(recursive=True) for row in revisions), key=lambda row: (row["boot"], row["turn"])):
         boot, route = row["boot"], routes[row["boot"]]
         if boot not in runs:
             continue
@@ -475,14 +489,14 @@ def _members(route: Mapping[str, list[int]]) -> list[Member]:
     return [Member(broker_name=name, ids=route[name]) for name in sorted(route)]
 
 
-def _told(
+def _received(
     read: _Read,
     question: RouteQuestion,
     up: Mapping[int, Run],
     changes: Mapping[int, Mapping[int, Change]],
     current: Mapping[int, Change],
-) -> list[Told]:
-    """What each connection that was still there had been given last, those with an old route first."""
+) -> list[ReceivedRoute]:
+    """The last route that each open connection had received; those with an old route first."""
     rest, at = read.tables.rest, question.span.to_ms * 1000
     clocks = read.tables.boots.filter(F.col("boot").isin(*up)).select("boot", "offset_ms") if up else None
     if clocks is None:
@@ -494,24 +508,24 @@ def _told(
     staying = last.join(gone.select("boot", "client"), on=["boot", "client"], how="left_anti")
     rows = [row.asDict(recursive=True) for row in staying.collect()]
     found = [
-        Told(
+        ReceivedRoute(
             nameserver=up[row["boot"]].nameserver,
             client=row["client"] or "",
-            told_ms=whole_ms(row["last"]["mono"] + read.offsets[row["boot"]] * 1000),
+            received_ms=whole_ms(row["last"]["mono"] + read.offsets[row["boot"]] * 1000),
             change=changes[row["boot"]].get(row["last"]["revision"]),
             is_old=row["boot"] in current and row["last"]["revision"] != current[row["boot"]].revision,
         )
         for row in rows
     ]
-    return sorted(found, key=lambda told: (not told.is_old, told.nameserver, told.told_ms, told.client))
+    return sorted(found, key=lambda one: (not one.is_old, one.nameserver, one.received_ms, one.client))
 
 
 # --- what if
 
 
 def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
-    """The report's own replay of the silences that any setting might have taken for a death."""
-    # with shorter ones than they beat, all brokers would be evicted again and again, which says nothing and takes long
+    """The report's replay of the silences in which any setting might evict a broker."""
+    # under an expiry shorter than the heartbeat interval every broker is evicted all the time: slow and useless
     others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.usual)
     expiries = sorted({question.expiry_ms, *others_ms})
     evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
@@ -534,15 +548,15 @@ def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
 
 
 def _evictions(read: _Read, expiry_ms: int, scan_ms: int) -> DataFrame:
-    """Those of one setting; only gaps that are longer than it are replayed: nearly all are not."""
-    gaps = read.long_gaps if expiry_ms * 1000 >= read.usual else read.gaps
+    """The evictions under one setting; only the few silences that outlast its expiry are replayed."""
+    silences = read.long_silences if expiry_ms * 1000 >= read.usual else read.silences
     grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(1,))
-    found = replay.replayed(gaps.filter(_is_longer(expiry_ms * 1000)), grid)
+    found = replay.replayed(silences.filter(_is_longer(expiry_ms * 1000)), grid)
     return found.withColumn("policy", F.lit(expiry_ms))
 
 
 def _is_longer(expiry: int) -> Column:
-    """Whether a gap outlasts an expiry, or the broker's own if that is shorter."""
+    """A condition: a silence outlasts an expiry, or the broker's own expiry if that is shorter."""
     length = F.col("next_live") - F.col("live")
     return F.col("next_live").isNull() | (length > F.least("expiry", F.lit(expiry)))
 

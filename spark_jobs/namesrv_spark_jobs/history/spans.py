@@ -1,4 +1,4 @@
-"""Spans of wall time, and the moments that people write and read; all of it in UTC, as the logs' folders are."""
+"""Spans of wall time, and the notation of moments, in UTC like the folders of the logs."""
 
 import re
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ import msgspec
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
-# more than a week on one screen shows nothing, and takes long to read
+# the longest span: more than a week is unreadable on one screen, and slow to read
 MOST_MS: Final = 7 * DAY_MS
-# finer than that no page tells moments apart
+# the shortest span: pages do not show finer times
 LEAST_MS: Final = 1_000
-# the year 2200, as in the report: no wall clock is later
+# the year 2200, as in the report: no wall clock time is later
 _LATEST_MS: Final = 7_258_118_400_000
-# five digits are a year with something wrong, thirteen are milliseconds
+# nine digits and more are milliseconds; fewer are a mistyped date
 _MILLISECONDS: Final = re.compile(r"\d{9,15}")
 # distances between the ticks of an axis
 _STEPS_MS: Final = (
@@ -27,14 +27,14 @@ _STEPS_MS: Final = (
 
 
 class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """From one moment up to another, which it leaves out; milliseconds since 1970 UTC."""
+    """A span from one moment up to, but without, another; milliseconds since 1970 UTC."""
 
     from_ms: int
     to_ms: int
 
     @classmethod
     def checked(cls, from_ms: int, to_ms: int) -> Self:
-        """A span that can be shown. Raises ValueError."""
+        """A span within the limits of what can be shown. Raises ValueError."""
         if to_ms - from_ms < LEAST_MS:
             raise ValueError(f"{written(to_ms)} is not after {written(from_ms)}")
         if to_ms - from_ms > MOST_MS:
@@ -43,32 +43,32 @@ class Span(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def length_ms(self) -> int:
-        """How long it is."""
+        """The length of the span."""
         return self.to_ms - self.from_ms
 
     def __contains__(self, other: object) -> bool:
-        """Whether another span, or a moment, lies within it."""
+        """True if another span, or a moment, lies within this one."""
         if isinstance(other, Span):
             return self.from_ms <= other.from_ms and other.to_ms <= self.to_ms
         return isinstance(other, int) and self.from_ms <= other < self.to_ms
 
     def moved(self, share: float) -> "Span":
-        """The span that is so much of its length later, or earlier."""
+        """The span moved by a share of its length, to a later time if that is positive."""
         by = round(self.length_ms * share)
         return Span(self.from_ms + by, self.to_ms + by)
 
     def zoomed(self, factor: float) -> "Span":
-        """The span around the same middle that is so many times as long, within what can be shown."""
+        """The span of `factor` times the length around the same middle, within the limits of what can be shown."""
         length = min(MOST_MS, max(LEAST_MS, round(self.length_ms * factor)))
         from_ms = self.from_ms + (self.length_ms - length) // 2
         return Span(from_ms, from_ms + length)
 
     def hours(self) -> "Span":
-        """The whole hours that it touches."""
+        """The smallest span of whole hours that contains this one."""
         return Span(self.from_ms // HOUR_MS * HOUR_MS, -(-self.to_ms // HOUR_MS) * HOUR_MS)
 
     def ticks(self, most: int = 8) -> list[int]:
-        """Round moments in it, at most so many."""
+        """Round moments within the span, at most `most` of them."""
         step = next((step for step in _STEPS_MS if self.length_ms <= step * most), _STEPS_MS[-1])
         return list(range(-(-self.from_ms // step) * step, self.to_ms, step))
 
@@ -87,23 +87,23 @@ def moment_ms(text: str) -> int:
             raise ValueError(f"not a valid time: {text!r} (for example 2026-03-01T03:01:52, in UTC)") from None
         found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     if not 0 <= found <= _LATEST_MS:
-        raise ValueError(f"not a time of any log: {text!r}")
+        raise ValueError(f"time {text!r} is not between 1970 and 2200")
     return found
 
 
 def written(ms: int, *, precise: bool = True) -> str:
-    """A moment as a form takes it, in UTC: 2026-03-01T03:01:52, with milliseconds where there are any."""
+    """A moment in the notation of HTML forms, in UTC: 2026-03-01T03:01:52, with milliseconds unless they are 0."""
     text = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms % 1000:03}" if precise and ms % 1000 else text
 
 
 def to_the_second(text: str) -> str:
-    """A moment that was written, without its milliseconds: a form's field takes no others."""
+    """A result of `written` without its milliseconds, which the field of a form does not accept."""
     return text.partition(".")[0]
 
 
 def tick_texts(span: Span) -> Iterator[tuple[int, str]]:
-    """The ticks of an axis, each with as much of its date and time as tells it from its neighbours."""
+    """The ticks of an axis, each with the part of its date and time that distinguishes it from its neighbours."""
     ticks = span.ticks()
     step = ticks[1] - ticks[0] if len(ticks) > 1 else span.length_ms
     day = ""

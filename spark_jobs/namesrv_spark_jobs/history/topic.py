@@ -13,10 +13,10 @@ from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
 
 
 def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any]:
-    """`TopicPast` of the week before a moment, as plain values; the moment is by default the end of the logs.
+    """The `TopicPast` of the week before a moment, by default the end of the logs, as plain values.
 
     Raises:
-        ValueError: the logs do not have that time, or the moment is not valid.
+        ValueError: the logs do not have lines of that time, or `at` is not a valid time.
         ModuleNotFoundError: the report is not installed.
     """
     from namesrv_spark_jobs.history.readings import Readings  # noqa: PLC0415 - with the report only

@@ -1,1 +1,1 @@
-"""What people read: the summary, the page with its charts, and the table on standard output."""
+"""The report for people: the summary, the page with its charts, and the table on standard output."""

@@ -1,4 +1,4 @@
-"""The charts of the pages, each with what it shows in words."""
+"""The charts of the pages, each with a description in words."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,33 +22,33 @@ from namesrv_spark_jobs.report.vega_lite import (
 )
 
 _ROW_HEIGHT: Final = 24
-# two thirds of the expiry: as docs/staleness.md has it
+# a near miss, as in docs/staleness.md: two thirds of the expiry
 _NEAR_MISS_PERCENT: Final = 200 / 3
-# a moment at an axis: 02 Mar, 07:30, 07:30:05
+# the label of a moment at an axis: 02 Mar, 07:30, 07:30:05
 _AXIS_MOMENT: Final = (
     "utchours(datum.value) || utcminutes(datum.value) || utcseconds(datum.value)"
     " ? utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M') : utcFormat(datum.value, '%d %b')"
 )
-# width of a letter of a name, at most: the program that draws for paper does not know the reader's letters
+# the largest width of a letter in a name: the program that draws for paper does not know the reader's font
 _LETTER: Final = 7.5
-# letters of a name at the time line that there is room for
+# letters of a name for which the timeline has room
 _MOST_LETTERS: Final = 37
-# from there on single evictions are not told apart any more
+# more false evictions than that need a logarithmic axis
 _MOST_LINEAR: Final = 20
-# the smallest plot that the letters of settings must not overprint in, and the room of one
+# the smallest plot in which the letters of settings must not overlap, and the room that a letter takes
 _LEAST_PLOT: Final = (250, 300)
 _LETTER_ROOM: Final = 15
 
 
 def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
-    """The curves over a logarithmic time axis, with these percentiles marked, and the bound."""
+    """The staleness curves over a logarithmic time axis, with the percentiles in `marks`, and the bound."""
     names, colours = {"registry": "NameServers", "client": "clients"}, {"registry": "registry", "client": "client"}
     curves = {kind: charts[f"{kind}_cdf"] for kind in names if charts[f"{kind}_cdf"]}
     bound = charts["bound_ms"]
     low, high = rounded_span([bound, *(ms for curve in curves.values() for ms, _ in curve)])
 
     def point(kind: str, ms: float, share: float, says: str) -> Row:
-        # 0 has no place on a logarithmic axis
+        # a logarithmic axis has no 0
         return {"kind": kind, "ms": max(ms, low), "share": share, "says": f"at {names[kind]}: {says}"}
 
     points = [
@@ -61,7 +61,7 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
         for kind in curves
         for mark, ms in marks.get(kind, {}).items()
     ]
-    told = [
+    sentences = [
         f"At {names[kind]}: {', '.join(f'{mark} {shown_duration(ms)}' for mark, ms in marks[kind].items())}."
         for kind in names
         if kind in marks
@@ -69,13 +69,13 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
     layers = [
         limit({"ms": bound, "says": f"bound of the settings: {bound / 1000:g} s"}),
         layer({"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}, colours=colours),
-        # what the pointer finds: a curve is thin
+        # large invisible dots for the pointer, since a curve is thin
         layer({**DOT, "size": 90, "opacity": 0}, colours=colours, tooltip=TIP),
         layer({**DOT, "size": 80}, colours=colours, rows=dots, tooltip=TIP),
     ]
     return Chart(
         title="How long stale routes lasted",
-        description=" ".join([*told, f"The settings bound it to {shown_duration(bound)}."]),
+        description=" ".join([*sentences, f"The settings bound it to {shown_duration(bound)}."]),
         spec=spec_of(
             points,
             330,
@@ -89,22 +89,22 @@ def staleness(charts: Row, marks: Mapping[str, Mapping[str, float]]) -> Chart:
 
 
 def where(row: Row) -> str:
-    """A row of the time line."""
+    """The name of a timeline row."""
     return printable(f"{row['broker']} on {row['nameserver']}")
 
 
 def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
-    """These rows of the time line from top to bottom, over one time axis; each shows when its server was down.
+    """Timeline rows from top to bottom over one time axis; each row shows when its server was down.
 
-    The page sets the parameter `mark` to the interval that it points at, and `most` to the letters there is room for.
+    The page sets the parameter `mark` to the interval to highlight, and `most` to the number of letters that fit.
     """
     bars = [bar for row in brokers for bar in _bars(row, timeline["down"].get(row["nameserver"], ()))]
-    ended = sum(1 for row in brokers for life in row["lives"] if life["reason"] is not None)
+    ended = sum(1 for row in brokers for period in row["periods"] if period["reason"] is not None)
     rows = [where(row) for row in brokers]
-    # names differ at the end: beginning and end of a long one are kept
+    # long names keep their beginning and most of their end, where names differ
     shortened = "slice(datum.label, 0, floor(most / 3)) + '…' + slice(datum.label, -ceil(most * 2 / 3))"
     until = {"field": "to"}
-    # a tail of two minutes in a day is a tenth of a pixel; it is what the reader looks for
+    # A stale end of two minutes in a day is a tenth of a pixel, but readers look for it: it gets a stroke.
     tail = {"condition": {"test": "datum.kind == 'stale'", "value": 2}, "value": 0}
     marked = {"type": "bar", "height": 20, "filled": False, "color": "var(--ink)", "strokeWidth": 2}
     pointed = [{"filter": "mark && datum.where == mark.where && datum.from == mark.from"}]
@@ -126,9 +126,10 @@ def timeline(brokers: Sequence[Row], timeline: Row) -> Chart:
     }
     plain = {"domain": False, "ticks": False, "grid": False, "labelColor": "var(--ink)"}
     return Chart(
-        title="Lives of brokers, and how long their routes were stale",
+        title="Registration periods of brokers, and how long their routes were stale",
         description=(
-            f"{counted(len(brokers), 'broker')}; lives that ended: {ended}. The same is in the table of intervals."
+            f"{counted(len(brokers), 'broker')}; registration periods that ended: {ended}. "
+            "The same is in the table of intervals."
         ),
         spec=spec_of(
             bars,
@@ -152,33 +153,36 @@ def _bars(row: Row, down: Iterable[Sequence[int]]) -> list[Row]:
 
     was_down = f"{server} was not running, or its log is missing, for"
     found = [bar("down", begin, end, f"{was_down} {shown_duration(end - begin)}") for begin, end in down]
-    for life in row["lives"]:
-        reason, stale_ms, ended = life["reason"], life["stale_ms"], life["to_ms"]
+    for period in row["periods"]:
+        reason, stale_ms, ended = period["reason"], period["stale_ms"], period["to_ms"]
         alive_until = ended - (stale_ms or 0)
-        until = shown_moment(life["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
+        until = shown_moment(period["last_ok_ms" if stale_ms else "to_ms"]) if reason else "the end of the server's log"
         goodbye = f" ({printable(reason)})" if reason and not stale_ms else ""
         found.append(
             bar(
-                "alive", life["from_ms"], alive_until, f"alive from {shown_moment(life['from_ms'])} to {until}{goodbye}"
+                "alive",
+                period["from_ms"],
+                alive_until,
+                f"alive from {shown_moment(period['from_ms'])} to {until}{goodbye}",
             )
         )
         if stale_ms:
             removed = f"removed {shown_duration(stale_ms)} later ({printable(reason)})"
-            found.append(bar("stale", alive_until, ended, f"last heard {shown_moment(life['last_ok_ms'])}, {removed}"))
+            found.append(bar("stale", alive_until, ended, f"last seen {shown_moment(period['last_ok_ms'])}, {removed}"))
     return found
 
 
-def gaps(bins: Sequence[Row]) -> Chart:
-    """One bar for each bin; what comes near to a removal is red."""
+def heartbeat_intervals(bins: Sequence[Row]) -> Chart:
+    """One bar for each bin of intervals; near misses are red."""
 
     def says(item: Row) -> str:
         to = "more" if item["to_pct"] is None else f"{item['to_pct']:g} %"
-        return f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} gaps"
+        return f"{item['from_pct']:g} % to {to} of the expiry: {item['count']:,} intervals"
 
     bars = [
         {
             "kind": "late" if item["from_pct"] >= _NEAR_MISS_PERCENT else "usual",
-            # the last bin may have no end
+            # the last bin may be open
             "from": item["from_pct"],
             "to": item["from_pct"] + 10 if item["to_pct"] is None else item["to_pct"],
             "count": item["count"],
@@ -203,13 +207,13 @@ def gaps(bins: Sequence[Row]) -> Chart:
     percent = {"grid": False, "labelExpr": "datum.label + ' %'"}
     total = sum(item["count"] for item in bars)
     return Chart(
-        title="Gaps between the heartbeats of brokers",
-        description=f"{total:,} gaps; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
+        title="Intervals between the heartbeats of brokers",
+        description=f"{total:,} intervals; {near:,} of them are in bins beyond two thirds of the broker's expiry.",
         spec=spec_of(
             bars,
             230,
             (
-                Axis("from", "quantitative", "gap, in percent of the expiry", {"domain": [0, end]}, percent),
+                Axis("from", "quantitative", "interval, in percent of the expiry", {"domain": [0, end]}, percent),
                 Axis("count", "quantitative", None, {"type": "log", "domain": [0.5, max(most, 10)]}, counts),
             ),
             layers,
@@ -220,7 +224,7 @@ def gaps(bins: Sequence[Row]) -> Chart:
 class Setting(NamedTuple):
     """One point of the chart of other settings."""
 
-    # short: 120/10/30
+    # expiry/scan/poll in seconds, such as 120/10/30
     label: str
     # fixed or logged
     kind: str
@@ -229,7 +233,7 @@ class Setting(NamedTuple):
 
 
 def what_if(settings: Sequence[Setting]) -> Chart:
-    """False evictions to the right, staleness upwards: the best is at the bottom on the left, and has a letter."""
+    """False evictions to the right, staleness upwards: the best settings are at the bottom left, and have letters."""
     most, highest = _extent(settings)
     is_logarithmic = most > _MOST_LINEAR
 
@@ -261,7 +265,7 @@ def what_if(settings: Sequence[Setting]) -> Chart:
     powers = [0, *(10**power for power in range(math.ceil(math.log10(most + 1)) + 1))]
     ticks = {"values": {"expr": f"zoom ? null : {powers}"}} if is_logarithmic else {"tickMinStep": 1}
     counts = {"labelExpr": "datum.value < 0 ? '' : format(datum.value, ',')", **ticks}
-    # room on the left for a dot and its letter: to the left of the best, and below them, there is nothing else
+    # room on the left for a dot and its letter: no other dot is to the left of the best ones, or below them
     edges = [-math.expm1(0.1 * math.log1p(most)), most * 1.3] if is_logarithmic else [-0.1 * most, 1.05 * most]
     return Chart(
         title="Staleness against false evictions",
@@ -279,7 +283,7 @@ def what_if(settings: Sequence[Setting]) -> Chart:
 
 
 def _extent(settings: Sequence[Setting]) -> tuple[int, float]:
-    """The most false evictions, and the longest staleness with some room above it."""
+    """The ends of both axes: the most false evictions, and the longest staleness with some room above it."""
     return (
         max((1, *(one.false_evictions for one in settings))),
         max((1000, *(one.staleness_ms * 1.08 for one in settings))),
@@ -287,7 +291,10 @@ def _extent(settings: Sequence[Setting]) -> tuple[int, float]:
 
 
 def best(settings: Iterable[Setting]) -> list[Setting]:
-    """Those to choose from: no other one is better in one way without being worse in the other."""
+    """The settings to choose from: every other one is worse than one of them in false evictions or in staleness.
+
+    One that equals an earlier setting is left out.
+    """
     front: list[Setting] = []
     for one in sorted(settings, key=lambda one: (one.false_evictions, one.staleness_ms)):
         if not front or one.staleness_ms < front[-1].staleness_ms:
@@ -296,7 +303,7 @@ def best(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
-    """The best ones by letters, from the left; one that lies upon another has none, since nobody could read both."""
+    """The best settings by letters, from the left; a setting has no letter where it would overlap another one."""
     most, highest = _extent(settings)
     width, height = _LEAST_PLOT
 
@@ -315,7 +322,7 @@ def lettered(settings: Sequence[Setting]) -> dict[str, Setting]:
 
 
 def percentiles(title: str, before: Mapping[str, Any], after: Mapping[str, Any], colour: str) -> Chart:
-    """Percentiles of one measure in two reports, A and B: a dot for each, and between them how far it moved."""
+    """The percentiles of one measure in two reports, A and B: a dot for each, with a line from A to B."""
     shown = {**PERCENTILE_FIELDS, "max": "max"}
     low, high = rounded_span([stats[name] for stats in (before, after) for name in shown])
     dots = [

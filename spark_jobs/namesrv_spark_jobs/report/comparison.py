@@ -1,4 +1,4 @@
-"""Two reports compared: what changed, and whether for better or for worse."""
+"""Comparison of two reports: the measures that changed, and whether for better or for worse."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,16 +9,16 @@ from namesrv_spark_jobs.report.measures import DURATIONS, measured
 Summary = Mapping[str, Any]
 
 SCHEMA: Final = 1
-# durations by which it is judged, and of how many values they must be at least: few have no 99th percentile
+# durations that decide the verdict, each with the least number of values that it needs: few values have no p99
 _JUDGED: Final = {"registry.p50": 10, "registry.p99": 50, "client.p50": 10, "client.p99": 50}
-# less is neither better nor worse: a twentieth, and a second
+# smaller changes of a duration count as none: a twentieth, and a second
 _LEAST_SHARE: Final = 0.05
 _LEAST_MS: Final = 1_000
-# counts by which it is judged; all of them are better when there are fewer
+# counts that decide the verdict; fewer are always better
 _RATES: Final = ("over_bound", "false", "near_misses", "exposed_pulls", "divergence")
-# chance alone moves a count by its square root; twice that is rare
+# the standard deviation of a count is its square root; a change of more than two of them is rarely chance
 _DEVIATIONS: Final = 2
-# shown, and neither good nor bad by themselves
+# measures that are shown and do not decide the verdict
 _NEUTRAL: Final = ("registry.max", "client.max", "evictions", "exposed", "censored", "lines", "bad")
 _SCOPES: Final = (
     ("NameServer", "registry", "by_nameserver"),
@@ -32,12 +32,12 @@ _SAYS: Final = {
     "worse": "Worse: {worse}.",
     "mixed": "Mixed: {better} better, {worse} worse.",
     "same": "No difference that matters.",
-    "unknown": "Too little went away in one of the two to say which is better.",
+    "unknown": "Too few brokers were removed in one of the two to say which is better.",
 }
 
 
 def comparison(before: Summary, after: Summary) -> dict[str, Any]:
-    """All of it, of two summaries; plain values, the same for the same summaries."""
+    """The content of comparison.json for two summaries: plain values, equal for equal summaries."""
     days = [_days(summary) for summary in (before, after)]
     measures = [
         *(_duration(name, before, after) for name in _JUDGED),
@@ -67,7 +67,7 @@ def comparison(before: Summary, after: Summary) -> dict[str, Any]:
 
 
 def _days(summary: Summary) -> float:
-    """How long it was; at least a second."""
+    """The length of the analysed time in days; at least a second."""
     read = summary["input"]
     return max((read["until_ms"] or 0) - (read["from_ms"] or 0), 1000) / 86_400_000
 
@@ -93,10 +93,10 @@ def _duration(name: str, before: Summary, after: Summary) -> dict[str, Any]:
 
 
 def _rate(name: str, before: Summary, after: Summary, days: Sequence[float]) -> dict[str, Any]:
-    """As many in a day are the same, however long either report is."""
+    """A row for a count, judged by the rate per day, since the reports may cover times of different length."""
     made, ratio = _row(name, before, after, "same"), days[1] / days[0]
     old, new = made["a"] * ratio, made["b"]
-    # what may never happen is worse at the first time
+    # staleness over the bound should never happen, so a single case more is worse
     chance = 0.0 if name == "over_bound" else _DEVIATIONS * math.sqrt(new + old * ratio)
     if abs(new - old) > chance and not math.isclose(new, old, rel_tol=_LEAST_SHARE):
         return {**made, "judged": "worse" if new > old else "better"}
@@ -112,7 +112,7 @@ def _verdict(judged: Mapping[str, Sequence[str]]) -> str:
 
 
 def _groups(before: Summary, after: Summary) -> list[dict[str, Any]]:
-    """Of all scopes, the groups whose p99 changed most; those of one report alone come last."""
+    """The groups of all scopes whose p99 changed most; groups that only one report has come last."""
     found = []
     for scope, measure, by in _SCOPES:
         old, new = before[measure][by], after[measure][by]
@@ -129,7 +129,7 @@ def _groups(before: Summary, after: Summary) -> list[dict[str, Any]]:
 
 
 def _settings(before: Summary, after: Summary) -> list[dict[str, Any]]:
-    """Settings that differ: all values that the runs of the servers had."""
+    """The settings that differ, each with all values that the boots of the servers had."""
     names = ("version", "broker_expiry_ms", "scan_interval_ms")
     old, new = ({name: _values(summary["settings"], name) for name in names} for summary in (before, after))
     bounds = {"bound_ms": ([before["bound_ms"]], [after["bound_ms"]])}
@@ -142,7 +142,7 @@ def _values(boots: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def _findings(before: Summary, after: Summary) -> dict[str, list[Mapping[str, str]]]:
-    """What is found in one report alone."""
+    """The findings that only one report has."""
     old, new = ({one["code"]: one for one in summary["findings"]} for summary in (before, after))
     return {
         "new": [one for code, one in new.items() if code not in old],

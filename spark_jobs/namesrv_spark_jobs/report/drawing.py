@@ -1,4 +1,4 @@
-"""Vega, from vl-convert: charts drawn as SVG, and the JavaScript that draws them in a browser."""
+"""Vega from vl-convert: charts as SVG, and the JavaScript that draws them in a browser."""
 
 import os
 import re
@@ -13,14 +13,14 @@ import vl_convert
 from namesrv_spark_jobs.report.vega_lite import Spec
 
 _TAG: Final = re.compile(r"<[^>]*>")
-# a drawing names its clips by numbers that go on from one drawing to the next; there are several on one page
+# vl-convert numbers the clips of all drawings in one sequence; the drawings of a page get names of their own
 _CLIP: Final = re.compile(r'(id="|url\(#)(clip\d+)')
 _NUMBER: Final = re.compile(r"\d+\.\d{2,}")
-# what a page that is read, and not touched, has no use for
+# attributes and elements that a static drawing does not need
 _SURPLUS: Final = re.compile(
     r' (?:role|aria-[a-z]+|class|pointer-events|font-family|xmlns(?::xlink)?|version)="[^"]*"'
     r'|<path class="(?:back|fore)ground"[^>]*/>'
-    # what waits for a pointer
+    # invisible elements for the pointer
     r'|<path [^>]*opacity="0"[^>]*/>'
 )
 
@@ -34,23 +34,23 @@ def drawn(spec: Spec, name: str) -> str:
         kept = _CLIP.sub(lambda clip: f"{clip[1]}{name}-{clips.setdefault(clip[2], str(len(clips)))}", kept)
         return _NUMBER.sub(lambda number: f"{float(number[0]):.1f}", kept)
 
-    # what stands between tags may look like anything: it is a name from a log
+    # only tags are changed: the text between them may be any name from a log
     return _TAG.sub(plain, vl_convert.vegalite_to_svg(spec))
 
 
 @cache
 def library() -> str:
-    """Vega for a page, as `vegaEmbed`; with its interpreter of expressions, so that a page needs no `eval`.
+    """The JavaScript of Vega, as `vegaEmbed`, with its interpreter of expressions, so that a page needs no `eval`.
 
-    Bundling it takes longer than a small report: it is kept where users keep what can be made again.
+    Bundling takes longer than a small report, so the bundle is kept in the user's cache directory.
     """
     kept = _caches() / f"vega-{version('vl-convert-python')}.js"
     try:
         return kept.read_text(encoding="utf-8")
     except (OSError, ValueError):
-        # not yet, or not readable
+        # not cached, or not readable
         made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # somebody without a home pays each time
+    # without a writable cache directory the bundle is made each time
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
         aside = kept.with_suffix(f".{os.getpid()}")
@@ -60,6 +60,6 @@ def library() -> str:
 
 
 def _caches() -> Path:
-    """By the XDG rule, which knows absolute paths only."""
-    told = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (told if told.is_absolute() else Path("~/.cache").expanduser()) / "namesrv"
+    """The cache directory, from XDG_CACHE_HOME if that is an absolute path, as the XDG specification demands."""
+    configured = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (configured if configured.is_absolute() else Path("~/.cache").expanduser()) / "namesrv"

@@ -1,4 +1,4 @@
-"""Findings: the numbers of a summary as sentences, the worst first."""
+"""Findings: sentences about the numbers of a summary, the most severe first."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ Summary = Mapping[str, Any]
 Found = Iterator[tuple[str, str, str]]
 
 _SEVERITIES: Final = ("critical", "warning", "info")
-# of the input: severity, and what is counted, for one and for many
+# findings about the input: severity, and the words for one and for many
 _OF_INPUT: Final = {
     "bad": ("warning", "line could not be read", "lines could not be read"),
     "truncated_files": (
@@ -39,7 +39,7 @@ _OF_INPUT: Final = {
 
 
 def findings(summary: Summary) -> list[dict[str, str]]:
-    """All of them, by severity."""
+    """All findings, sorted by severity and code."""
     found = [*_of_staleness(summary), *_of_replay(summary), *_of_brokers(summary), *_of_input(summary)]
     ordered = sorted(found, key=lambda finding: (_SEVERITIES.index(finding[0]), finding[1]))
     return [{"severity": severity, "code": code, "text": text} for severity, code, text in ordered]
@@ -55,7 +55,7 @@ def _of_staleness(summary: Summary) -> Found:
         removed = counted(registry["over_bound"], "broker was removed", "brokers were removed")
         yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
     if not registry["all"]["count"]:
-        yield "info", "no_evictions", "No broker was removed in this time: there is no staleness to measure."
+        yield "info", "no_evictions", "No broker was removed in this time, so there is no staleness to measure."
         return
     worst, bound = client["all"]["max"], summary["bound_ms"]
     if worst is not None and worst > bound:
@@ -66,7 +66,7 @@ def _of_staleness(summary: Summary) -> Found:
         text = f"{censored:,} of {exposed} not given a new route before the log ended"
         yield "info", "censored", f"{text}: their staleness is at least what was seen of it."
     if pulls:
-        yield "info", "exposed_pulls", f"{counted(pulls, 'answer', 'answers')} still contained a dead broker."
+        yield "info", "exposed_pulls", f"{counted(pulls, 'response', 'responses')} still contained a dead broker."
 
 
 def _of_replay(summary: Summary) -> Found:
@@ -113,5 +113,5 @@ def _of_input(summary: Summary) -> Found:
         text = counted(unknown, "route that a client was given is", "routes that clients were given are")
         yield "info", "unknown_revisions", f"{text} not in the log, and not in the staleness of clients."
     if unset := sum(1 for boot in summary["settings"] if boot["scan_interval_ms"] is None):
-        text = counted(unset, "run of a server has", "runs of servers have")
-        yield "info", "unknown_settings", f"{text} no settings in the log."
+        text = counted(unset, "boot of a server has", "boots of servers have")
+        yield "info", "unknown_settings", f"{text} unknown settings: they are not in the log."

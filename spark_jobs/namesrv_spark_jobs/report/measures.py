@@ -1,4 +1,4 @@
-"""The numbers of a summary by the names that gates and comparisons have for them."""
+"""The measures: names that gates and comparisons use for the numbers of a summary."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -8,9 +8,9 @@ from typing import Any, Final
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 
 _STATISTICS: Final = {**PERCENTILE_FIELDS, "max": "max", "mean": "mean"}
-# where a measure is in the summary; several places are added up, those with a minus sign subtracted
+# Paths into the summary. A measure with several paths is their sum; a path with a minus sign is subtracted.
 _GROUPS: Final = {"registry": "registry all", "lower": "registry lower", "client": "client all"}
-# milliseconds; None when there is nothing to measure
+# measures in milliseconds; None when there are no values
 DURATIONS: Final[Mapping[str, Sequence[str]]] = {
     **{f"{name}.{part}": [f"{at} {field}"] for name, at in _GROUPS.items() for field, part in _STATISTICS.items()},
     "divergence.longest": ["divergence longest_ms"],
@@ -26,7 +26,7 @@ COUNTS: Final[Mapping[str, Sequence[str]]] = {
     "exposed_pulls": ["exposed_pulls total"],
     "divergence": ["divergence episodes"],
     "replay": ["as_logged missing", "as_logged extra", "as_logged other_scan"],
-    # lines that were asked for
+    # lines that the options select
     "lines": ["input lines", "-input left_out"],
     "bad": ["input bad"],
     "truncated": ["input truncated_files"],

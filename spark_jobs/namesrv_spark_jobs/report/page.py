@@ -1,4 +1,4 @@
-"""The report, and a comparison of two, as one HTML page: what the Jinja2 templates show, and in which order."""
+"""The HTML pages of a report and of a comparison: the values for their Jinja2 templates."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 from namesrv_spark_jobs.report.charts import (
     Setting,
     best,
-    gaps,
+    heartbeat_intervals,
     lettered,
     percentiles,
     staleness,
@@ -29,10 +29,10 @@ from namesrv_spark_jobs.report.vega_lite import Chart
 Summary = Mapping[str, Any]
 Row = Mapping[str, Any]
 
-# brokers in the picture of lives; further ones are a click away
+# timeline rows that are shown at once; further ones are folded
 _ROWS: Final = 16
 _SHARES: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
-# a file is usual when all of these are zero
+# counts of a file, with their column titles; a file with any of them is listed as unusual
 _UNUSUAL: Final = {
     "bad": "bad lines",
     "duplicates": "duplicates",
@@ -44,11 +44,11 @@ _UNUSUAL: Final = {
 
 
 def page(summary: Summary, charts: Mapping[str, Any]) -> str:
-    """The page of one report; both are as `analysis.Analysis` has them."""
+    """The page of one report, from `summary` and `charts` of an `analysis.Analysis`."""
     settings = [
         Setting(_label(row), row["policy"], row["false"], row["client"]["p99"])
         for row in charts["what_if"]
-        # settings that evicted only live brokers have no staleness, and no place in the picture
+        # settings that evicted only live brokers have no staleness, so the chart cannot show them
         if row["client"]["p99"] is not None
     ]
     curves = {measure: charts[f"{measure}_cdf"] for measure in ("registry", "client")}
@@ -76,7 +76,7 @@ def page(summary: Summary, charts: Mapping[str, Any]) -> str:
 
 
 def comparison_page(made: Mapping[str, Any], names: Mapping[str, str], reports: Mapping[str, str]) -> str:
-    """The page of a comparison; `names` says what A and B are, `reports` where the page of each is, if anywhere."""
+    """The page of a comparison; `names` has the titles of A and B, `reports` the links to their pages, if any."""
     titles = {"registry": ("At NameServers", "registry"), "client": ("At clients", "client")}
     pictures = {
         f"{name}-picture": percentiles(title, stats["a"], stats["b"], colour)
@@ -88,10 +88,10 @@ def comparison_page(made: Mapping[str, Any], names: Mapping[str, str], reports: 
 
 
 def _rendered(template: str, pictures: Mapping[str, Chart], **values: Any) -> str:
-    """A page: it needs nothing from anywhere, and allows nothing but its own style and its own scripts."""
+    """A page that loads nothing, and whose policy allows only its own style and its own scripts."""
     style = _resource("style.css")
     specs = json.dumps({name: chart.spec for name, chart in pictures.items()}, separators=(",", ":"))
-    # nothing in data ends a script, or begins one
+    # without any "<", the data cannot end the script element or begin another one
     data = specs.replace("<", r"\u003c")
     code = [library(), _resource("page.js")] if pictures else [_resource("page.js")]
     allowed = {
@@ -123,7 +123,7 @@ def _rendered(template: str, pictures: Mapping[str, Chart], **values: Any) -> st
 
 
 def _digest(text: str) -> str:
-    """How a policy names a script or a style."""
+    """The hash by which a Content-Security-Policy allows a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -132,7 +132,7 @@ def _broker(row: Row) -> str:
 
 
 def _places(worst: Sequence[Row], rows: Container[str]) -> list[Row]:
-    """Where the worst intervals are: in their table, and in the time line if their brokers are in it."""
+    """The places of the worst intervals: in their table, and in the timeline if their brokers are in it."""
     return [
         {"id": f"worst-{n}", **_span(_broker(row), row["nameserver"], rows, row["last_ok_ms"], row["removed_ms"])}
         for n, row in enumerate(worst, start=1)
@@ -142,13 +142,13 @@ def _places(worst: Sequence[Row], rows: Container[str]) -> list[Row]:
 def _span(
     broker: str, nameserver: str | None, rows: Container[str], from_ms: int = 0, to_ms: int = 0
 ) -> dict[str, Any]:
-    """An interval of the time line, or a whole row of it; nothing when the broker is not in it."""
+    """The place of an interval in the timeline, or of a whole row; empty when the broker has no row."""
     name = where({"broker": broker, "nameserver": nameserver or ""})
     return {"where": name, "from_ms": from_ms, "to_ms": to_ms} if name in rows else {}
 
 
 def _shown(code: str, summary: Summary, worst: Sequence[tuple[Row, Row]], rows: Sequence[str]) -> Row | None:
-    """What a finding is about: one of the worst intervals, or a part of the time line."""
+    """The place that a finding links to: one of the worst intervals, or a part of the timeline."""
     about: dict[str, Callable[[Row], Any]] = {
         "over_bound": lambda row: row["over_bound"],
         "clients_over_bound": lambda row: row["clients_exposed"] and row["upper_ms"],
@@ -173,7 +173,7 @@ def _shown(code: str, summary: Summary, worst: Sequence[tuple[Row, Row]], rows: 
 
 
 def _environment() -> Environment:
-    """Everything that a template shows is escaped, and made printable: names in a log are anybody's."""
+    """The environment of the templates, which escapes every value: names in a log may be hostile."""
     made = Environment(
         loader=FunctionLoader(_resource),
         autoescape=True,
@@ -195,12 +195,12 @@ def _environment() -> Environment:
 
 
 def _resource(name: str) -> str:
-    # not by path: under spark-submit the package is a zip
+    # not by a path, since under spark-submit the package is a zip
     return files("namesrv_spark_jobs.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Setting]) -> dict[str, Chart]:
-    """The charts by their ids; none that would show nothing."""
+    """The charts by their ids, without empty ones."""
     found: dict[str, Chart] = {}
     if charts["registry_cdf"] or charts["client_cdf"]:
         measured = {measure: summary[measure]["all"] for measure in ("registry", "client")}
@@ -214,18 +214,18 @@ def _pictures(summary: Summary, charts: Mapping[str, Any], settings: Sequence[Se
             found[f"timeline-{name}"] = timeline(rows, charts["timeline"])
     if settings:
         found["what-if-picture"] = what_if(settings)
-    if any(item["count"] for item in charts["gaps"]):
-        found["gaps-picture"] = gaps(charts["gaps"])
+    if any(item["count"] for item in charts["heartbeat_intervals"]):
+        found["intervals-picture"] = heartbeat_intervals(charts["heartbeat_intervals"])
     return found
 
 
 def _at(curve: Sequence[Sequence[float]], share: float) -> float | None:
-    # the last point may fall short of 1 by rounding
+    # the share of the last point may be a little below 1 by rounding
     return next((ms for ms, reached in curve if reached >= share - 1e-9), None)
 
 
 def _label(row: Row) -> str:
-    """A setting in the picture: expiry/scan/poll."""
+    """The label of a setting: expiry/scan/poll."""
     poll = f"{row['poll_ms'] / 1000:g}"
     if row["policy"] == "logged":
         return f"as logged, poll {poll}"
@@ -233,5 +233,5 @@ def _label(row: Row) -> str:
 
 
 def _most(rows: Mapping[str, Any], by: str | None = None) -> list[tuple[str, Any]]:
-    """Groups in the order of their numbers, or of this one of them."""
+    """Groups by their value, or by the field `by` of it, largest first."""
     return sorted(rows.items(), key=lambda item: (-((item[1] if by is None else item[1][by]) or 0), item[0]))

@@ -1,4 +1,4 @@
-"""Durations, moments and names as people read them, and what the command prints: a table, or all numbers as JSON."""
+"""Durations, moments and names as text for people, and the output of the command as a table or as JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS
 
-# of what there is none
+# stands for a missing value
 NONE: Final = "\N{EN DASH}"
-# up to five minutes people think in seconds: 160 s
+# durations up to five minutes are shown in seconds: 160 s
 _IN_SECONDS_MS: Final = 300_000
-# what a comparison says of a measure
+# the last column of a comparison
 _JUDGED: Final = {"better": "better", "worse": "WORSE", "few": "too few to judge"}
 _SECOND_MS: Final = 1000
 _IN_HOURS_MS: Final = 3_600_000
@@ -20,17 +20,17 @@ _IN_DAYS_MS: Final = 172_800_000
 
 
 def printable(text: str) -> str:
-    """A name from a log, with the characters that a terminal or a browser would obey spelt out."""
+    """A name from a log, with control characters, which a terminal or a browser would obey, as escapes."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """`1 line`, `2 lines`; a plural without an s has to be given."""
+    """A number with its noun: `1 line`, `2 lines`; an irregular plural has to be given."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def shown_duration(ms: float | None) -> str:
-    """Short, and exact enough: `640 ms`, `4.2 s`, `118 s`, `3 min 20 s`, `2 h 5 min`; a dash for none."""
+    """A duration in about three digits: `640 ms`, `4.2 s`, `118 s`, `3 min 20 s`, `2 h 5 min`; a dash for None."""
     if ms is None:
         return NONE
     if ms < _SECOND_MS:
@@ -52,21 +52,21 @@ def _pair(small: int, whole: str, part: str) -> str:
 
 
 def shown_moment(ms: int | None) -> str:
-    """In UTC, to the second; a dash for none."""
+    """A moment in UTC, to the second; a dash for None."""
     if ms is None:
         return NONE
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def as_json(summary: Mapping[str, Any]) -> str:
-    """A value as summary.json has it: the same value gives the same bytes, and no terminal obeys any of them."""
+    """The JSON of a value as in summary.json: equal values give equal bytes, and control characters are escaped."""
     text = json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=True)
-    # everything outside of strings is printable, but for the ends of lines
+    # outside of strings, only line ends are not printable
     return "".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text) + "\n"
 
 
 def as_table(summary: Mapping[str, Any], out: Path) -> str:
-    """Distributions, counts and findings, and where the rest is."""
+    """Distributions, counts and findings as text, and the path of the page."""
     read, registry, client = summary["input"], summary["registry"], summary["client"]
     divergence, censored = summary["divergence"], sum(client["censored"].values())
     rows = {"at NameServers": registry["all"], "  at least": registry["lower"], "at clients": client["all"]}
@@ -84,7 +84,7 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
         "false evictions": f"{summary['false_evictions']['count']:,}",
         "near misses": f"{summary['near_misses']['count']:,}",
         "clients exposed": f"{client['exposed']:,} ({censored:,} censored)",
-        "answers with a dead broker": f"{summary['exposed_pulls']['total']:,}",
+        "responses with a dead broker": f"{summary['exposed_pulls']['total']:,}",
         "divergence": f"{divergence['episodes']:,}, {shown_duration(divergence['total_ms'])}",
     }
     servers = ", ".join(printable(name) for name in read["nameservers"]) or "no NameServer"
@@ -103,7 +103,7 @@ def as_table(summary: Mapping[str, Any], out: Path) -> str:
 
 
 def as_comparison(made: Mapping[str, Any], names: Mapping[str, str], out: Path) -> str:
-    """Verdict and measures of a comparison, and where the rest is."""
+    """Measures and verdict of a comparison as text, and the path of the page."""
 
     def cell(value: float | None, unit: str) -> str:
         return NONE if value is None else shown_duration(value) if unit == "ms" else f"{value:,}"
@@ -136,7 +136,7 @@ def _span(read: Mapping[str, Any]) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, the others to the right."""
+    """The lines of a table: the first column aligned to the left, the others to the right."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -1,4 +1,4 @@
-"""Content of summary.json and of the charts: collected rows put in order as plain values."""
+"""The content of summary.json and of the charts: plain values from collected rows."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from namesrv_spark_jobs.transforms.replay import LOGGED, policies
 from namesrv_spark_jobs.transforms.silences import BINS_PER_EXPIRY, MOST_BINS
 
 SCHEMA: Final = 1
-# of groups that may be many, so many are shown: the worst
+# the most groups of a scope that may have many; the worst ones are shown
 MOST: Final = 100
 _MANY: Final = ("broker", "client")
 DEFAULT_EXPIRY_MS: Final = 120_000
@@ -21,16 +21,16 @@ DEFAULT_SCAN_MS: Final = 10_000
 Row = Mapping[str, Any]
 
 
-def summary(told: Mapping[str, Sequence[Row]], options: Options) -> dict[str, Any]:
-    """All of it. What the tables say is collected in `told`: a few rows each, however long the log is."""
-    boots, (replay,) = [_boot(row) for row in told["boots"]], told["replay"]
+def summary(collected: Mapping[str, Sequence[Row]], options: Options) -> dict[str, Any]:
+    """The content of summary.json. `collected` has a bounded number of rows of each table, however long the log is."""
+    boots, (replay,) = [_boot(row) for row in collected["boots"]], collected["replay"]
     distributed: dict[tuple[str, str], dict[str, Stats]] = defaultdict(dict)
-    for row in told["distributions"]:
+    for row in collected["distributions"]:
         if row["scope"] not in _MANY or row["rank"] <= MOST:
             distributed[row["measure"], row["scope"]][row["key"]] = stats(row)
     made: dict[str, Any] = {
         "schema": SCHEMA,
-        "input": _input(told, boots),
+        "input": _input(collected, boots),
         "settings": boots,
         "bound_ms": _longest(boots, "broker_expiry_ms", DEFAULT_EXPIRY_MS)
         + _longest(boots, "scan_interval_ms", DEFAULT_SCAN_MS)
@@ -38,46 +38,49 @@ def summary(told: Mapping[str, Sequence[Row]], options: Options) -> dict[str, An
         "registry": {
             **_of_measure(distributed, "registry", "reason", "nameserver", "cluster", "broker"),
             "lower": distributed["registry_lower", "all"].get("", NO_STATS),
-            **told["over_bound"][0],
+            **collected["over_bound"][0],
         },
-        "client": {**_of_measure(distributed, "client", "reason", "topic", "client"), **_exposed(told)},
-        "false_evictions": _counted(told["false_evictions"], "count"),
-        "exposed_pulls": {**_counted(told["pulls_by_broker"], "total"), "by_topic": _most(told["pulls_by_topic"])},
+        "client": {**_of_measure(distributed, "client", "reason", "topic", "client"), **_exposed(collected)},
+        "false_evictions": _counted(collected["false_evictions"], "count"),
+        "exposed_pulls": {
+            **_counted(collected["pulls_by_broker"], "total"),
+            "by_topic": _most(collected["pulls_by_topic"]),
+        },
         "near_misses": {
-            **_counted(told["near_misses"], "count"),
-            "longest_ms": max((whole_ms(row["longest"]) for row in told["near_misses"]), default=None),
-            "worst": next((_near_miss(row) for row in told["worst_near_miss"]), None),
+            **_counted(collected["near_misses"], "count"),
+            "longest_ms": max((whole_ms(row["longest"]) for row in collected["near_misses"]), default=None),
+            "worst": next((_near_miss(row) for row in collected["worst_near_miss"]), None),
         },
         "divergence": {
-            **_divergence(told["episodes"]),
-            "by_broker": _most(told["episodes"], lambda row: _divergence([row]), by="total"),
+            **_divergence(collected["episodes"]),
+            "by_broker": _most(collected["episodes"], lambda row: _divergence([row]), by="total"),
         },
         "as_logged": {**replay, "exact": not (replay["missing"] or replay["extra"] or replay["other_scan"])},
-        "what_if": _what_if(told, options),
+        "what_if": _what_if(collected, options),
         "worst": [
-            # nothing in a summary has a fraction
+            # a summary contains no fractions
             {name: whole_ms(value * 1000) if isinstance(value, float) else value for name, value in row.items()}
-            for row in told["worst"]
+            for row in collected["worst"]
         ],
     }
     return {**made, "findings": findings(made)}
 
 
-def _input(told: Mapping[str, Sequence[Row]], boots: Sequence[Row]) -> dict[str, Any]:
+def _input(collected: Mapping[str, Sequence[Row]], boots: Sequence[Row]) -> dict[str, Any]:
     return {
-        **summed(told["files"]),
-        "files": len(told["files"]),
-        "events": {row["event"]: row["lines"] for row in told["events"]},
-        "truncated_files": sum(row["truncated"] for row in told["files"]),
+        **summed(collected["files"]),
+        "files": len(collected["files"]),
+        "events": {row["event"]: row["lines"] for row in collected["events"]},
+        "truncated_files": sum(row["truncated"] for row in collected["files"]),
         "from_ms": min((boot["from_ms"] for boot in boots), default=None),
         "until_ms": max((boot["until_ms"] for boot in boots), default=None),
         "nameservers": sorted({boot["nameserver"] or "" for boot in boots}),
-        "per_file": list(told["files"]),
+        "per_file": list(collected["files"]),
     }
 
 
 def _boot(row: Row) -> dict[str, Any]:
-    """The settings of one boot, and when it was, in wall time."""
+    """The settings of one boot, and its begin and end in wall time."""
     times = {"scan_interval_ms": row["scan_interval"], "broker_expiry_ms": row["broker_expiry"]}
     return {
         **{name: row[name] for name in ("nameserver", "boot_id", "version")},
@@ -98,18 +101,18 @@ def _of_measure(
     return {"all": everything, **{f"by_{scope}": distributed.get((measure, scope), {}) for scope in scopes}}
 
 
-def _exposed(told: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
-    outcomes = {row["outcome"]: row["count"] for row in told["exposed"]}
+def _exposed(collected: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    outcomes = {row["outcome"]: row["count"] for row in collected["exposed"]}
     return {
         "exposed": sum(outcomes.values()),
         "seen": outcomes.get("seen", 0),
         "censored": {name: outcomes.get(name, 0) for name in ("returned", "client_gone", "log_end")},
-        **told["unknown_revisions"][0],
+        **collected["unknown_revisions"][0],
     }
 
 
 def _counted(rows: Sequence[Row], name: str) -> dict[str, Any]:
-    """The sum of all, and the brokers with the most."""
+    """The sum over all brokers, and the brokers with the most."""
     return {name: sum(row["count"] for row in rows), "by_broker": _most(rows)}
 
 
@@ -121,9 +124,9 @@ def _most(
 
 
 def _near_miss(row: Row) -> dict[str, Any]:
-    told = {name: row[name] for name in ("broker", "boot_id", "nameserver")}
-    told["from_ms"] = whole_ms(row["mono"] + row["offset_ms"] * 1000)
-    return {**told, "silent_ms": whole_ms(row["silence"]), "expiry_ms": whole_ms(row["expiry"])}
+    near_miss = {name: row[name] for name in ("broker", "boot_id", "nameserver")}
+    near_miss["from_ms"] = whole_ms(row["mono"] + row["offset_ms"] * 1000)
+    return {**near_miss, "silent_ms": whole_ms(row["silence"]), "expiry_ms": whole_ms(row["expiry"])}
 
 
 def _divergence(rows: Sequence[Row]) -> dict[str, int]:
@@ -134,10 +137,10 @@ def _divergence(rows: Sequence[Row]) -> dict[str, int]:
     }
 
 
-def _what_if(told: Mapping[str, Sequence[Row]], options: Options) -> list[dict[str, Any]]:
+def _what_if(collected: Mapping[str, Sequence[Row]], options: Options) -> list[dict[str, Any]]:
     """One row for each policy and poll; the logged settings come first."""
-    registry = {row["policy"]: row for row in told["what_if"]}
-    client = {(row["policy"], row["poll"]): row for row in told["what_if_clients"]}
+    registry = {row["policy"]: row for row in collected["what_if"]}
+    client = {(row["policy"], row["poll"]): row for row in collected["what_if_clients"]}
     cells: list[tuple[int, Row]] = [(LOGGED, {"policy": "logged", "expiry_ms": None, "scan_ms": None})]
     for number, expiry_ms, scan_ms in policies(options.what_if):
         cells.append((number, {"policy": "fixed", "expiry_ms": expiry_ms, "scan_ms": scan_ms}))
@@ -155,9 +158,9 @@ def _what_if(told: Mapping[str, Sequence[Row]], options: Options) -> list[dict[s
     ]
 
 
-def charts(told: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page draws, beside the summary; `analysis.Analysis` says what is in it."""
-    points = {row["measure"]: row["points"] for row in told["curves"]}
+def charts(collected: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of the charts; the comment in `analysis` lists its fields."""
+    points = {row["measure"]: row["points"] for row in collected["curves"]}
     return {
         # points (milliseconds, share), ascending
         **{
@@ -167,16 +170,16 @@ def charts(told: Mapping[str, Sequence[Row]], made: Mapping[str, Any]) -> dict[s
         "timeline": {
             "from_ms": made["input"]["from_ms"] or 0,
             "to_ms": made["input"]["until_ms"] or 0,
-            "brokers": _timeline_rows(told["timeline"]),
+            "brokers": _timeline_rows(collected["timeline"]),
             "down": _downtimes(made["settings"]),
         },
-        "gaps": _gap_rows(told["gaps"]),
+        "heartbeat_intervals": _interval_rows(collected["heartbeat_intervals"]),
         **{name: made[name] for name in ("bound_ms", "worst", "what_if")},
     }
 
 
 def _timeline_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """One entry for each broker and server, the stalest first."""
+    """One entry for each broker and server; those with the longest staleness first."""
     ordered = sorted(rows, key=lambda row: (-row["in_all"], row["broker"], row["nameserver"] or "", -row["rank"]))
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in ordered:
@@ -187,14 +190,14 @@ def _timeline_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
             "to_ms": row["ended"],
             "stale_ms": row["stale"],
         }
-        life = {name: None if value is None else whole_ms(value) for name, value in moments.items()}
-        entry = found.setdefault((place["broker"], place["nameserver"]), {**place, "lives": []})
-        entry["lives"].append({**life, "reason": row["reason"]})
+        period = {name: None if value is None else whole_ms(value) for name, value in moments.items()}
+        entry = found.setdefault((place["broker"], place["nameserver"]), {**place, "periods": []})
+        entry["periods"].append({**period, "reason": row["reason"]})
     return list(found.values())
 
 
 def _downtimes(boots: Iterable[Row]) -> dict[str, list[list[int]]]:
-    """The times between the first and the last moment of the log in which each server says nothing: [from, to]."""
+    """For each server, the times [from, to] between the first and last moment of the log without a boot of it."""
     runs: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for boot in boots:
         runs[boot["nameserver"] or ""].append((boot["from_ms"], boot["until_ms"]))
@@ -210,8 +213,8 @@ def _downtimes(boots: Iterable[Row]) -> dict[str, list[list[int]]]:
     return found
 
 
-def _gap_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The bins from the first to the last one that has any, in percent; the very last one has no end."""
+def _interval_rows(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The bins from the first to the last one that has intervals, in percent; the last possible bin is open."""
     counts = {int(row["bin"]): int(row["count"]) for row in rows}
     width = 100 / BINS_PER_EXPIRY
     return [

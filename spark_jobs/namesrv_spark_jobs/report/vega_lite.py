@@ -1,4 +1,4 @@
-"""Charts in Vega-Lite, as plain values: what all of them have in common."""
+"""Building blocks of Vega-Lite charts, as plain values."""
 
 import json
 import math
@@ -9,17 +9,17 @@ from typing import Any, Final, NamedTuple
 Row = Mapping[str, Any]
 Spec = dict[str, Any]
 
-# of the drawing for paper; in a browser a chart is as wide as its card
+# the width of a drawing for paper; in a browser a chart is as wide as its card
 _WIDTH: Final = 920
-# a curve that spans more than that shows its last part only: what matters is on the right
+# the largest ratio of the ends of an axis; a longer curve loses its left part, since the right one matters
 _MOST_SPAN: Final = 100_000
-# round numbers of milliseconds, as people say them: 1 ms to 30 days
+# round durations in milliseconds: 1 ms to 30 days
 _DURATIONS: Final = (
     *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000),
     *(60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000),
     *(86_400_000, 172_800_000, 604_800_000, 2_592_000_000),
 )
-# a number of milliseconds at an axis: 500 ms, 90 s, 2.5 min
+# the label of a duration at an axis: 500 ms, 90 s, 2.5 min
 AXIS_DURATION: Final = " : ".join(
     [
         *(
@@ -35,7 +35,7 @@ AXIS_DURATION: Final = " : ".join(
         "'0'",
     ]
 )
-# colours are those of the page, by day, by night and on paper: its style has them
+# colours are variables of the page's style sheet, which has values for light, dark and paper
 _CONFIG: Final[Spec] = {
     "aria": False,
     "background": None,
@@ -60,13 +60,13 @@ class Chart:
     """One chart."""
 
     title: str
-    # what is to be seen in it, for those who cannot see it
+    # the content in words, for readers who cannot see the chart
     description: str
     spec: Spec
 
 
 class Axis(NamedTuple):
-    """What stands along one side of a chart."""
+    """One axis of a chart."""
 
     field: str
     type: str
@@ -78,9 +78,9 @@ class Axis(NamedTuple):
 def spec_of(
     rows: Sequence[Row], height: int, axes: tuple[Axis, Axis], layers: Sequence[Spec], **parameters: Any
 ) -> Spec:
-    """Layers, most of them for these rows, over an axis to the right and one upwards.
+    """The specification of a chart: layers over two axes, to the right and upwards. Most layers show `rows`.
 
-    The page sets the parameter `zoom` to the part to show: from, to, and the same upwards.
+    The page sets the parameter `zoom` to the part to show: from and to on the first axis, then on the second.
     """
     encoding = {name: axis._asdict() for name, axis in zip("xy", axes, strict=True)}
     for place, axis in zip((0, 2), encoding.values(), strict=True):
@@ -103,7 +103,7 @@ def spec_of(
 def layer(
     mark: Spec, *, colours: Mapping[str, str] | None = None, rows: Sequence[Row] | None = None, **encoding: Any
 ) -> Spec:
-    """Marks, by the `kind` of their rows in these colours of the page; for rows of their own, if given."""
+    """A layer of marks, coloured by the `kind` of their rows; it shows `rows` if given, or else those of the chart."""
     made: Spec = {"mark": {"clip": True, **mark}, "encoding": encoding}
     if rows is not None:
         made["data"] = {"values": rows}
@@ -114,13 +114,13 @@ def layer(
 
 
 def limit(row: Row) -> Spec:
-    """A line from the bottom to the top."""
+    """A vertical line, for a limit."""
     line = {"type": "rule", "color": "var(--bound)", "strokeDash": [6, 4], "strokeWidth": 2}
     return layer(line, rows=[row], tooltip=TIP, y={"value": 0}, y2={"value": {"expr": "height"}})
 
 
 def rounded_span(values: Iterable[float]) -> tuple[float, float]:
-    """Round durations around all of these."""
+    """The round durations below and above all of the values."""
     positive = [ms for ms in values if ms > 0]
     longest = max(positive, default=1000) * 1.02
     high = min((tick for tick in _DURATIONS if tick >= longest), default=math.ceil(longest))
@@ -129,7 +129,7 @@ def rounded_span(values: Iterable[float]) -> tuple[float, float]:
 
 
 def staleness_axis(low: float, high: float) -> Axis:
-    """Round durations, on a logarithmic scale."""
+    """A logarithmic axis of staleness with round durations as ticks."""
     ticks = [ms for ms in _DURATIONS if low <= ms <= high]
     axis = {"values": {"expr": f"zoom ? null : {ticks}"}, "labelExpr": AXIS_DURATION}
     return Axis("ms", "quantitative", "time since the last heartbeat", {"type": "log", "domain": [low, high]}, axis)

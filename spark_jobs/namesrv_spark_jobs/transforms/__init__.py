@@ -1,1 +1,1 @@
-"""The analysis: functions from DataFrames to DataFrames."""
+"""The staleness analysis as functions that take DataFrames and return DataFrames."""

@@ -1,21 +1,22 @@
-"""Runs (boots) of servers: their settings, their extent, and their clock.
+"""Boots of servers: the settings, the first and last moment, and the clock of each.
 
-In liveness time nobody is silent while the server itself is stopped.
+`mono` is the monotonic time of a line. Liveness time (`live`) is `mono` without the delays of the server, so that a
+broker does not count as silent while the server itself was stopped.
 """
 
 from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
-from namesrv_spark_jobs.transforms.schema import BEATS, CLIENT_EVENTS
+from namesrv_spark_jobs.transforms.schema import CLIENT_EVENTS, HEARTBEATS
 
-# events besides beats whose liveness time is asked for
+# events, besides heartbeats, that need a liveness time
 TIMED: Final = ("start", "opened", "scan", "late", "evict", "fenced", "stop")
-# between neighbouring anchors no clock drifts that far
+# half a second: a clock does not drift that far between two neighbouring anchors, so a larger difference is a step
 _STEP: Final = 500_000
 
 
 def timed(rest: DataFrame) -> DataFrame:
-    """The events that decide something, with `live`: their time without all `late` of their boot so far."""
+    """The events of `TIMED` with `live`: their `mono` less the sum of all `late` of their boot up to them."""
     so_far = W.partitionBy("boot").orderBy("mono", "seq").rowsBetween(W.unboundedPreceding, W.currentRow)
     late = F.coalesce(F.sum(_late()).over(so_far), F.lit(0))
     return rest.filter(F.col("event").isin(*TIMED)).withColumn("live", F.col("mono") - late)
@@ -26,14 +27,14 @@ def _late() -> Column:
 
 
 def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
-    """The times from one `late` line of a boot to the next, once for each slice of `width` that they touch.
+    """The spans from one `late` line of a boot to the next, with one row for each slice of `width` that a span touches.
 
-    A beat finds its own by (`boot`, `slice`): `deducted` is what its clock is put back by, `latest` its limit.
-    `extents` are the first and last moment of each boot.
+    A heartbeat finds its span by (`boot`, `slice`). `deducted` is subtracted from the heartbeat's time, and the result
+    is at most `latest`. `extents` has the first and last moment of each boot.
     """
     order = W.partitionBy("boot").orderBy("mono", "seq")
     late = moments.filter(F.col("event") == "late").select("boot", "mono", "seq", "live")
-    # what comes before the first one is a span, too; it stands before everything
+    # the time before the first `late` line is a span, too; seq -1 sorts it before every line
     begin = late.select("boot").distinct().join(extents, on="boot", how="inner")
     edge = begin.select("boot", F.col("first").alias("mono"), F.lit(-1).alias("seq"), F.col("first").alias("live"))
     following = {"mono": "to_mono", "seq": "to_seq", "live": "latest"}
@@ -51,8 +52,11 @@ def late_spans(moments: DataFrame, extents: DataFrame, width: int) -> DataFrame:
     return known.withColumn("slice", F.explode(touched)).drop("last")
 
 
-def live_beats(beats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
-    """Beats with `live`; one that was taken before the server knew that it was late counts as heard when it knew."""
+def live_heartbeats(heartbeats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
+    """Heartbeats with `live`.
+
+    A heartbeat that was logged before the `late` line which reports its delay counts as received at that line.
+    """
     after = F.col("mono") > F.col("from_mono")
     after |= (F.col("mono") == F.col("from_mono")) & (F.col("seq") > F.col("from_seq"))
     before = F.col("to_mono").isNull() | (F.col("mono") < F.col("to_mono"))
@@ -61,18 +65,21 @@ def live_beats(beats: DataFrame, spans: DataFrame, width: int) -> DataFrame:
     here = (F.col("boot") == F.col("span_boot")) & (F.floor(F.col("mono") / width) == F.col("slice"))
     same = here & after & before
     put_back = F.col("mono") - F.coalesce("deducted", F.lit(0))
-    # least takes no notice of null
-    return beats.join(span, on=same, how="left").withColumn("live", F.least(put_back, F.col("latest")))
+    # least() ignores a null `latest`
+    return heartbeats.join(span, on=same, how="left").withColumn("live", F.least(put_back, F.col("latest")))
 
 
 def clocks(anchored: DataFrame) -> DataFrame:
-    """Per boot, `offset_ms`: what is added to its time to get wall time. A step of the clock moves no median."""
+    """Per boot, `offset_ms`: the milliseconds to add to its monotonic time for wall time.
+
+    The offset is a median, which a step of the wall clock does not move.
+    """
     difference = F.expr("percentile_disc(0.5) within group (order by ts_ms * 1000 - mono)")
     return anchored.groupBy("boot").agg(F.floor(difference / 1000 + F.lit(0.5)).cast("long").alias("offset_ms"))
 
 
 def clock_steps(anchors: DataFrame) -> DataFrame:
-    """The anchors at which the wall clock was set: their `file`."""
+    """The `boot` and `file` of each anchor before which the wall clock was set."""
     order = W.partitionBy("boot").orderBy("seq")
     difference = F.col("ts_ms") * 1000 - F.col("mono")
     moved = F.abs(difference - F.lag(difference).over(order))
@@ -80,46 +87,50 @@ def clock_steps(anchors: DataFrame) -> DataFrame:
 
 
 def client_boots(tallied: DataFrame) -> DataFrame:
-    """The boots of clients: they say nothing about any server."""
+    """The boots of clients: those with a line that only clients write."""
     return tallied.filter(F.col("event").isin(*CLIENT_EVENTS)).select("boot").distinct()
 
 
 def extents(tallied: DataFrame) -> DataFrame:
-    """The first and the last moment of each boot."""
+    """The `first` and `last` moment of each boot."""
     return tallied.groupBy("boot").agg(F.min("first").alias("first"), F.max("last").alias("last"))
 
 
 def boots(tallied: DataFrame, moments: DataFrame, clock: DataFrame) -> DataFrame:
-    """One row for each boot of a server, see the last lines; all times but `offset_ms` in microseconds."""
+    """One row for each boot of a server: names, clock offset, extent and settings.
+
+    `start_live` and `end_live` are the liveness times between which a replay scans. All times but `offset_ms` are in
+    microseconds.
+    """
     of_servers = tallied.join(F.broadcast(client_boots(tallied)), on="boot", how="left_anti")
-    # a boot of which only settings are known ended before the time that was asked for
+    # a boot with settings lines only ended before --since
     servers = of_servers.filter(F.col("first").isNotNull())
     seen = servers.groupBy("boot").agg(
         F.min("boot_id").alias("boot_id"),
         F.min("nameserver").alias("nameserver"),
         F.min("first").alias("first"),
         F.max("last").alias("last"),
-        F.min(F.struct("first", F.col("event").isin(*BEATS).alias("is_beat"))).alias("head"),
+        F.min(F.struct("first", F.col("event").isin(*HEARTBEATS).alias("is_heartbeat"))).alias("head"),
     )
     line = F.struct("mono", "seq", "live", "scan_interval", "broker_expiry", "version")
     lines = {event: F.min(F.when(F.col("event") == event, line)) for event in ("start", "opened", "scan", "late")}
-    told = moments.groupBy("boot").agg(
+    first_lines = moments.groupBy("boot").agg(
         *(first.alias(f"{event}_line") for event, first in lines.items()), F.sum(_late()).alias("late")
     )
     settings = F.coalesce("start_line", "opened_line")
-    known = seen.join(told, on="boot", how="left").join(clock, on="boot", how="left")
+    known = seen.join(first_lines, on="boot", how="left").join(clock, on="boot", how="left")
     return known.select(
         *("boot", "boot_id", "nameserver", "offset_ms", "first", "last"),
         *(settings.getField(name).alias(name) for name in ("scan_interval", "broker_expiry", "version")),
-        # where the scans of a replay begin, and where its last line ends them; liveness time
+        # the scans of a replay begin at `start_live`, and end with the last line of the boot
         F.coalesce(F.col("start_line.live"), F.col("scan_line.live"), _head_live()).alias("start_live"),
         (F.col("last") - F.coalesce("late", F.lit(0))).alias("end_live"),
     )
 
 
 def _head_live() -> Column:
-    """Liveness time of a boot's first line, for a log without `start` and `scan`."""
+    """The liveness time of a boot's first line, for a log without `start` and `scan`."""
     late = F.col("late_line")
     is_late = late["mono"] == F.col("first")
-    limited = F.col("head.is_beat") | F.coalesce(is_late, F.expr("false"))
+    limited = F.col("head.is_heartbeat") | F.coalesce(is_late, F.expr("false"))
     return F.when(limited, F.least(F.col("first"), late["live"])).otherwise(F.col("first"))

@@ -1,4 +1,4 @@
-"""Client staleness: who went on getting the route of a broker that was gone, and for how long."""
+"""Client staleness: which clients still had the route of a removed broker, and for how long."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,23 +7,25 @@ from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.overlaps import overlapping
 from namesrv_spark_jobs.transforms.schema import BROKERS, CHANGES, MOST_COUNT
 
-# what a client saw at last; of two at one time the first of these counts
+# How an exposure ends: the client received a route without the broker, a later route with the broker, its connection
+# closed, or the log ended. Of two ends at one moment, the one that stands first here counts.
 OUTCOMES = ("seen", "returned", "client_gone", "log_end")
 _ROUTE = ["boot", "topic", "revision"]
 _MEMBER = ["boot", "broker_name", "broker_id"]
-# later than any moment
+# in microseconds, later than every moment in a log
 _NEVER: Final = 1 << 62
 _EXPOSURE = ["key", "evict_seq", "client", "topic"]
 
 
 def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
-    """One row for each revision of a topic: the first `route` entry of it, and what it changed.
+    """One row for each revision of a topic: the brokers that its first `route` entry sets and unsets.
 
-    `turn` counts the changes of a topic up to `turns`; `next_whole` is the turn of the next whole route. `is_known`
-    says whether the route of the revision is in the log.
+    `turn` numbers the changes of a topic from 1 to `turns`. `next_whole` is the turn of the next entry that has the
+    whole route instead of a difference. `is_known` is true when a whole route comes at or before the revision, so that
+    its route can be put together.
     """
     lines = rest.filter(F.col("event") == "route")
-    # a line of version 1 is the whole route of one topic
+    # a line of version 1 has the whole route of one topic
     one = F.struct(
         F.array("topic").alias("topics"),
         F.from_json("brokers", BROKERS).alias("set"),
@@ -33,8 +35,8 @@ def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
     entries = lines.select(
         "boot", "revision", "seq", F.explode(F.coalesce(F.from_json("changes", CHANGES), F.array(one))).alias("entry")
     )
-    told = _asked(entries.select("*", F.explode("entry.topics").alias("topic")), topics)
-    named = told.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull())
+    wanted = _wanted(entries.select("*", F.explode("entry.topics").alias("topic")), topics)
+    named = wanted.filter(F.col("topic").isNotNull() & F.col("revision").isNotNull())
     first = named.groupBy(*_ROUTE).agg(F.min_by("entry", "seq").alias("entry"))
     order, backwards = (W.partitionBy("boot", "topic").orderBy(by) for by in (F.asc("revision"), F.desc("revision")))
     whole = F.when(F.col("entry.whole"), F.col("turn"))
@@ -52,16 +54,16 @@ def routes(rest: DataFrame, topics: Sequence[str]) -> DataFrame:
 
 
 def members(routes: DataFrame, intervals: DataFrame) -> DataFrame:
-    """One row for each broker (name and id) of each revision, of those brokers that died."""
+    """One row for each broker (name and id) in each known route; only names with an unannounced removal."""
     change = ("boot", "topic", "turn", "turns", "next_whole")
     had = routes.select(*change, F.explode("set").alias("broker")).select(*change, "broker.name", "broker.ids")
     left = routes.select(*change, F.explode("unset").alias("name"), F.lit(None).cast("array<bigint>").alias("ids"))
     dead = intervals.filter(F.col("is_unannounced")).select("boot", F.col("broker_name").alias("name")).distinct()
-    told = had.unionByName(left).join(F.broadcast(dead), on=["boot", "name"], how="left_semi")
-    # what is said of a broker holds until something else is said of it, or of the whole route
+    changes = had.unionByName(left).join(F.broadcast(dead), on=["boot", "name"], how="left_semi")
+    # the ids of a broker hold until the next entry for the broker, or until the next whole route
     following = F.lead("turn").over(W.partitionBy("boot", "topic", "name").orderBy("turn", F.size("ids")))
     last = F.least(following - 1, F.col("next_whole") - 1, "turns")
-    held = told.withColumn("last", last).filter((F.size("ids") > 0) & (F.col("last") >= F.col("turn")))
+    held = changes.withColumn("last", last).filter((F.size("ids") > 0) & (F.col("last") >= F.col("turn")))
     turns = held.select("boot", "topic", "name", "ids", F.explode(F.sequence("turn", "last")).alias("turn"))
     known = routes.filter("is_known").select(*_ROUTE, "turn")
     found = turns.join(known, on=["boot", "topic", "turn"], how="inner")
@@ -69,27 +71,27 @@ def members(routes: DataFrame, intervals: DataFrame) -> DataFrame:
 
 
 def given(rest: DataFrame, event: str, topics: Sequence[str]) -> DataFrame:
-    """One row for each topic of each `served` or `pulls` line, with `revision` and, of pulls, `count`."""
+    """One row for each topic of each `served` or `pulls` line, with `revision` and, for `pulls`, `count`."""
     lines = rest.filter(F.col("event") == event)
     columns = {"topics": "string", "revisions": "bigint"} | ({"counts": "bigint"} if event == "pulls" else {})
     lists = F.arrays_zip(*(F.from_json(name, f"array<{kind}>") for name, kind in columns.items()))
     fields = ",".join(f"{name[:-1]}:{kind}" for name, kind in columns.items())
     one = F.array(F.struct(*(name[:-1] for name in columns)))
     entries = F.explode(F.coalesce(lists.cast(f"array<struct<{fields}>>"), one)).alias("entry")
-    told = lines.select("boot", "client", "mono", "seq", entries).select("boot", "client", "mono", "seq", "entry.*")
+    rows = lines.select("boot", "client", "mono", "seq", entries).select("boot", "client", "mono", "seq", "entry.*")
     is_whole = F.col("topic").isNotNull() & F.col("revision").isNotNull()
     if "counts" in columns:
         is_whole &= F.col("count").between(0, MOST_COUNT)
-    return _asked(told.filter(is_whole), topics)
+    return _wanted(rows.filter(is_whole), topics)
 
 
-def _asked(told: DataFrame, topics: Sequence[str]) -> DataFrame:
-    """Those of the topics that were asked for: a line may have others as well."""
-    return told.filter(F.col("topic").isin(*topics)) if topics else told
+def _wanted(rows: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """The rows of the topics in `topics` (all rows when it is empty): one line may name other topics as well."""
+    return rows.filter(F.col("topic").isin(*topics)) if topics else rows
 
 
 def served(given: DataFrame, routes: DataFrame) -> DataFrame:
-    """What each connection was given and when, as far as the route is known, each with the one after it."""
+    """The known routes that each connection received, each with time, number and revision of the next one."""
     known = given.join(routes.filter("is_known").select(*_ROUTE), on=_ROUTE, how="left_semi")
     order = W.partitionBy("boot", "client", "topic").orderBy("mono", "seq")
     following = [F.lead(name).over(order).alias(f"next_{name}") for name in ("mono", "seq", "revision")]
@@ -97,20 +99,21 @@ def served(given: DataFrame, routes: DataFrame) -> DataFrame:
 
 
 def unknown_revisions(given: DataFrame, routes: DataFrame) -> DataFrame:
-    """What was served although its route is not in the log."""
+    """The rows of `given` whose route is not in the log."""
     return given.join(routes.filter("is_known").select(*_ROUTE), on=_ROUTE, how="left_anti")
 
 
 def exposures(intervals: DataFrame, members: DataFrame, served: DataFrame, rest: DataFrame) -> DataFrame:
-    """One row for each eviction, client and topic that was exposed: its `outcome`, and `staleness` until then.
+    """One row for each eviction, exposed client and topic: the `outcome`, and the `staleness` until then.
 
-    A client was exposed when the last thing it was given before the removal had the broker in it.
+    A client is exposed when the last route that it received before the removal contained the broker.
     """
     dead = intervals.filter(F.col("is_unannounced")).select("key", "evict_seq", "removed", "last_ok", "last", *_MEMBER)
-    # only routes of brokers that died are looked at
+    # only routes that contain a broker with an unannounced removal matter
     of_dead = members.join(F.broadcast(dead.select(*_MEMBER).distinct()), on=_MEMBER, how="left_semi")
     given = served.join(of_dead, on=_ROUTE, how="inner")
-    # the last thing given until something else is: a broker that flaps dies many times before many clients
+    # A route is the client's last one from its arrival to that of the next route. A broker that flaps is removed many
+    # times while many clients watch, so the removals are matched by overlap and not by a join of all pairs.
     last = given.withColumns({"low": F.col("mono") + 1, "high": F.coalesce("next_mono", F.lit(_NEVER))})
     deaths = dead.withColumns({"begin": F.col("removed"), "end": F.col("removed")})
     exposed = overlapping(last, deaths, _MEMBER).drop("low", "high", "begin", "end")
@@ -125,7 +128,7 @@ def _with_outcome(exposed: DataFrame, served: DataFrame, of_dead: DataFrame) -> 
     )
     known = exposed.join(has, on=["boot", "topic", "next_revision", "broker_name", "broker_id"], how="left")
     ended = known.join(_following(known, served, of_dead), on=_EXPOSURE, how="left")
-    # every end that is known; one that did not come is null, and array_min takes no notice of it
+    # all possible ends of the exposure; array_min ignores the null of an end that did not happen
     next_one = F.when(F.col("still").isNotNull(), F.col("later")).when(
         F.col("next_mono").isNotNull(), _end("next_mono", 1)
     )
@@ -142,13 +145,16 @@ def _end(at: str, outcome: int | Column) -> Column:
 
 
 def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataFrame:
-    """Where the next thing given still had the broker: what came of it; several may have been given at one time."""
+    """The end (`later`) of each exposure whose next route still contained the broker.
+
+    Several routes may arrive at one moment, even at that of the removal, so that moment and the next one are examined.
+    """
     given = served.select("boot", "client", "topic", "revision", "mono")
     order = W.partitionBy("boot", "client", "topic").orderBy("next_mono")
     times = given.select("boot", "client", "topic", F.col("mono").alias("next_mono")).distinct()
     asked = known.filter(F.col("still").isNotNull())
     asked = asked.select(*_EXPOSURE, "boot", "removed", "broker_name", "broker_id", "next_mono")
-    # that moment, and the one after it: by then it is decided
+    # `next_mono`, and the moment after it (`then`), at which the exposure ends in any case
     nearest = asked.join(
         times.withColumn("then", F.lead("next_mono").over(order)),
         on=["boot", "client", "topic", "next_mono"],
@@ -164,7 +170,10 @@ def _following(known: DataFrame, served: DataFrame, of_dead: DataFrame) -> DataF
 
 
 def exposed_pulls(intervals: DataFrame, members: DataFrame, pulls: DataFrame) -> DataFrame:
-    """How many answers still had the broker after it was last heard: `pulls` by eviction and topic."""
+    """`pulls` by eviction and topic: the responses that contained the broker after its last heartbeat.
+
+    Lines until one scan interval after the removal count: a `pulls` line has the responses since the previous scan.
+    """
     until = F.col("removed") + F.coalesce("scan_interval", F.lit(0))
     unannounced = intervals.filter(F.col("is_unannounced"))
     dead = unannounced.select("evict_seq", "key", *_MEMBER, (F.col("last_ok") + 1).alias("begin"), until.alias("end"))

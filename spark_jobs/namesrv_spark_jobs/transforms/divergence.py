@@ -1,4 +1,4 @@
-"""Divergence: when NameServers disagreed about a broker."""
+"""Divergence: the times during which NameServers disagreed about a broker."""
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.transforms.output_rows import label
@@ -6,13 +6,13 @@ from namesrv_spark_jobs.transforms.output_rows import label
 _BROKER = ["cluster", "broker_name", "broker_id", "broker_addr"]
 
 
-def episodes(lives: DataFrame, boots: DataFrame) -> DataFrame:
-    """The longest stretches of disagreement about a broker, in wall time: `began`, `ended`, microseconds.
+def episodes(periods: DataFrame, boots: DataFrame) -> DataFrame:
+    """The episodes of disagreement about each broker, as long as possible: `began`, `ended`, microseconds of wall time.
 
-    `lives` have the names of their broker. Along time, a broker is had by so many of the servers that are up; it is
-    enough to look where one of these numbers changes.
+    `periods` has the names of the brokers. `up` servers run at a moment, and `had` of them have the broker in their
+    tables; the servers disagree where 0 < `had` < `up`. Only moments at which a number changes are looked at.
     """
-    known = lives.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
+    known = periods.filter(F.col("first_ok").isNotNull()).join(F.broadcast(boots), on="boot", how="inner")
     had = _merged(known, F.col("first_ok"), F.coalesce("removed", F.col("last")), _BROKER)
     up = _merged(boots, F.col("first"), F.col("last"), [])
     up_of_each = had.select(*_BROKER).distinct().join(F.broadcast(up), how="cross")
@@ -20,7 +20,7 @@ def episodes(lives: DataFrame, boots: DataFrame) -> DataFrame:
 
 
 def _merged(table: DataFrame, began: Column, ended: Column, of: list[str]) -> DataFrame:
-    """Spans of one server that touch or overlap, as one; in wall time."""
+    """The spans (`began`, `ended`) of each server in wall time; spans that touch or overlap become one."""
     clock = F.col("offset_ms") * 1000
     spans = table.select(*of, "nameserver", (began + clock).alias("began"), (ended + clock).alias("ended"))
     order = W.partitionBy(*of, "nameserver").orderBy("began", "ended")
@@ -33,7 +33,7 @@ def _merged(table: DataFrame, began: Column, ended: Column, of: list[str]) -> Da
 
 
 def _edges(spans: DataFrame, **numbers: int) -> DataFrame:
-    """Where each span begins and ends, as changes of the numbers `had` and `up`."""
+    """The begin and the end of each span as rows that add to, or subtract from, the numbers `had` and `up`."""
     edges = [
         F.struct(F.col(at).alias("at"), *(F.lit(sign * number).alias(name) for name, number in numbers.items()))
         for at, sign in (("began", 1), ("ended", -1))
@@ -42,7 +42,7 @@ def _edges(spans: DataFrame, **numbers: int) -> DataFrame:
 
 
 def _segments(edges: DataFrame) -> DataFrame:
-    """The stretches between neighbouring edges, and whether the servers diverge in them."""
+    """The segments between neighbouring edges; `diverges` is true where the servers disagree."""
     order = W.partitionBy(*_BROKER).orderBy("at")
     so_far = order.rowsBetween(W.unboundedPreceding, W.currentRow)
     changes = edges.groupBy(*_BROKER, "at").agg(F.sum("had").alias("had"), F.sum("up").alias("up"))
@@ -56,7 +56,7 @@ def _segments(edges: DataFrame) -> DataFrame:
 
 
 def _joined(segments: DataFrame) -> DataFrame:
-    """Neighbouring stretches of disagreement are one episode."""
+    """The episodes: neighbouring segments of disagreement joined into one."""
     so_far = W.partitionBy(*_BROKER).orderBy("began").rowsBetween(W.unboundedPreceding, W.currentRow)
     agreed = F.sum(F.when(F.col("diverges"), 0).otherwise(1)).over(so_far)
     numbered = segments.withColumn("episode", agreed).filter(F.col("diverges") & F.col("ended").isNotNull())
@@ -65,7 +65,7 @@ def _joined(segments: DataFrame) -> DataFrame:
 
 
 def by_broker(episodes: DataFrame) -> DataFrame:
-    """How often, and for how long in all and at most, there was disagreement about each broker."""
+    """Number, total length and longest length of the episodes of each broker."""
     lengths = episodes.withColumn("length", F.col("ended") - F.col("began"))
     return lengths.groupBy(label().alias("key")).agg(
         F.count(F.lit(1)).alias("count"), F.sum("length").alias("total"), F.max("length").alias("longest")

@@ -1,4 +1,4 @@
-"""From files to events, and their counts: a line is a beat, another event, or bad; none gets lost or counts twice."""
+"""From lines to events and counts: each line counts once, as a heartbeat, another event, left out or bad."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,10 +9,10 @@ from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.log_files import is_url, short_name
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.transforms.schema import (
-    BEATS,
     CHANGES,
     CORRUPT,
     EVENTS,
+    HEARTBEATS,
     MOST_COUNT,
     REQUIRED,
     VERSION,
@@ -20,47 +20,48 @@ from namesrv_spark_jobs.transforms.schema import (
 
 Row = Mapping[str, Any]
 
-# the parts that `events` divides lines into
-BEAT_PART: Final = "beat"
+# the values of the column `part` of `events`: registrations and heartbeats, other events, unreadable lines, and events
+# that the options exclude
+HEARTBEAT_PART: Final = "heartbeat"
 REST_PART: Final = "rest"
 BAD_PART: Final = "bad"
 LEFT_OUT_PART: Final = "left_out"
 
-# further than that from zero nothing is a monotonic time or a length of time: 31 years
+# 31 years: no monotonic time and no duration is longer
 _FARTHEST_MS: Final = 1e12
-# nor is anything a wall clock that is later: the year 2200
+# the year 2200: no wall clock time is later
 _LATEST_WALL_MS: Final = 7_258_118_400_000
 _SHOWN_CHARACTERS: Final = 500
-# lines with the settings of all that follows: they are read from before --since, too
+# events with the settings of a boot; they are also read from before --since
 _SETTINGS: Final = ("start", "opened")
 NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
 
-# what is asked of lines that are no beats, beside what is asked of all
+# columns that `events` fills in for lines of the rest and for bad lines only: texts, whole numbers, and times
 _TEXTS: Final = (
     *("nameserver", "boot_id", "cluster", "broker_name", "broker_addr", "agent_id", "reason", "topic"),
     *("brokers", "changes", "topics", "revisions", "counts", "client", "version", CORRUPT),
 )
 _WHOLE: Final = ("v", "broker_id", "scan", "revision", "count")
 _TIMES: Final = ("silent", "late", "scan_interval", "broker_expiry")
-# of `events`: in nearly all lines there is nothing in them
+# columns of `events` that are null in nearly all lines
 SPARSE: Final = ("problem", *_TEXTS, *_WHOLE, *_TIMES)
 
-# of `events`: nearly every line has another value
+# columns of `events` with a different value in nearly every line
 DISTINCT: Final = ("seq", "ts_ms", "mono")
 
-# JSON has both as escapes only: a name with one of them is somebody's joke, and is shown cut
+# Separator and null mark of `identity`. JSON can contain both as escapes only; a name with one of them is shown cut.
 _BETWEEN: Final = "\x1f"
 _NOTHING: Final = "\x00"
-# numbers to a bucket: the bits of a long
+# two to the power of this is the number of `seq` values in a bucket: the 64 bits of a long
 _BITS: Final = 6
-# what is counted of each file
+# the counts of each file
 _NUMBERS: Final = (
     *("lines", "bad", "duplicates", "newer_version", "unknown_events", "left_out", "dropped_by_writers", "clock_steps"),
 )
 
 
 def file_names(files: DataFrame) -> DataFrame:
-    """The `name` behind each `file`: lines carry its number, because a text in each of them costs too much."""
+    """The `name` of each `file` number. Lines have the number, because a text in each line costs too much."""
     return files.select(_number_of("file").alias("file"), "name")
 
 
@@ -69,15 +70,15 @@ def _number_of(name: str) -> Column:
 
 
 def events(read: DataFrame, options: Options) -> DataFrame:
-    """Lines with their `part`, times in whole microseconds, and numbers in place of names.
+    """Lines with their `part`, times in whole microseconds, and hashes in place of names.
 
-    `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` stand for texts:
-    shuffling and comparing twenty million of them is what takes the time. Of beats, which nearly all lines are, only
-    numbers are written, and the one text `said` (see `said`), which is the same in thousands of lines.
+    `file`, `boot`, `key` (a broker's address on a boot), `who` (a broker's name and id) and `agent` are hashes, since
+    shuffling and comparing twenty million texts takes most of the time. Nearly all lines are heartbeats: of these only
+    numbers are stored, and one text, `identity`, which is the same in thousands of lines.
     """
-    # bad lines are shown whatever was asked for
+    # the first condition: bad lines are shown even when the options exclude them
     part = F.when(problem().isNotNull(), BAD_PART).when(~_is_wanted(options), LEFT_OUT_PART)
-    part = part.when(F.col("event").isin(*BEATS), BEAT_PART).otherwise(REST_PART)
+    part = part.when(F.col("event").isin(*HEARTBEATS), HEARTBEAT_PART).otherwise(REST_PART)
     read = read.withColumns({"part": part, "problem": problem()})
     is_looked_at = F.col("part").isin(REST_PART, BAD_PART)
     return read.select(
@@ -89,7 +90,7 @@ def events(read: DataFrame, options: Options) -> DataFrame:
         "ts_ms",
         microseconds("mono_ms").alias("mono"),
         "event",
-        said(),
+        identity(),
         F.xxhash64("boot_id").alias("boot"),
         F.xxhash64("boot_id", F.lit(1), "cluster", F.lit(2), "broker_addr").alias("key"),
         F.xxhash64("broker_name", F.lit(1), "broker_id").alias("who"),
@@ -101,12 +102,12 @@ def events(read: DataFrame, options: Options) -> DataFrame:
 
 
 def microseconds(name: str) -> Column:
-    """A time of the log, in milliseconds with three decimals, as a whole number; null when it is no time."""
+    """A time of the log (milliseconds with three decimals) in whole microseconds; null when it is out of range."""
     return F.when(F.col(name).between(-_FARTHEST_MS, _FARTHEST_MS), F.rint(F.col(name) * 1000).cast("long"))
 
 
 def problem() -> Column:
-    """What is wrong with a line; null when nothing is."""
+    """The reason why a line is bad; null for a good line."""
     found = F.when(F.col(CORRUPT).isNotNull(), "torn, not JSON, or a field of the wrong type")
     for name in REQUIRED:
         found = found.when(F.col(name).isNull(), f"no {name}")
@@ -116,29 +117,29 @@ def problem() -> Column:
 
 
 def _is_wanted(options: Options) -> Column:
-    """Whether an event is one that was asked for."""
+    """True for an event that the options select."""
     is_before = (F.col("event").isin(*_SETTINGS)) & _is_before_until(options)
     wanted = is_before | _is_in_time(options)
     if options.nameservers:
         wanted &= F.coalesce(F.col("nameserver").isin(*options.nameservers), F.expr("false"))
-    # a line without a cluster or topic is about all of them
+    # a line without a cluster or a topic concerns all clusters or topics
     if options.clusters:
         wanted &= F.col("cluster").isNull() | F.col("cluster").isin(*options.clusters)
     if options.topics:
         named = F.array(*(F.lit(topic) for topic in options.topics))
-        # null when a line names none
-        told = F.when(F.col("topic").isNotNull(), F.array("topic"))
-        told = told.when(
+        # null when a line names no topic
+        named_topics = F.when(F.col("topic").isNotNull(), F.array("topic"))
+        named_topics = named_topics.when(
             F.col("changes").isNotNull(),
             F.flatten(F.transform(F.from_json("changes", CHANGES), lambda change: change["topics"])),
         )
-        told = told.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
-        wanted &= told.isNull() | F.coalesce(F.arrays_overlap(told, named), F.expr("false"))
+        named_topics = named_topics.when(F.col("revisions").isNotNull(), F.from_json("topics", "array<string>"))
+        wanted &= named_topics.isNull() | F.coalesce(F.arrays_overlap(named_topics, named), F.expr("false"))
     return wanted
 
 
 def _is_in_time(options: Options) -> Column:
-    """Whether an event is of a time that was asked for."""
+    """True for an event between --since and --until."""
     if options.since_ms is None:
         return _is_before_until(options)
     return (F.col("ts_ms") >= options.since_ms) & _is_before_until(options)
@@ -149,7 +150,7 @@ def _is_before_until(options: Options) -> Column:
 
 
 def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
-    """The bad lines as they are shown: one without what is required is shown as what was understood of it."""
+    """The bad lines for the report: their text, or the JSON of their known fields when a required one is missing."""
     fields = ("v", "seq", "ts_ms", "nameserver", "boot_id", "event")
     text = F.coalesce(F.col(CORRUPT), F.to_json(F.struct(*fields)))
     shown = F.lit(None).cast("string") if options.redact else F.substring(text, 1, _SHOWN_CHARACTERS)
@@ -157,23 +158,25 @@ def bad_lines(bad: DataFrame, names: DataFrame, options: Options) -> DataFrame:
     return known.select(F.col("name").alias("file"), F.col("problem").alias("reason"), shown.alias("line"))
 
 
-def said() -> Column:
-    """The names of a line as one text, `said`."""
+def identity() -> Column:
+    """The fields of `NAMES` as one text, the column `identity`."""
     texts = (F.coalesce(F.col(name).cast("string"), F.lit(_NOTHING)) for name in NAMES)
-    return F.concat_ws(_BETWEEN, *texts).alias("said")
+    return F.concat_ws(_BETWEEN, *texts).alias("identity")
 
 
-def names() -> list[Column]:
-    """The columns that are in `said`."""
-    texts = (F.nullif(F.get(F.split("said", _BETWEEN), F.lit(number)), F.lit(_NOTHING)) for number in range(len(NAMES)))
+def identity_columns() -> list[Column]:
+    """The columns of `NAMES`, from `identity`."""
+    texts = (
+        F.nullif(F.get(F.split("identity", _BETWEEN), F.lit(number)), F.lit(_NOTHING)) for number in range(len(NAMES))
+    )
     kinds = ("long" if name == "broker_id" else "string" for name in NAMES)
     return [text.cast(kind).alias(name) for text, kind, name in zip(texts, kinds, NAMES, strict=True)]
 
 
 def suspects(events: DataFrame) -> DataFrame:
-    """The buckets of numbers (`boot`, `bucket`) that have one more than once; exact, and without a sort.
+    """The buckets (`boot`, `bucket`) that contain some `seq` more than once: exact, and found without a sort.
 
-    Each number is a bit of its bucket: with as many lines as bits in every bucket, no number is there twice.
+    Each `seq` is one bit of its bucket. A bucket with fewer bits than lines contains a duplicate.
     """
     bit = F.expr("shiftleft(cast(1 as bigint), cast(seq & 63 as int))")
     buckets = _bucketed(events.select("boot", "seq")).groupBy("boot", "bucket")
@@ -186,9 +189,9 @@ def _bucketed(events: DataFrame) -> DataFrame:
 
 
 def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataFrame:
-    """Events with `copy`: 1 for the one that is kept, more for its duplicates; only suspects are sorted for it.
+    """Events with `copy`: 1 for the line that is kept, 2 and more for its duplicates.
 
-    `files` names the files: of equal lines the one in the first file counts.
+    Only suspected buckets are sorted. `files` has the names of the files: of equal lines, the first file's is kept.
     """
     bucketed = _bucketed(events)
     keys = ["boot", "bucket"]
@@ -200,11 +203,12 @@ def numbered(events: DataFrame, suspected: DataFrame, files: DataFrame) -> DataF
 
 
 def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
-    """Lines by file, boot, event and broker, with the first and last moment of each; `files` names the files.
+    """Counts of lines by file, boot, event and broker, with the `first` and `last` moment of each group.
 
-    Settings from before --since are counted, and have no moment: they are not of the time that was asked for.
+    Settings lines from before --since are counted, but have no moment, since they lie outside of the selected time.
+    `files` has the names of the files.
     """
-    columns = ("file", "event", "boot", "key", "who", "said", "is_newer", "part")
+    columns = ("file", "event", "boot", "key", "who", "identity", "is_newer", "part")
     moment = F.when(_is_in_time(options), F.col("mono"))
     counted = events.groupBy(*columns, (F.col("copy") > 1).alias("is_copy")).agg(
         F.count(F.lit(1)).alias("lines"),
@@ -213,17 +217,17 @@ def tally(events: DataFrame, files: DataFrame, options: Options) -> DataFrame:
         F.sum(F.when(F.col("event") == "dropped", F.col("count")).otherwise(0)).alias("dropped"),
     )
     named = counted.join(F.broadcast(files), on="file", how="left").withColumn("file", F.col("name"))
-    return named.select("*", *names()).drop("said", "name")
+    return named.select("*", *identity_columns()).drop("identity", "name")
 
 
 def brokers(tallied: DataFrame) -> DataFrame:
-    """Who is behind each `key` and `who`."""
+    """The broker (cluster, address, name, id) of each pair of `key` and `who`."""
     columns = ("key", "who", "cluster", "broker_addr", "broker_name", "broker_id")
     return tallied.filter(F.col("broker_addr").isNotNull()).select(*columns).distinct()
 
 
 def by_file(tallied: DataFrame) -> DataFrame:
-    """One row for each file that has lines, with all its numbers."""
+    """One row for each file that has lines, with its counts but for clock steps."""
     part = F.col("part")
     is_event = ~part.isin(BAD_PART, LEFT_OUT_PART)
     taken = is_event & ~F.col("is_copy")
@@ -241,15 +245,15 @@ def by_file(tallied: DataFrame) -> DataFrame:
 
 
 def by_event(tallied: DataFrame) -> DataFrame:
-    """Events of each known kind, each once."""
+    """The number of lines of each known event, without duplicates."""
     known = F.col("event").isin(*EVENTS) & ~F.col("is_copy") & ~F.col("part").isin(BAD_PART, LEFT_OUT_PART)
     return tallied.filter(known).groupBy("event").agg(F.sum("lines").alias("lines"))
 
 
 def per_file(files: Sequence[str], rows: Iterable[Row], truncated: Collection[str]) -> list[dict[str, Any]]:
-    """The numbers of every file that was asked for, by name; one without any line has noughts.
+    """The counts of every input file, sorted by name; a file without lines has zeros.
 
-    `rows` have a `file`, as Spark found it, and some of the numbers.
+    Each of `rows` has a `file`, as Spark names it, and some of the counts.
     """
     found: dict[str, Counter[str]] = {file: Counter() for file in files}
     for row in rows:
@@ -261,13 +265,13 @@ def per_file(files: Sequence[str], rows: Iterable[Row], truncated: Collection[st
 
 
 def _asked(found: str, files: Sequence[str]) -> str:
-    """The file that was asked for, by the URL that Spark found it under; a table is a folder of files."""
+    """The input file for a URL as Spark reports it; an input that is a table is a folder of such files."""
     plain = found if is_url(found) else unquote(urlsplit(found).path)
     known = {file if is_url(file) else file.removeprefix("file://").rstrip("/"): file for file in files}
     return next((file for name, file in known.items() if f"{plain}/".startswith(f"{name}/")), files[0])
 
 
 def summed(files: Iterable[Row]) -> dict[str, int]:
-    """The numbers of all files together."""
+    """The sums of the counts over all files."""
     rows = list(files)
     return {name: sum(row[name] for row in rows) for name in _NUMBERS}

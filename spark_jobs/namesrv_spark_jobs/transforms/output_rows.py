@@ -1,22 +1,23 @@
-"""Rows that are handed out: names and milliseconds in place of numbers, distributions in place of many values."""
+"""Rows of the report: names and milliseconds in place of hashes and microseconds, and distributions of values."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS, PERCENTILES
-from namesrv_spark_jobs.transforms.lives import upper
+from namesrv_spark_jobs.transforms.registration_periods import upper
 
 _NAMES: Final = ("nameserver", "boot_id", "cluster", "broker_name", "broker_id", "broker_addr")
-# one row for each evicted life; `..._ok_ms` and `removed_ms` are wall times, the staleness has three decimals
+# One row for each registration period with an eviction. `..._ok_ms` and `removed_ms` are wall times, `interval_ms` is
+# the usual interval between heartbeats, and the durations have three decimals.
 INTERVAL_COLUMNS: Final = (
     "date",
     *_NAMES,
-    *("agent_id", "reason", "first_ok_ms", "last_ok_ms", "removed_ms", "beats", "period_ms", "expiry_ms"),
+    *("agent_id", "reason", "first_ok_ms", "last_ok_ms", "removed_ms", "heartbeats", "interval_ms", "expiry_ms"),
     *("upper_ms", "lower_ms", "over_bound", "false_eviction", "scan", "evict_seq"),
     *("clients_exposed", "clients_seen", "exposed_pulls"),
 )
-# one row for each eviction, client and topic that was exposed
+# one row for each eviction, exposed client and topic
 CLIENT_COLUMNS: Final = (
     *_NAMES,
     *("reason", "evict_seq", "client", "topic"),
@@ -27,13 +28,13 @@ CLIENT_COLUMNS: Final = (
 REPLAYED_COLUMNS: Final = (*_NAMES[1:], "scan", "staleness_ms")
 
 _DIGEST_LENGTH: Final = 12
-# of the picture of lives
+# limits of the timeline: brokers on a server, and registration periods of each
 MOST_ROWS: Final = 60
-MOST_LIVES: Final = 50
+MOST_PERIODS: Final = 50
 
-# of one scope: the worst ones by their total time
+# keys of one scope that are kept: those with the longest total time
 MOST_KEYS: Final = 1000
-# points of a distribution's curve
+# steps between the points of a distribution's curve
 CURVE_STEPS: Final = 200
 
 Stats = Mapping[str, int | None]
@@ -41,7 +42,7 @@ NO_STATS: Final[Stats] = {"count": 0, **dict.fromkeys((*PERCENTILE_FIELDS, "max"
 
 
 def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *, redact: bool) -> DataFrame:
-    """The evicted lives, with who was exposed to each."""
+    """The rows of `INTERVAL_COLUMNS`: `intervals` with the numbers of clients and responses exposed to each."""
     exposed = clients.groupBy("key", "evict_seq").agg(
         F.count(F.lit(1)).alias("clients_exposed"), F.count(F.when(F.col("outcome") == "seen", 1)).alias("clients_seen")
     )
@@ -51,7 +52,8 @@ def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *,
     known = known.na.fill(0, ["clients_exposed", "clients_seen", "exposed_pulls"])
     shown = {
         **{f"{name}_ms": _wall(name) for name in ("first_ok", "last_ok", "removed")},
-        **{f"{name}_ms": F.col(name) / 1000 for name in ("period", "expiry", "upper", "lower")},
+        **{f"{name}_ms": F.col(name) / 1000 for name in ("expiry", "upper", "lower")},
+        "interval_ms": F.col("usual_interval") / 1000,
         "over_bound": F.col("is_over_bound"),
         "false_eviction": F.col("is_false"),
         "date": F.date_format(F.timestamp_millis(_wall("removed")), "yyyy-MM-dd"),
@@ -61,42 +63,42 @@ def interval_rows(intervals: DataFrame, clients: DataFrame, pulls: DataFrame, *,
 
 
 def _wall(name: str) -> Column:
-    """A moment in whole milliseconds of wall time, halves up."""
+    """A moment of the monotonic clock as wall time in whole milliseconds, halves rounded up."""
     return F.floor((F.col(name) + F.col("offset_ms") * 1000) / 1000 + F.lit(0.5)).cast("long")
 
 
 def _hidden(*names: str, redact: bool) -> dict[str, Column]:
     if not redact:
-        # not without any: Spark Connect adds at least one
+        # names are returned even so: withColumns of Spark Connect needs at least one column
         return {name: F.col(name) for name in names}
     return {name: F.substring(F.sha2(F.col(name), 256), 1, _DIGEST_LENGTH) for name in names}
 
 
 def client_rows(clients: DataFrame, intervals: DataFrame, *, redact: bool) -> DataFrame:
-    """Exposed clients, with the eviction that they were exposed to."""
+    """The rows of `CLIENT_COLUMNS`: exposed clients with the eviction that they were exposed to."""
     known = clients.join(intervals.drop("topic", "client", "outcome"), on=["key", "evict_seq"], how="inner")
     known = known.withColumn("staleness_ms", F.col("staleness") / 1000)
     return known.withColumns(_hidden("broker_addr", "client", redact=redact)).select(*CLIENT_COLUMNS)
 
 
 def replayed_rows(replayed: DataFrame, boots: DataFrame, brokers: DataFrame, *, redact: bool) -> DataFrame:
-    """Replayed evictions with names."""
+    """The rows of `REPLAYED_COLUMNS`: replayed evictions with the names of boot and broker."""
     named = replayed.join(F.broadcast(boots.select("boot", "boot_id")), on="boot", how="inner")
     named = named.join(brokers, on=["key", "who"], how="left").withColumn("staleness_ms", F.col("staleness") / 1000)
     return named.withColumns(_hidden("broker_addr", redact=redact)).select(*REPLAYED_COLUMNS)
 
 
 def label() -> Column:
-    """A broker as people name it."""
+    """A broker as cluster/name/id."""
     return F.concat_ws("/", "cluster", "broker_name", "broker_id")
 
 
-def timeline(lives: DataFrame, boots: DataFrame) -> DataFrame:
-    """The last lives of the brokers whose routes were stale longest, in microseconds of wall time.
+def timeline(periods: DataFrame, boots: DataFrame) -> DataFrame:
+    """The last registration periods of the brokers whose routes were stale longest, in microseconds of wall time.
 
-    `lives` have the names of their broker.
+    `periods` has the names of the brokers.
     """
-    known = lives.join(F.broadcast(boots), on="boot", how="inner")
+    known = periods.join(F.broadcast(boots), on="boot", how="inner")
     clock = F.col("offset_ms") * 1000
     named = known.select(
         label().alias("broker"),
@@ -115,38 +117,40 @@ def timeline(lives: DataFrame, boots: DataFrame) -> DataFrame:
         .limit(MOST_ROWS)
     )
     order = W.partitionBy(*row).orderBy(F.desc("began"), F.desc("ended"), "last_ok", "reason")
-    latest = named.withColumn("rank", F.row_number().over(order)).filter(F.col("rank") <= MOST_LIVES)
+    latest = named.withColumn("rank", F.row_number().over(order)).filter(F.col("rank") <= MOST_PERIODS)
     return latest.join(F.broadcast(stalest), on=row, how="inner")
 
 
 def distributed_values(intervals: DataFrame, clients: DataFrame) -> DataFrame:
-    """One row (`measure`, `scope`, `key`, `value`) for each scope that a value is of; microseconds.
+    """One row (`measure`, `scope`, `key`, `value`) for each value and each scope that it belongs to; microseconds.
 
-    Registry staleness is that of `intervals`, the clients' that of `client_rows` which saw the broker go: the others
-    are counted elsewhere.
+    Registry staleness comes from `intervals`. Client staleness comes from the `client_rows` with the outcome `seen`;
+    censored ones are counted elsewhere.
     """
     both = {"registry": F.col("upper"), "registry_lower": F.col("lower")}
     measures = F.array(*(F.struct(F.lit(name).alias("measure"), value.alias("value")) for name, value in both.items()))
     of_registry = _scoped(
-        intervals.withColumn("told", F.explode(measures)),
+        intervals.withColumn("measured", F.explode(measures)),
         {name: F.col(name) for name in ("reason", "nameserver", "cluster")} | {"broker": label()},
     )
     staleness = F.rint(F.col("staleness_ms") * 1000).cast("long")
-    told = F.struct(F.lit("client").alias("measure"), staleness.alias("value"))
-    seen = clients.filter(F.col("outcome") == "seen").withColumn("told", told)
+    measured = F.struct(F.lit("client").alias("measure"), staleness.alias("value"))
+    seen = clients.filter(F.col("outcome") == "seen").withColumn("measured", measured)
     return of_registry.unionByName(_scoped(seen, {name: F.col(name) for name in ("reason", "topic", "client")}))
 
 
-def _scoped(told: DataFrame, scopes: Mapping[str, Column]) -> DataFrame:
+def _scoped(values: DataFrame, scopes: Mapping[str, Column]) -> DataFrame:
     pairs = [
         F.struct(F.lit(scope).alias("scope"), F.coalesce(key, F.lit("")).alias("key"))
         for scope, key in {"all": F.lit(""), **scopes}.items()
     ]
-    return told.withColumn("of", F.explode(F.array(*pairs))).select("told.measure", "of.scope", "of.key", "told.value")
+    return values.withColumn("of", F.explode(F.array(*pairs))).select(
+        "measured.measure", "of.scope", "of.key", "measured.value"
+    )
 
 
 def measures() -> list[Column]:
-    """What is told of a group of values: exact, and the same however the rows are spread."""
+    """The aggregates of a group of values: exact, and independent of how the rows are distributed over tasks."""
     shares = F.array(*(F.lit(share) for share in PERCENTILES.values()))
     return [
         F.count("value").alias("count"),
@@ -157,20 +161,20 @@ def measures() -> list[Column]:
 
 
 def distributions(values: DataFrame) -> DataFrame:
-    """One row for each measure, scope and key; of one scope the keys with the longest total time, by `rank`."""
+    """One row for each measure, scope and key; `rank` orders the keys of a scope by total time, longest first."""
     order = W.partitionBy("measure", "scope").orderBy(F.desc("total"), "key")
     ranked = values.groupBy("measure", "scope", "key").agg(*measures()).withColumn("rank", F.row_number().over(order))
     return ranked.filter(F.col("rank") <= MOST_KEYS)
 
 
 def curves(values: DataFrame) -> DataFrame:
-    """Of each measure, as many percentiles as a chart has points."""
+    """The curve of each measure: the percentiles at all points of a chart."""
     shares = F.array(*(F.lit(step / CURVE_STEPS) for step in range(CURVE_STEPS + 1)))
     return values.filter(F.col("scope") == "all").groupBy("measure").agg(F.percentile("value", shares).alias("points"))
 
 
 def stats(row: Mapping[str, Any] | None) -> Stats:
-    """A row with `measures` in whole milliseconds."""
+    """The aggregates of `measures`, from a collected row, in whole milliseconds."""
     if row is None or not row["count"]:
         return NO_STATS
     values = {name: whole_ms(value) for name, value in zip(PERCENTILE_FIELDS, row["percentiles"], strict=True)}
@@ -180,11 +184,11 @@ def stats(row: Mapping[str, Any] | None) -> Stats:
 
 
 def whole_ms(value: float) -> int:
-    """Microseconds as whole milliseconds, halves up."""
+    """Microseconds as whole milliseconds, halves rounded up."""
     return int((value + 500) // 1000)
 
 
 def metric_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of metrics.csv."""
+    """The rows of metrics.csv, sorted by measure, scope and key."""
     found = [{"scope": row["scope"], "key": row["key"], "measure": row["measure"], **stats(row)} for row in rows]
     return sorted(found, key=lambda row: (row["measure"], row["scope"], row["key"]))

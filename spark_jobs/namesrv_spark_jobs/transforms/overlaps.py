@@ -1,10 +1,10 @@
-"""Spans of time that overlap, found without a look at all pairs of them."""
+"""Join of time spans that overlap, without a comparison of all pairs."""
 
 from typing import Final
 
 from namesrv_spark_jobs.frames import Column, DataFrame, F, W
 
-# at one moment, first what begins then, then whoever asks, then what ends then
+# the order of marks at one moment: begins of spans, then the `low` and `high` of rows, then ends of spans
 _BEGINS: Final = 0
 _ASKS: Final = 1
 _ENDS: Final = 2
@@ -13,10 +13,11 @@ _ENDS: Final = 2
 def overlapping(asked: DataFrame, spans: DataFrame, by: list[str]) -> DataFrame:
     """Pairs of `asked` (distinct rows with `low`, `high`) and `spans` (`begin`, `end`) that have a moment in common.
 
-    Both ends count. Only rows with the same `by` meet; otherwise no column is in both tables.
+    Both ends count. Only rows with the same `by` are paired; the tables have no other column in common.
 
-    The spans are numbered by their ends. Those that end before `low` are the first ones; those of which no later one
-    begins by `high` are the last ones: along time both are counted, and what is between meets, or nearly so.
+    The spans are numbered by their ends. The spans that end before `low` have the lowest numbers. Each begin is lowered
+    to the earliest begin of the spans from this number on, so that the spans begun by `high` are the first ones, too.
+    Counting both along time gives each row a range of numbers; the spans in it that do not overlap are filtered out.
     """
     place = W.partitionBy(*by).orderBy("end", *(name for name in spans.columns if name not in {*by, "end"}))
     numbered = spans.withColumn("number", F.row_number().over(place))
@@ -30,7 +31,8 @@ def overlapping(asked: DataFrame, spans: DataFrame, by: list[str]) -> DataFrame:
         for name, kind in (("begun", _BEGINS), ("ended", _ENDS))
     }
     answers = both.withColumns(counts).filter(F.col("mark.kind") == _ASKS).groupBy(*asked.columns)
-    # what has ended by `low`, what has begun by `high`: both only grow
+    # The spans that ended before `low`, and those that began by `high`. Both counts only grow along time, so that the
+    # minimum is the one at `low`, and the maximum the one at `high`.
     found = answers.agg(F.min("ended").alias("ended"), F.max("begun").alias("begun"))
     between = F.explode(F.sequence(F.col("ended") + 1, F.col("begun")))
     each = found.filter(F.col("ended") < F.col("begun")).withColumn("number", between)

@@ -39,7 +39,7 @@ async def test_answer_is_kept_for_a_later_request(past: Past) -> None:
     failed = await past.ask(TimelineQuestion(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
 
     assert isinstance(found, Timeline)
-    assert len(found.lanes) == 3
+    assert len(found.rows) == 3
     assert isinstance(failed, Failed)
     assert "no log from" in failed.why
 

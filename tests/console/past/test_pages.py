@@ -81,7 +81,7 @@ async def test_without_logs_pages_say_what_to_do(tmp_path: Path) -> None:
 
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
     """Any peer of a NameServer can register any name, and the log contains the name unchanged."""
-    lines = HeartbeatLines(nameserver=HOSTILE).start().beats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
+    lines = HeartbeatLines(nameserver=HOSTILE).start().heartbeats(0, 30_000, of=broker(HOSTILE, cluster=HOSTILE))
     lines.route(40_000, 1, member(HOSTILE), topic=HOSTILE).served(41_000, 1, client=HOSTILE, topic=HOSTILE)
     write_plain(tmp_path, "ns-1-boot-1-1.jsonl", lines.lines)
     async with console(FakeClock(), NOWHERE, logs=(tmp_path,)) as shown:

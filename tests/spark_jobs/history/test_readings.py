@@ -59,26 +59,32 @@ def test_lives_are_those_of_the_report(asked: Readings) -> None:
     found = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
 
     assert (found.reading.files, found.reading.lines, found.reading.bad) == (3, 29, 1)
-    assert [(str(lane.broker), lane.nameserver) for lane in found.lanes] == [
+    assert [(str(row.broker), row.nameserver) for row in found.rows] == [
         ("c1/broker-a/0", "ns-1"),
         ("c1/broker-a/0", "ns-2"),
         ("c1/broker-b/0", "ns-1"),
     ]
     first, second, third = (
         [
-            (life.reason, life.last_ok_ms - MIDNIGHT_MS, life.end_ms - MIDNIGHT_MS, life.stale_ms, life.is_false)
-            for life in lane.lives
+            (
+                period.reason,
+                period.last_ok_ms - MIDNIGHT_MS,
+                period.end_ms - MIDNIGHT_MS,
+                period.stale_ms,
+                period.is_false,
+            )
+            for period in row.periods
         ]
-        for lane in found.lanes
+        for row in found.rows
     )
     assert first == [("silent", 60_000, 185_000, 125_000, False)]
     assert second == [("silent", 30_500, 155_000, 124_500, True), (None, 170_000, 240_100, 0, False)]
     assert third == [(None, 240_010, 240_100, 0, False)]
     by_server = ask(asked, TimelineQuestion(span=FIVE_MINUTES, text="NS-2"), Timeline)
-    assert [lane.nameserver for lane in by_server.lanes] == ["ns-2"]
+    assert [row.nameserver for row in by_server.rows] == ["ns-2"]
     # its own first life was over by then
     later = ask(asked, TimelineQuestion(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
-    assert [len(lane.lives) for lane in later.lanes] == [1, 1]
+    assert [len(row.periods) for row in later.rows] == [1, 1]
 
 
 def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: Readings) -> None:
@@ -155,7 +161,7 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
 def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int, scan_ms: int, poll_ms: int) -> None:
     """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
     own = broker("broker-c", expiry_ms=25_000)
-    third = HeartbeatLines("boot-3", "ns-3").start().beats(0, 15_000, 50_000, 61_000, 130_000, of=own)
+    third = HeartbeatLines("boot-3", "ns-3").start().heartbeats(0, 15_000, 50_000, 61_000, 130_000, of=own)
     third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
     file = write_plain(tmp_path / "logs", "ns-3-boot-3-1.jsonl", third.lines)
 
@@ -190,7 +196,7 @@ def test_a_reading_is_kept_for_what_lies_within_it(asked: Readings) -> None:
 def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: Path) -> None:
     """With the longest silence before one of them; each broker of the name by itself, and other names not at all."""
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 144_000)
-    slave = HeartbeatLines("boot-3", "ns-1").start(241_000).beats(242_000, of=broker("broker-a", 1))
+    slave = HeartbeatLines("boot-3", "ns-1").start(241_000).heartbeats(242_000, of=broker("broker-a", 1))
     write_plain(tmp_path / "logs", "ns-1-boot-3-1.jsonl", slave.lines)
 
     found = ask(asked, StripQuestion(span=span.moved(1), cluster="c1", broker_name="broker-a"), Strip)
@@ -201,12 +207,12 @@ def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: P
         ("c1/broker-a/1", "ns-1"),
     ]
     assert [row.nameserver for row in earlier.rows] == ["ns-1", "ns-2"]
-    assert [(one.number, one.beats, one.longest_ms) for one in earlier.rows[0].bins] == [
+    assert [(one.number, one.heartbeats, one.longest_ms) for one in earlier.rows[0].bins] == [
         (0, 1, 0),
         (30, 1, 30_000),
         (60, 1, 30_000),
     ]
-    assert (earlier.rows[0].expiry_ms, earlier.rows[0].period_ms) == (120_000, 30_000)
+    assert (earlier.rows[0].expiry_ms, earlier.rows[0].interval_ms) == (120_000, 30_000)
 
 
 def test_without_a_line_there_is_no_answer(asked: Readings, tmp_path: Path) -> None:

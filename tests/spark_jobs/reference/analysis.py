@@ -9,7 +9,16 @@ from typing import Any
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILE_FIELDS, PERCENTILES
 from tests.spark_jobs.reference import lines
-from tests.spark_jobs.reference.lives import Broker, ClientStaleness, Life, Routes, Span, episodes, lives, near_misses
+from tests.spark_jobs.reference.registration_periods import (
+    Broker,
+    ClientStaleness,
+    RegistrationPeriod,
+    Routes,
+    Span,
+    episodes,
+    near_misses,
+    periods,
+)
 from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
 
 # of groups that may be many, so many are shown: the worst
@@ -31,16 +40,16 @@ class Analysis:
         for boot in self.boots:
             for file in boot.clock_steps:
                 self.files[file]["clock_steps"] += 1
-        self.lives = [life for boot in self.boots for life in lives(boot)]
-        self.intervals = [life for life in self.lives if life.evict is not None]
-        self.false_evictions = [life for life in self.lives if life.is_false_eviction]
-        self.near_misses = [miss for life in self.lives for miss in near_misses(life)]
-        self.episodes = episodes(self.boots, self.lives)
+        self.periods = [period for boot in self.boots for period in periods(boot)]
+        self.intervals = [period for period in self.periods if period.evict is not None]
+        self.false_evictions = [period for period in self.periods if period.is_false_eviction]
+        self.near_misses = [miss for period in self.periods for miss in near_misses(period)]
+        self.episodes = episodes(self.boots, self.periods)
         routes = {boot.boot: Routes(boot) for boot in self.boots}
-        of_unannounced = [(life, routes[life.boot.boot]) for life in self.lives if life.is_unannounced]
-        self.clients = [staleness for life, route in of_unannounced for staleness in route.exposed(life)]
+        of_unannounced = [(period, routes[period.boot.boot]) for period in self.periods if period.is_unannounced]
+        self.clients = [staleness for period, route in of_unannounced for staleness in route.exposed(period)]
         # how often the route of a broker that was gone was given out, by topic
-        self.exposed_pulls = [(life, route.pulls(life)) for life, route in of_unannounced]
+        self.exposed_pulls = [(period, route.pulls(period)) for period, route in of_unannounced]
         self.unknown_revisions = sum(route.unknown_revisions for route in routes.values())
 
     @cached_property
@@ -61,10 +70,10 @@ class Analysis:
             "bound_ms": sum(longest) + self.options.poll_ms,
             "registry": _registry(self.intervals),
             "client": {**_client(self.clients), "unknown_revisions": self.unknown_revisions},
-            "false_evictions": _counted("count", Counter(life.broker.label for life in self.false_evictions)),
+            "false_evictions": _counted("count", Counter(period.broker.label for period in self.false_evictions)),
             "exposed_pulls": _exposed_pulls(self.exposed_pulls),
             "near_misses": {
-                **_counted("count", Counter(Broker.of(beat).label for beat, _ in self.near_misses)),
+                **_counted("count", Counter(Broker.of(heartbeat).label for heartbeat, _ in self.near_misses)),
                 "longest_ms": max((lines.whole_milliseconds(silence) for _, silence in self.near_misses), default=None),
             },
             "divergence": _divergence(self.episodes),
@@ -74,40 +83,40 @@ class Analysis:
 
     def interval_rows(self) -> list[Row]:
         """The report's rows of lives that ended."""
-        exposed = Counter((client.life, is_seen) for client in self.clients for is_seen in {client.outcome == "seen"})
-        pulls = {life: by_topic.total() for life, by_topic in self.exposed_pulls}
+        exposed = Counter((client.period, is_seen) for client in self.clients for is_seen in {client.outcome == "seen"})
+        pulls = {period: by_topic.total() for period, by_topic in self.exposed_pulls}
         return [
             {
-                "date": f"{datetime.fromtimestamp(life.boot.wall_ms(life.said.at) // 1000, UTC):%Y-%m-%d}",
-                **_names(life),
-                "agent_id": life.said.get("agent_id"),
-                "reason": life.reason,
-                "first_ok_ms": None if life.first_ok is None else life.boot.wall_ms(life.first_ok),
-                "last_ok_ms": life.boot.wall_ms(life.last_ok),
-                "removed_ms": life.boot.wall_ms(life.said.at),
-                "beats": len(life.beats),
-                "period_ms": life.period / lines.MICROSECONDS,
-                "expiry_ms": None if life.expiry is None else life.expiry / lines.MICROSECONDS,
-                "upper_ms": life.upper / lines.MICROSECONDS,
-                "lower_ms": life.lower / lines.MICROSECONDS,
-                "over_bound": life.is_over_bound,
-                "false_eviction": life.is_false_eviction,
-                "scan": life.said.get("scan"),
-                "evict_seq": life.said.seq,
-                "clients_exposed": exposed[life, True] + exposed[life, False],
-                "clients_seen": exposed[life, True],
-                "exposed_pulls": pulls.get(life, 0),
+                "date": f"{datetime.fromtimestamp(period.boot.wall_ms(period.last_line.at) // 1000, UTC):%Y-%m-%d}",
+                **_names(period),
+                "agent_id": period.last_line.get("agent_id"),
+                "reason": period.reason,
+                "first_ok_ms": None if period.first_ok is None else period.boot.wall_ms(period.first_ok),
+                "last_ok_ms": period.boot.wall_ms(period.last_ok),
+                "removed_ms": period.boot.wall_ms(period.last_line.at),
+                "heartbeats": len(period.heartbeats),
+                "interval_ms": period.usual_interval / lines.MICROSECONDS,
+                "expiry_ms": None if period.expiry is None else period.expiry / lines.MICROSECONDS,
+                "upper_ms": period.upper / lines.MICROSECONDS,
+                "lower_ms": period.lower / lines.MICROSECONDS,
+                "over_bound": period.is_over_bound,
+                "false_eviction": period.is_false_eviction,
+                "scan": period.last_line.get("scan"),
+                "evict_seq": period.last_line.seq,
+                "clients_exposed": exposed[period, True] + exposed[period, False],
+                "clients_seen": exposed[period, True],
+                "exposed_pulls": pulls.get(period, 0),
             }
-            for life in self.intervals
+            for period in self.intervals
         ]
 
     def client_rows(self) -> list[Row]:
         """The report's rows of exposed clients."""
         return [
             {
-                **_names(client.life),
-                "reason": client.life.reason,
-                "evict_seq": client.life.said.seq,
+                **_names(client.period),
+                "reason": client.period.reason,
+                "evict_seq": client.period.last_line.seq,
                 "client": client.client,
                 "topic": client.topic,
                 "outcome": client.outcome,
@@ -121,7 +130,7 @@ class Analysis:
         return [
             {
                 "boot_id": one.boot.boot,
-                **Broker.of(one.beat)._asdict(),
+                **Broker.of(one.heartbeat)._asdict(),
                 "scan": one.scan,
                 "staleness_ms": one.staleness / lines.MICROSECONDS,
             }
@@ -134,8 +143,8 @@ def comparable(summary: dict[str, Any]) -> dict[str, Any]:
     return {**summary, "near_misses": {x: value for x, value in summary["near_misses"].items() if x != "worst"}}
 
 
-def _names(life: Life) -> Row:
-    return {"nameserver": life.boot.nameserver, "boot_id": life.boot.boot, **life.broker._asdict()}
+def _names(period: RegistrationPeriod) -> Row:
+    return {"nameserver": period.boot.nameserver, "boot_id": period.boot.boot, **period.broker._asdict()}
 
 
 def _stats(values: Iterable[float]) -> Stats:
@@ -185,15 +194,15 @@ def _settings(boot: lines.Boot) -> Row:
     }
 
 
-def _registry(intervals: Sequence[Life]) -> Row:
+def _registry(intervals: Sequence[RegistrationPeriod]) -> Row:
     return {
-        "all": _stats(life.upper for life in intervals),
-        "lower": _stats(life.lower for life in intervals),
-        "by_reason": _grouped((life.reason, life.upper) for life in intervals),
-        "by_nameserver": _grouped((life.boot.nameserver, life.upper) for life in intervals),
-        "by_cluster": _grouped((life.broker.cluster, life.upper) for life in intervals),
-        "by_broker": _grouped(((life.broker.label, life.upper) for life in intervals), MOST),
-        "over_bound": sum(life.is_over_bound for life in intervals),
+        "all": _stats(period.upper for period in intervals),
+        "lower": _stats(period.lower for period in intervals),
+        "by_reason": _grouped((period.reason, period.upper) for period in intervals),
+        "by_nameserver": _grouped((period.boot.nameserver, period.upper) for period in intervals),
+        "by_cluster": _grouped((period.broker.cluster, period.upper) for period in intervals),
+        "by_broker": _grouped(((period.broker.label, period.upper) for period in intervals), MOST),
+        "over_bound": sum(period.is_over_bound for period in intervals),
     }
 
 
@@ -202,7 +211,7 @@ def _client(clients: Sequence[ClientStaleness]) -> Row:
     outcomes = Counter(client.outcome for client in clients)
     return {
         "all": _stats(client.staleness for client in seen),
-        "by_reason": _grouped((client.life.reason, client.staleness) for client in seen),
+        "by_reason": _grouped((client.period.reason, client.staleness) for client in seen),
         "by_topic": _grouped((client.topic, client.staleness) for client in seen),
         "by_client": _grouped(((client.client, client.staleness) for client in seen), MOST),
         "exposed": outcomes.total(),
@@ -228,12 +237,12 @@ def _most(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:MOST])
 
 
-def _exposed_pulls(exposed: Iterable[tuple[Life, Counter[str]]]) -> Row:
+def _exposed_pulls(exposed: Iterable[tuple[RegistrationPeriod, Counter[str]]]) -> Row:
     by_broker: Counter[str] = Counter()
     by_topic: Counter[str] = Counter()
-    for life, pulls in exposed:
+    for period, pulls in exposed:
         by_topic.update(pulls)
-        by_broker.update({life.broker.label: pulls.total()} if pulls else {})
+        by_broker.update({period.broker.label: pulls.total()} if pulls else {})
     return {**_counted("total", by_broker), "by_topic": _most(by_topic)}
 
 

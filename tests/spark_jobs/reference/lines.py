@@ -13,10 +13,10 @@ from namesrv_spark_jobs.options import Options
 # times are whole microseconds, so that nothing is lost when they are added and compared
 MICROSECONDS = 1000
 VERSION = 2
-BEATS = frozenset({"register", "heartbeat"})
+HEARTBEATS = frozenset({"register", "heartbeat"})
 OF_CLIENTS = frozenset({"refreshed", "send_failed", "isolated"})
 OTHERS = "start opened stop unregister evict fenced scan late route served client_gone pulls dropped"
-KNOWN = BEATS | OF_CLIENTS | set(OTHERS.split())
+KNOWN = HEARTBEATS | OF_CLIENTS | set(OTHERS.split())
 # what is of this type when it is there; `v` and the like have to be
 WHOLE = frozenset({"broker_id", "scan", "revision", "count"})
 TIMES = frozenset({"expiry_ms", "silent_ms", "late_ms", "scan_interval_ms", "broker_expiry_ms"})
@@ -241,6 +241,6 @@ def _liveness(boot: Boot) -> dict[int, int]:
     for line in reversed(boot.lines):
         if line.event == "late":
             cap = live[line.seq]
-        elif cap is not None and line.event in BEATS:
+        elif cap is not None and line.event in HEARTBEATS:
             live[line.seq] = min(live[line.seq], cap)
     return live

@@ -9,8 +9,8 @@ from itertools import islice, pairwise
 from typing import Any
 
 from namesrv_spark_jobs.options import WhatIf
-from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, Boot, Line
-from tests.spark_jobs.reference.lives import is_same_process, lines_of_brokers, next_of_same
+from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, Boot, Line
+from tests.spark_jobs.reference.registration_periods import is_same_process, lines_of_brokers, next_of_same
 
 # of the next poll, over its period
 PHASES = 10
@@ -26,11 +26,11 @@ Scans = Callable[[float, Key], tuple[int, int | None] | None]
 def fixed(expiry: int | None = None) -> Policy:
     """So long after each beat, or what each beat says; who asked for a time of its own keeps it."""
 
-    def deadline(boot: Boot, beat: Line, _gaps: Sequence[int]) -> float | None:
-        said = beat.time("expiry_ms")
+    def deadline(boot: Boot, heartbeat: Line, _intervals: Sequence[int]) -> float | None:
+        said = heartbeat.time("expiry_ms")
         if said is None:
             return None
-        return boot.live[beat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
+        return boot.live[heartbeat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
 
     return deadline
 
@@ -71,8 +71,8 @@ class Eviction:
 
     boot: Boot
     key: Key
-    life: int
-    beat: Line
+    period: int
+    heartbeat: Line
     at: int
     # the logged number of the scan; None when scans are not logged ones
     scan: int | None
@@ -81,7 +81,7 @@ class Eviction:
     @property
     def staleness(self) -> int:
         """How long the broker had been silent."""
-        return self.at - self.boot.live[self.beat.seq]
+        return self.at - self.boot.live[self.heartbeat.seq]
 
 
 def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
@@ -92,22 +92,22 @@ def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
 
 def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
     live = boot.live
-    beats = [number for number, line in enumerate(lines) if line.event in BEATS]
+    heartbeats = [number for number, line in enumerate(lines) if line.event in HEARTBEATS]
     # how many lives ended before, and the gaps of this one so far
-    life, gaps = beats[0] if beats else 0, list[int]()
-    for here, there in pairwise([*beats, len(lines)]):
-        beat, between = lines[here], lines[here + 1 : there]
+    period, intervals = heartbeats[0] if heartbeats else 0, list[int]()
+    for here, there in pairwise([*heartbeats, len(lines)]):
+        heartbeat, between = lines[here], lines[here + 1 : there]
         ends = _ends_of_silence(boot, lines, here, there)
-        deadline = policy(boot, beat, gaps)
+        deadline = policy(boot, heartbeat, intervals)
         scan = None if deadline is None else scans(deadline, key)
         if scan is not None and all(scan[0] < end for end in ends):
             back = next_of_same(lines, here)
-            is_false = back is not None and is_same_process(beat, back, live[back.seq] - scan[0])
-            yield Eviction(boot, key, life, beat, *scan, is_false)
+            is_false = back is not None and is_same_process(heartbeat, back, live[back.seq] - scan[0])
+            yield Eviction(boot, key, period, heartbeat, *scan, is_false)
         if between:
-            life, gaps = life + len(between), []
+            period, intervals = period + len(between), []
         elif there < len(lines):
-            gaps.append(live[lines[there].seq] - live[beat.seq])
+            intervals.append(live[lines[there].seq] - live[heartbeat.seq])
 
 
 def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -> list[int]:
@@ -144,15 +144,15 @@ def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any]
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
     """How many silent evictions are logged and replayed, each life at which scan, and how many of them differ."""
     logged = Counter(
-        ((boot.boot, *key, life), evict.get("scan"))
+        ((boot.boot, *key, period), evict.get("scan"))
         for boot in boots
         for key, lines in lines_of_brokers(boot).items()
-        for life, evict in enumerate(line for line in lines if line.event == "evict")
+        for period, evict in enumerate(line for line in lines if line.event == "evict")
         if evict.get("reason") == "silent"
     )
-    replayed = Counter(((one.boot.boot, *one.key, one.life), one.scan) for one in evictions)
-    missing = Counter(life for life, _ in (logged - replayed).elements())
-    extra = Counter(life for life, _ in (replayed - logged).elements())
+    replayed = Counter(((one.boot.boot, *one.key, one.period), one.scan) for one in evictions)
+    missing = Counter(period for period, _ in (logged - replayed).elements())
+    extra = Counter(period for period, _ in (replayed - logged).elements())
     # of one life, one of each kind are one at another scan
     other_scan = (missing & extra).total()
     return {

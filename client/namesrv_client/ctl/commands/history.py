@@ -167,7 +167,7 @@ def _at_the_moment(past: Document) -> list[RenderableType]:
     ]
     received = [
         (
-            *(one["client"], one["nameserver"], moment(one["told_ms"]), _route(one["change"])),
+            *(one["client"], one["nameserver"], moment(one["received_ms"]), _route(one["change"])),
             "old" if one["is_old"] else None,
         )
         for one in past["clients"]

@@ -1,1 +1,1 @@
-"""DuckDB, in the process: no Java, no cluster, one machine."""
+"""The embedded engine: DuckDB in this process, without Java or a cluster."""

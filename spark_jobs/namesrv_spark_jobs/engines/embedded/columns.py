@@ -1,7 +1,6 @@
-"""Columns, functions and windows as PySpark has them, spelt in DuckDB's SQL: as much of them as transforms use.
+"""PySpark's columns, functions and windows in DuckDB's SQL, as far as transforms use them.
 
-Where DuckDB means something else by a name (nulls in an order, division, sums, rounding), what is spelt here means
-what PySpark means.
+Where DuckDB's meaning differs (order of nulls, division, sums, rounding), the SQL made here has PySpark's meaning.
 """
 
 import re
@@ -10,24 +9,24 @@ from typing import Any, Final
 
 _TYPES: Final = {"long": "BIGINT", "bigint": "BIGINT", "int": "INTEGER", "double": "DOUBLE", "string": "VARCHAR"}
 _SCALAR: Final = {**_TYPES, "boolean": "BOOLEAN"}
-# what a text may be spelt as without an escape
+# texts that need no escapes in a literal
 _PLAIN: Final = re.compile(r"[^\x00-\x1f]*")
 
 
 def quoted(name: str) -> str:
-    """A name, whatever characters it has."""
+    """A quoted identifier; the name may contain any characters."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text as a literal."""
+    """A string literal."""
     if _PLAIN.fullmatch(value):
         return "'" + value.replace("'", "''") + "'"
     return "(" + " || ".join(f"chr({ord(character)})" for character in value) + ")"
 
 
 def sql_type(kind: str) -> str:
-    """A type as PySpark spells it, in DuckDB's words."""
+    """DuckDB's name of a type that is given in PySpark's notation."""
     kind = kind.strip()
     if kind.startswith("array<"):
         return f"{sql_type(kind[6:-1])}[]"
@@ -38,7 +37,7 @@ def sql_type(kind: str) -> str:
 
 
 def json_shape(kind: str) -> str:
-    """A type as PySpark spells it, as the structure that DuckDB reads JSON by."""
+    """The structure argument of DuckDB's `from_json` for a type that is given in PySpark's notation."""
     kind = kind.strip()
     if kind.startswith("array<"):
         return f"[{json_shape(kind[6:-1])}]"
@@ -49,7 +48,7 @@ def json_shape(kind: str) -> str:
 
 
 def _fields(inner: str) -> list[str]:
-    """The parts between the outermost commas."""
+    """The fields of a struct type: the parts between the outermost commas."""
     found, depth = [""], 0
     for character in inner:
         depth += (character == "<") - (character == ">")
@@ -61,12 +60,12 @@ def _fields(inner: str) -> list[str]:
 
 
 class Column:
-    """An expression, and the name that it has in a table."""
+    """An SQL expression, and its name in a table."""
 
     def __init__(self, sql: str, name: str | None = None, *, after: Callable[[str], str] | None = None) -> None:
         self.sql = sql
         self.name = name
-        # of an aggregate: what is made of its value, in a second step
+        # for an aggregate: the expression of its value that a second query computes
         self.after = after
 
     def __repr__(self) -> str:
@@ -136,7 +135,7 @@ class Column:
         return self._with("*", other)
 
     def __truediv__(self, other: object) -> "Column":
-        # of whole numbers, too, a double comes out; by nought comes nothing
+        # as in Spark, the quotient of whole numbers is a double, and division by zero gives null
         return Column(f"({self.sql} / nullif({_operand(other)}, 0))")
 
     def __mod__(self, other: object) -> "Column":
@@ -159,7 +158,7 @@ class Column:
 
 
 class Case(Column):
-    """`when`s, to which others may be added."""
+    """A CASE expression; `when` and `otherwise` add branches."""
 
     def __init__(self, branches: Sequence[str]) -> None:
         super().__init__(f"CASE {' '.join(branches)} END")
@@ -173,7 +172,7 @@ class Case(Column):
 
 
 class Window:
-    """Where a function looks: partitions, their order, and the rows of it."""
+    """A window: partitions, their order, and the frame of rows."""
 
     unboundedPreceding: Final = "UNBOUNDED PRECEDING"  # noqa: N815 - PySpark's
     unboundedFollowing: Final = "UNBOUNDED FOLLOWING"  # noqa: N815 - PySpark's
@@ -202,11 +201,11 @@ def _bound(at: str | int) -> str:
 
 
 class Ordered(Column):
-    """An expression, and in which direction it is sorted by."""
+    """An expression of ORDER BY with its direction."""
 
 
 def ordered(column: "str | Column") -> str:
-    """Ascending with nulls first, if nothing else is said."""
+    """The SQL of a column in ORDER BY: ascending with nulls first, unless the column has a direction."""
     made = col(column)
     return made.sql if isinstance(made, Ordered) else f"{made.sql} ASC NULLS FIRST"
 
@@ -215,7 +214,7 @@ def _operand(value: object) -> str:
     return value.sql if isinstance(value, Column) else lit(value).sql
 
 
-# functions, under PySpark's names
+# the functions below have PySpark's names
 
 
 def col(name: "str | Column") -> Column:
@@ -250,7 +249,7 @@ def expr(sql: str) -> Column:
 
 
 def _called(function: str) -> Callable[..., Column]:
-    """A function that DuckDB has, and means as PySpark does; a text names a column."""
+    """A function with the same meaning in DuckDB and PySpark; an argument of type str is the name of a column."""
 
     def made(*arguments: "str | Column") -> Column:
         return Column(f"{function}({', '.join(col(each).sql for each in arguments)})")
@@ -364,7 +363,7 @@ def sha2(column: "str | Column", _bits: int) -> Column:
 
 
 def xxhash64(*columns: "str | Column") -> Column:
-    """A number of 64 bits for some values; another one than Spark's, and as good."""
+    """A hash of 64 bits; its values differ from those of Spark's xxhash64, which does not matter."""
     return Column(f"number_of(hash({', '.join(col(each).sql for each in columns)}))")
 
 
@@ -383,7 +382,7 @@ def from_json(column: "str | Column", kind: str) -> Column:
 
 
 def to_json(column: "str | Column") -> Column:
-    """Without what is null, as Spark's."""
+    """JSON without null fields, as Spark's."""
     return Column(f"CAST(json_merge_patch('{{}}', to_json({col(column).sql})) AS VARCHAR)")
 
 
@@ -398,7 +397,7 @@ def collect_set(column: "str | Column") -> Column:
 
 
 def percentile(column: "str | Column", shares: Column) -> Column:
-    """Exact, and interpolated by Spark's own formula: DuckDB's differs in the last digit."""
+    """Exact percentiles, interpolated by Spark's formula: DuckDB's differs in the last digit."""
     made = col(column).sql
     return Column(
         f"list_sort(list({made}) FILTER (WHERE {made} IS NOT NULL))",
@@ -407,5 +406,5 @@ def percentile(column: "str | Column", shares: Column) -> Column:
 
 
 def broadcast(table: Any) -> Any:
-    """DuckDB chooses by itself which side of a join it keeps."""
+    """The same table: DuckDB itself chooses which side of a join to keep in memory."""
     return table

@@ -1,4 +1,4 @@
-"""The embedded engine: tables of DuckDB in this process, which go to disk when memory is short."""
+"""The embedded engine: tables of DuckDB in this process, which are moved to disk when memory is short."""
 
 import json
 import os
@@ -27,20 +27,20 @@ from namesrv_spark_jobs.engines.engine import Rows, Shape, require_lines
 from namesrv_spark_jobs.frames import DataFrame
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE
 
-# Differences of numbers in place of them: two thirds of the size, or one, for nothing. Its encoding of floating point
-# Spark cannot read, and says nothing where it skips files that are damaged: there must be none in such a table.
+# Delta encoding of numbers, which makes files up to a third smaller at no cost. Spark cannot read version 2's encoding
+# of floating point numbers, and would skip such a file as damaged without an error: the table must not contain any.
 _SMALL: Final = "PARQUET_VERSION V2"
-# what DuckDB may have in memory; beyond that it goes to disk
+# DuckDB's memory limit; tables beyond it go to disk
 MEMORY: Final = "2GB"
-# milliseconds as the daemon writes them
+# milliseconds with the three decimals that the daemon writes
 _EXACT: Final = "DECIMAL(18, 3)"
-# nobody asks for a part of them
+# the shape of plain lines; no reader needs the lines of one event only
 _AS_LINES: Final = Shape(by="event")
 _MACROS: Final = (
-    # a hash has 64 bits and no sign, whole numbers have 63 and one
+    # DuckDB's hashes are unsigned 64-bit numbers; a BIGINT has 63 bits and a sign
     "number_of(x) AS CAST(x >> 1 AS BIGINT)",
     "shiftleft(x, bits) AS CASE bits WHEN 63 THEN -9223372036854775808 ELSE x << bits END",
-    # Spark's own formula
+    # Spark's formula for percentiles
     """percentiles(xs, shares) AS list_transform(shares, lambda share: CASE WHEN len(xs) = 0 THEN NULL
         WHEN xs[below(xs, share)] = xs[above(xs, share)] THEN CAST(xs[below(xs, share)] AS DOUBLE)
         ELSE (above(xs, share) - 1 - place(xs, share)) * CAST(xs[below(xs, share)] AS DOUBLE)
@@ -52,7 +52,7 @@ _MACROS: Final = (
 
 
 class EmbeddedEngine:
-    """A database that lives as long as one analysis, with a folder for what does not fit into memory."""
+    """A DuckDB database for one analysis, with a folder for tables that do not fit into memory."""
 
     functions: Any = columns
     window: Any = columns.Window
@@ -65,9 +65,9 @@ class EmbeddedEngine:
             "memory_limit": memory,
             "temp_directory": str(staging / "spilled"),
             "threads": len(os.sched_getaffinity(0)),
-            # nothing depends on the order of rows that nobody sorted
+            # no query depends on the order of unsorted rows
             "preserve_insertion_order": False,
-            # no extension is fetched from anywhere
+            # no extension is downloaded
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
@@ -87,7 +87,7 @@ class EmbeddedEngine:
     def describe(self) -> dict[str, str | None]:
         return {"name": "embedded", "version": duckdb.__version__, "master": None}
 
-    # as a database
+    # the interface `tables.Database`
 
     def columns_of(self, sql: str) -> list[str]:
         return [name for name, _ in self._described(sql)]
@@ -100,11 +100,11 @@ class EmbeddedEngine:
         names = [column[0] for column in found.description or ()]
         return [Row(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    # as an engine
+    # the interface `engine.Engine`
 
     def stored(self, table: Any, name: str, *, by: str | None = None) -> Any:  # noqa: ARG002 - zones are known
         place = quoted(f"{name}_{next(self._numbers)}")
-        # sums come as numbers of 128 bits, of which nobody makes use
+        # DuckDB's sums have 128 bits, but all values fit into 64
         kinds = self._described(table.sql)
         shown = ", ".join(
             f"CAST({quoted(column)} AS BIGINT) AS {quoted(column)}" if kind == "HUGEINT" else quoted(column)
@@ -135,10 +135,10 @@ class EmbeddedEngine:
         try:
             events = self._taken(place, made, shape.sparse, reading)
         except duckdb.Error as error:
-            # a file that has gone, or that is damaged in its middle
+            # a file was removed, or is damaged in the middle
             reading.repair(reading.unreadable(error))
             events = self._taken(place, made, shape.sparse, reading)
-        # nearly all files have only lines that DuckDB reads as they are; the others are gone through line by line
+        # DuckDB reads nearly all files as they are; files with lines outside of the contract are split line by line
         if found := self._suspects(events, reading.plain):
             listed = ", ".join(str(number) for number in found.values())
             self._connection.execute(f"DELETE FROM {place} WHERE file IN ({listed})")
@@ -164,12 +164,12 @@ class EmbeddedEngine:
     def _names(self, reading: Reading) -> Any:
         names, knows_files = reading.names, "file" in self._kinds(reading)
         if not knows_files:
-            # each is its own, and that is known without a look at its rows
+            # every line comes from the table's own file, so the rows need not be read
             names = {**names, **{str(file): file.absolute().as_uri() for file in files_of(reading.tables)}}
         listed = ", ".join(f"({text(path)}, {text(name)})" for path, name in names.items())
         parts = [f"SELECT file, name FROM (VALUES {listed}) t(file, name)"] if listed else []
         if knows_files:
-            # a table that knows no file is one
+            # a row without `file` has the path of its table, which becomes a URL
             name = "CASE WHEN starts_with(file, '/') THEN 'file://' || file ELSE file END AS name"
             parts.append(f"SELECT DISTINCT file, {name} FROM ({self._of_tables(reading)})")
         return Table(self, " UNION ALL ".join(parts), ["file", "name"])
@@ -186,7 +186,7 @@ class EmbeddedEngine:
         return Table(self, sql, self.columns_of(sql))
 
     def _suspects(self, events: Table, paths: Sequence[str]) -> dict[str, int]:
-        """The files with lines that are not of the contract, and the numbers that stand for them."""
+        """The files with lines outside of the contract, each with the number that is its `file`."""
         if not paths:
             return {}
         listed = ", ".join(f"({text(path)})" for path in paths)
@@ -202,7 +202,7 @@ class EmbeddedEngine:
         self._copy(kept, folder / f"{uuid.uuid4()}.parquet")
 
     def write_sorted(self, file: str, target: Path) -> None:
-        """Keep all lines of a file as a table, for long: small, and quick to read for one broker or some time."""
+        """Write all lines of a file as a table to keep: small, and quick to read for one broker or a span of time."""
         lines, _ = self.lines_stored([file], _with_numbers, _with_numbers, _AS_LINES)
         kept: Any = lines.drop("file")
         numbers = [quoted(name) for name, kind in LINE.items() if kind == "double"]
@@ -219,15 +219,15 @@ class EmbeddedEngine:
     def write_parquet(self, table: DataFrame, folder: Path, *, by: str) -> None:
         made: Any = table
         if made.isEmpty():
-            # a folder without a file has no columns: who reads it would get an error
+            # an empty file, since readers fail on a folder without a file
             folder.mkdir(parents=True)
             self._copy(made.drop(by), folder / "part-0.parquet")
         else:
             self._copy(made.orderBy(*made.columns), folder, f"PARTITION_BY ({quoted(by)})")
 
     def _copy(self, table: Table, target: Path, *options: str, codec: str = "snappy") -> None:
-        said = ", ".join(("FORMAT parquet", f"COMPRESSION {codec}", *options))
-        self._connection.execute(f"COPY ({table.sql}) TO {text(str(target))} ({said})")
+        format_options = ", ".join(("FORMAT parquet", f"COMPRESSION {codec}", *options))
+        self._connection.execute(f"COPY ({table.sql}) TO {text(str(target))} ({format_options})")
 
     def write_json(self, table: DataFrame, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -239,13 +239,13 @@ class EmbeddedEngine:
 
 
 def _of(made: Callable[[Any], Any], lines: Table) -> Table:
-    """What transforms take for a DataFrame is one of ours."""
+    """The result of a transform on a `Table`, which transforms treat as a DataFrame."""
     found: Table = made(lines)
     return found
 
 
 def _packed(made: Table, sparse: Sequence[str]) -> str:
-    """A query of the same columns; the sparse ones are in a list, `rest`, which is null where they are."""
+    """A query of the same columns; the sparse ones are in `rest`, a list of one struct, or null if all are null."""
     if not sparse:
         return made.sql
     dense = ", ".join(quoted(name) for name in made.columns if name not in sparse)

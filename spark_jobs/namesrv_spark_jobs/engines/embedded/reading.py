@@ -1,4 +1,4 @@
-"""Files of logs as DuckDB reads them, and the few that it does not."""
+"""SQL that reads log files and tables in DuckDB, and the repair of the few files that DuckDB cannot read."""
 
 import glob
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from namesrv_spark_jobs.errors import MissingFileError, UsageError
 from namesrv_spark_jobs.log_files import divided, is_url, truncated
 from namesrv_spark_jobs.transforms.schema import CORRUPT, LINE, REQUIRED
 
-# stands in the place of a line that is not of the contract, until its file is gone through
+# the value of `corrupt_line` for a line outside of the contract, until its file is split
 SUSPECT: Final = "suspect"
 _NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
 _NULLS: Final = ", ".join(f"CAST(NULL AS {sql_type(kind)}) AS {quoted(name)}" for name, kind in LINE.items())
@@ -19,7 +19,7 @@ _LINE_BYTES: Final = 64 << 20
 
 
 class Reading:
-    """The files of one analysis, each linked under a plain name: theirs may have what would be a pattern."""
+    """The files of one analysis. Each has a link with a plain name, since DuckDB takes paths for patterns."""
 
     def __init__(self, folder: Path, files: Sequence[str]) -> None:
         folder.mkdir(parents=True)
@@ -29,7 +29,7 @@ class Reading:
         tables, texts = divided(files)
         self._folder = folder
         self.tables = tables
-        # the links and what they stand for; those that are read as they are
+        # link -> file; `plain` has the links of files that DuckDB reads directly
         self._files: dict[str, Path] = {}
         for number, file in enumerate(texts):
             path = Path(file.removeprefix("file://"))
@@ -37,7 +37,7 @@ class Reading:
             link.symlink_to(path.absolute())
             self._files[str(link)] = path
         self.plain = list(self._files)
-        # what was made of damaged ones, and where their other lines are
+        # of split files: the files with the good lines, and the files with the bad ones
         self.clean: list[str] = []
         self.bad: list[str] = []
         self.names = {link: path.absolute().as_uri() for link, path in self._files.items()}
@@ -45,7 +45,7 @@ class Reading:
         self.repair([link for link, path in self._files.items() if str(path) in cut])
 
     def repair(self, links: Iterable[str]) -> None:
-        """Go through these files line by line."""
+        """Split these files line by line into good and bad lines."""
         for link in links:
             self.plain.remove(link)
             clean, bad = (self._folder / f"{Path(link).name}.{kind}.jsonl" for kind in ("clean", "bad"))
@@ -55,7 +55,7 @@ class Reading:
             self.names[str(clean)] = self.names[link]
 
     def unreadable(self, error: Exception) -> list[str]:
-        """The files that DuckDB fails to read. Raises MissingFileError, or `error` when there is none."""
+        """The files that DuckDB fails to read. Raises MissingFileError, or `error` if all can be read."""
         for link in self.plain:
             if not Path(link).exists():
                 raise MissingFileError(f"{self._files[link]}: no such file") from error
@@ -66,8 +66,8 @@ class Reading:
 
 
 def of_texts(paths: Sequence[str]) -> str:
-    """Lines of files in the columns of the contract, with `file`; what is not of the contract is marked."""
-    # by itself DuckDB looks for the suffix before a question mark, as if paths were URLs
+    """A query of the lines of files, in the columns of the contract, with `file`; lines outside of it are `SUSPECT`."""
+    # the compression is given, since DuckDB looks for a suffix before any question mark, as if paths were URLs
     alike = {"gzip": [path for path in paths if path.endswith(".gz")]}
     alike["none"] = [path for path in paths if path not in alike["gzip"]]
     return " UNION ALL BY NAME ".join(_of_texts(paths, how) for how, paths in alike.items() if paths)
@@ -89,7 +89,7 @@ def _of_texts(paths: Sequence[str], compression: str) -> str:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    """Paths as DuckDB takes them, which takes any path for a pattern."""
+    """The paths as literals, escaped, since DuckDB takes any path for a pattern."""
     return ", ".join(text(glob.escape(path)) for path in paths)
 
 
@@ -102,7 +102,7 @@ def _typed(name: str) -> str:
 
 
 def _is_wrong(name: str, kind: str) -> str:
-    """Whether a field has a value that is no number, or no whole one."""
+    """A condition: the field has a value that is not a number, or not a whole one where the contract demands that."""
     field = quoted(name)
     wrong = f"{_number(name)} IS NULL"
     if kind == "bigint":
@@ -111,19 +111,19 @@ def _is_wrong(name: str, kind: str) -> str:
 
 
 def of_bad(paths: Sequence[str]) -> str:
-    """Lines that could not be read, in the same columns."""
+    """A query of the bad lines, in the same columns."""
     listed = _listed(paths)
     read = f"read_json([{listed}], columns = {{file: 'VARCHAR', {CORRUPT}: 'VARCHAR'}}, format = 'newline_delimited')"
     return f"SELECT {_NULLS}, {CORRUPT}, file FROM {read}"
 
 
 def of_nothing() -> str:
-    """No line."""
+    """A query without rows, in the same columns."""
     return f"SELECT {_NULLS}, CAST(NULL AS VARCHAR) AS {CORRUPT}, '' AS file LIMIT 0"
 
 
 def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
-    """The same columns from Parquet, however they were typed there; what is missing is null."""
+    """A query of the same columns from Parquet tables, cast from the types there; a missing column is null."""
     shown = ", ".join(_from_table(name, kind, kinds.get(name)) for name, kind in LINE.items())
     corrupt = CORRUPT if CORRUPT in kinds else f"CAST(NULL AS VARCHAR) AS {CORRUPT}"
     file = "coalesce(file, filename) AS file" if "file" in kinds else "filename AS file"
@@ -131,7 +131,7 @@ def of_tables(paths: Sequence[str], kinds: dict[str, str]) -> str:
 
 
 def parquet(paths: Sequence[str]) -> str:
-    """What reads these tables, or folders of tables."""
+    """The table function that reads these tables, or folders of tables."""
     listed = _listed([str(file) for file in files_of(paths)])
     return f"read_parquet([{listed}], union_by_name = true, filename = true, hive_partitioning = false)"
 

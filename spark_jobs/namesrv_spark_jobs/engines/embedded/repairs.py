@@ -1,6 +1,6 @@
-"""Damaged files and lines: what can be read of them is told apart from the rest, line by line.
+"""Damaged files: their lines are split into readable and bad ones.
 
-A line is read as Spark reads it: its fields have the types of the contract, and what follows its end is nobody's.
+A line is read as Spark reads it: its fields must have the types of the contract, and text after the JSON is ignored.
 """
 
 import gzip
@@ -14,15 +14,15 @@ from namesrv_spark_jobs.transforms.schema import LINE
 
 _DECODER: Final = json.JSONDecoder()
 _LONG: Final = range(-(1 << 63), 1 << 63)
-# texts that are numbers
+# strings that count as numbers, as in Spark
 _NAMED: Final = frozenset({"NaN", "Infinity", "-Infinity", "+INF", "INF", "-INF"})
-# no time is of that size
+# in place of infinite numbers: larger than any time
 _FAR: Final = 1e300
 _NUMBERS: Final = {name: kind for name, kind in LINE.items() if kind != "string"}
 
 
 def lines_of(file: Path) -> Iterator[bytes]:
-    """The lines of a file, up to where it is damaged."""
+    """The lines of a file, up to the place where it is damaged."""
     with gzip.open(file, "rb") if file.name.endswith(".gz") else file.open("rb") as stream:
         while True:
             try:
@@ -35,7 +35,7 @@ def lines_of(file: Path) -> Iterator[bytes]:
 
 
 def is_damaged(file: Path) -> bool:
-    """Whether a compressed file cannot be read to its end."""
+    """True for a compressed file that cannot be read to its end."""
     if not file.name.endswith(".gz"):
         return False
     try:
@@ -48,7 +48,7 @@ def is_damaged(file: Path) -> bool:
 
 
 def split(file: Path, clean: Path, bad: Path, name: str) -> None:
-    """Write the lines that can be read, and of each of the rest `corrupt_line` and its `file`, which is `name`."""
+    """Write the readable lines into `clean`, and the others as `corrupt_line` with their `file` (`name`) into `bad`."""
     with clean.open("w", encoding="utf-8") as good, bad.open("w", encoding="utf-8") as others:
         for line in lines_of(file):
             if not line.strip():
@@ -62,13 +62,13 @@ def split(file: Path, clean: Path, bad: Path, name: str) -> None:
 
 
 def _read(line: bytes) -> str | None:
-    """The line as DuckDB reads it, too; None when it is no line of a log."""
+    """The line as JSON that DuckDB reads, too; None for a bad line."""
     try:
         read, _ = _DECODER.raw_decode(line.decode().strip())
         if not isinstance(read, dict) or not all(_fits(read.get(name), kind) for name, kind in _NUMBERS.items()):
             return None
         text = json.dumps({name: _finite(value) if name in _NUMBERS else value for name, value in read.items()})
-        # half of a pair of characters is none, although JSON has an escape for it
+        # a lone surrogate is an error, although JSON has an escape for it
         json.dumps(read, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
@@ -84,7 +84,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def _finite(value: float | str | None) -> float | None:
-    """A number that is one; others are farther away than any time."""
+    """The number; `_FAR` in place of NaN, infinity and anything larger."""
     if value is None or (not isinstance(value, str) and abs(value) < _FAR):
         return value
     return _FAR

@@ -1,4 +1,4 @@
-"""Tables as PySpark has them (DataFrame), spelt in DuckDB's SQL: as much of them as transforms use."""
+"""PySpark's DataFrame in DuckDB's SQL, as far as transforms use it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -17,14 +17,14 @@ _ONE_SIDED: Final = frozenset({"left_semi", "left_anti"})
 
 
 class Row(dict[str, Any]):
-    """A row that was brought here."""
+    """A row of a collected table."""
 
     def asDict(self, *, recursive: bool = False) -> dict[str, Any]:  # noqa: ARG002 - PySpark's
         return dict(self)
 
 
 class Database(Protocol):
-    """Where tables are computed."""
+    """The database in which tables are computed."""
 
     def columns_of(self, sql: str) -> list[str]:
         """The names of the columns of a query."""
@@ -34,7 +34,7 @@ class Database(Protocol):
 
 
 class Table:
-    """A query, and the names of its columns."""
+    """The counterpart of a DataFrame: a query, and the names of its columns."""
 
     def __init__(self, database: Database, sql: str, columns: Sequence[str]) -> None:
         self._database = database
@@ -136,7 +136,7 @@ class Table:
         return self._database.rows_of(self.sql)
 
     def first(self) -> Row | None:
-        """Any row, if there is one."""
+        """Any row; None when the table is empty."""
         return next(iter(self._database.rows_of(f"{self.sql} LIMIT 1")), None)
 
     def isEmpty(self) -> bool:
@@ -144,7 +144,7 @@ class Table:
 
 
 class Grouped:
-    """A table whose rows are summed up by some columns."""
+    """The counterpart of GroupedData: a table, and the columns by which it is grouped."""
 
     def __init__(self, table: Table, keys: Sequence[tuple[str, Column]]) -> None:
         self._table = table
@@ -162,7 +162,7 @@ class Grouped:
 
 
 class Missing:
-    """What stands in place of nulls."""
+    """The counterpart of DataFrameNaFunctions."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

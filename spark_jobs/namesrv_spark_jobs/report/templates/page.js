@@ -243,7 +243,7 @@ function point({ where, from, to }, moves = true) {
   for (const figure of figures.values()) {
     const row = bars(figure).filter((bar) => bar.where === where && bar.kind !== "down");
     if (!row.length) continue;
-    // the red end that it is, or else the life that it is in, or else the first
+    // the red end that it is, or else the registration period that it is in, or else the first
     const bar =
       row.find((one) => one.kind === "stale" && Math.abs(one.from - from) < 2000) ??
       row.find((one) => one.from <= from && from <= one.to) ??

@@ -2,8 +2,18 @@
 
 import pytest
 
-from namesrv_console.past.lanes import cells, downtimes, drawn
-from namesrv_spark_jobs.history.model import Broker, Lane, Life, Reading, Run, Silence, Strip, StripBin, StripRow
+from namesrv_console.past.timeline_rows import cells, downtimes, drawn
+from namesrv_spark_jobs.history.model import (
+    Broker,
+    Reading,
+    RegistrationPeriod,
+    Run,
+    Silence,
+    Strip,
+    StripBin,
+    StripRow,
+    TimelineRow,
+)
 from namesrv_spark_jobs.history.spans import Span
 
 SPAN = Span(1_000, 101_000)
@@ -11,9 +21,9 @@ BROKER = Broker(cluster="c1", broker_name="broker-a", broker_id=0, broker_addr="
 READING = Reading(span=SPAN, files=1, lines=1, bad=0, read_ms=0)
 
 
-def life(first: int | None, last: int, end: int, reason: str | None, *, due: int | None = None) -> Life:
+def period(first: int | None, last: int, end: int, reason: str | None, *, due: int | None = None) -> RegistrationPeriod:
     """A life, due five seconds after its last heartbeat."""
-    return Life(
+    return RegistrationPeriod(
         first_ok_ms=first,
         last_ok_ms=last,
         due_ms=last + 5_000 if due is None else due,
@@ -24,30 +34,30 @@ def life(first: int | None, last: int, end: int, reason: str | None, *, due: int
     )
 
 
-def lane(*lives: Life, silences: tuple[Silence, ...] = (), fenced: tuple[int, ...] = ()) -> Lane:
+def row(*periods: RegistrationPeriod, silences: tuple[Silence, ...] = (), fenced: tuple[int, ...] = ()) -> TimelineRow:
     """One broker on one server."""
-    return Lane(broker=BROKER, nameserver="ns", lives=[*lives], silences=[*silences], fenced_ms=[*fenced])
+    return TimelineRow(broker=BROKER, nameserver="ns", periods=[*periods], silences=[*silences], fenced_ms=[*fenced])
 
 
 @pytest.mark.parametrize(
     ("of", "bars", "marks"),
     [
-        (life(11_000, 31_000, 41_000, "silent"), [("registered", 10, 25), ("late", 35, 5)], [("evicted", 40)]),
-        (life(11_000, 31_000, 41_000, "unregistered"), [("registered", 10, 30)], [("unregistered", 40)]),
-        (life(11_000, 31_000, 33_000, "disconnected"), [("registered", 10, 22)], [("disconnected", 32)]),
+        (period(11_000, 31_000, 41_000, "silent"), [("registered", 10, 25), ("late", 35, 5)], [("evicted", 40)]),
+        (period(11_000, 31_000, 41_000, "unregistered"), [("registered", 10, 30)], [("unregistered", 40)]),
+        (period(11_000, 31_000, 33_000, "disconnected"), [("registered", 10, 22)], [("disconnected", 32)]),
         # Not ended, and the last heartbeat was in time when the log ended.
-        (life(11_000, 31_000, 33_000, None), [("registered", 10, 22)], []),
+        (period(11_000, 31_000, 33_000, None), [("registered", 10, 22)], []),
         # Registered before the hours that were read, removed after the shown span.
-        (life(None, 500, 11_000, "silent", due=6_000), [("registered", 0, 5), ("late", 5, 5)], [("evicted", 10)]),
-        (life(91_000, 99_000, 109_000, "silent"), [("registered", 90, 10)], []),
-        (life(200_000, 210_000, 220_000, "silent"), [], []),
+        (period(None, 500, 11_000, "silent", due=6_000), [("registered", 0, 5), ("late", 5, 5)], [("evicted", 10)]),
+        (period(91_000, 99_000, 109_000, "silent"), [("registered", 90, 10)], []),
+        (period(200_000, 210_000, 220_000, "silent"), [], []),
     ],
 )
 def test_a_life_is_registered_and_then_late(
-    of: Life, bars: list[tuple[str, float, float]], marks: list[tuple[str, float]]
+    of: RegistrationPeriod, bars: list[tuple[str, float, float]], marks: list[tuple[str, float]]
 ) -> None:
     """A life is late from the time of its missing heartbeat until its removal; bars are cut at the span."""
-    found = drawn(lane(of), SPAN)
+    found = drawn(row(of), SPAN)
 
     assert bars == [(bar.kind, bar.x, bar.width) for bar in found.bars]
     assert marks == [(mark.kind, mark.x) for mark in found.marks]
@@ -56,7 +66,7 @@ def test_a_life_is_registered_and_then_late(
 def test_silences_and_fenced_removals_do_not_split_a_life() -> None:
     """A silence and a fenced removal are drawn over the bar of the life."""
     found = drawn(
-        lane(life(1_000, 90_000, 101_000, None), silences=(Silence(from_ms=21_000, to_ms=41_000),), fenced=(40_000,)),
+        row(period(1_000, 90_000, 101_000, None), silences=(Silence(from_ms=21_000, to_ms=41_000),), fenced=(40_000,)),
         SPAN,
     )
 
@@ -67,9 +77,9 @@ def test_silences_and_fenced_removals_do_not_split_a_life() -> None:
 
 def test_bars_below_a_pixel_are_merged() -> None:
     """Ten thousand lives of ten milliseconds are a few hundred bars."""
-    short = [life(at, at + 1, at + 1, "unregistered", due=at + 1) for at in range(1_000, 101_000, 10)]
+    short = [period(at, at + 1, at + 1, "unregistered", due=at + 1) for at in range(1_000, 101_000, 10)]
 
-    found = drawn(lane(*short), SPAN)
+    found = drawn(row(*short), SPAN)
 
     assert len(found.bars) <= 2_000
     assert len(found.marks) <= 2_000
@@ -90,8 +100,10 @@ def test_a_server_is_down_around_its_runs() -> None:
 
 def test_strip_colours_late_heartbeats() -> None:
     """A cell is late after a silence of one and a half periods, and overdue after two thirds of the expiry."""
-    beats = [StripBin(number=number, beats=2, longest_ms=ms) for number, ms in enumerate((30_000, 45_001, 80_001))]
-    row = StripRow(broker=BROKER, nameserver="ns", expiry_ms=120_000, period_ms=30_000, bins=beats)
+    heartbeats = [
+        StripBin(number=number, heartbeats=2, longest_ms=ms) for number, ms in enumerate((30_000, 45_001, 80_001))
+    ]
+    row = StripRow(broker=BROKER, nameserver="ns", expiry_ms=120_000, interval_ms=30_000, bins=heartbeats)
 
     found = cells(Strip(reading=READING, span=SPAN, rows=[row]), row)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.spark_jobs.reference.lines import BEATS, MICROSECONDS, MOST_COUNT, Boot, Line, entries, lower_median
+from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, MOST_COUNT, Boot, Line, entries, lower_median
 
 # of the last beats, so that a broker whose period was changed is measured by its new one
-GAPS_OF_PERIOD = 10
+RECENT_INTERVALS = 10
 # two registrations at once, over two connections, are no period
-SHORTEST_GAP = 10 * MICROSECONDS
+SHORTEST_INTERVAL = 10 * MICROSECONDS
 OVER_BOUND_TOLERANCE = 1000 * MICROSECONDS
 # a broker that left without saying so
 UNANNOUNCED = frozenset({"silent", "disconnected"})
@@ -39,30 +39,32 @@ class Broker(NamedTuple):
         return "/".join(str(part) for part in self[:3] if part is not None)
 
 
-class Life:
+class RegistrationPeriod:
     """One broker on one boot, from its first beat to its eviction; `back` is the next beat of the same broker."""
 
-    def __init__(self, boot: Boot, beats: Sequence[Line], evict: Line | None, back: Line | None) -> None:
-        self.boot, self.beats, self.evict, self.back = boot, beats, evict, back
-        self.said = self.evict or self.beats[-1]
-        self.broker = Broker.of(self.said)
-        self.expiry = self.said.time("expiry_ms")
+    def __init__(self, boot: Boot, heartbeats: Sequence[Line], evict: Line | None, back: Line | None) -> None:
+        self.boot, self.heartbeats, self.evict, self.back = boot, heartbeats, evict, back
+        self.last_line = self.evict or self.heartbeats[-1]
+        self.broker = Broker.of(self.last_line)
+        self.expiry = self.last_line.time("expiry_ms")
         # None when it began before the log
-        self.first_ok = self.beats[0].at if self.beats else None
-        self.last_ok = self.beats[-1].at if self.beats else self.said.at - (self.said.time("silent_ms") or 0)
+        self.first_ok = self.heartbeats[0].at if self.heartbeats else None
+        self.last_ok = (
+            self.heartbeats[-1].at if self.heartbeats else self.last_line.at - (self.last_line.time("silent_ms") or 0)
+        )
         # None when it is open
         self.reason: str | None = None if self.evict is None else self.evict.get("reason")
         self.removed = None if self.evict is None else self.evict.at
         self.is_unannounced = self.reason in UNANNOUNCED
         # how long its route was stale at most, and at least
-        self.upper = self.said.at - self.last_ok if self.is_unannounced else 0
-        self.lower = max(0, self.upper - self.period)
+        self.upper = self.last_line.at - self.last_ok if self.is_unannounced else 0
+        self.lower = max(0, self.upper - self.usual_interval)
 
     @property
-    def period(self) -> int:
+    def usual_interval(self) -> int:
         """How often it is usually heard."""
-        gaps = [later.at - earlier.at for earlier, later in pairwise(self.beats)]
-        counted = [gap for gap in gaps if gap >= SHORTEST_GAP][-GAPS_OF_PERIOD:]
+        intervals = [later.at - earlier.at for earlier, later in pairwise(self.heartbeats)]
+        counted = [interval for interval in intervals if interval >= SHORTEST_INTERVAL][-RECENT_INTERVALS:]
         return lower_median(counted) if counted else (self.expiry or 0) // 4
 
     @property
@@ -70,18 +72,18 @@ class Life:
         """Whether it stayed longer than the settings allow."""
         if self.expiry is None or self.boot.scan_interval is None:
             return False
-        during = (line for line in self.boot.of("late") if self.last_ok < line.at <= self.said.at)
+        during = (line for line in self.boot.of("late") if self.last_ok < line.at <= self.last_line.at)
         late = sum(line.time("late_ms") or 0 for line in during)
         return self.upper > self.expiry + self.boot.scan_interval + late + OVER_BOUND_TOLERANCE
 
     @property
     def is_false_eviction(self) -> bool:
         """Whether the same process is heard again."""
-        back, evict = self.back, self.said
+        back, evict = self.back, self.last_line
         return self.is_unannounced and back is not None and is_same_process(evict, back, back.at - evict.at)
 
 
-def lives(boot: Boot) -> list[Life]:
+def periods(boot: Boot) -> list[RegistrationPeriod]:
     """All lives of a boot; those of one broker in order."""
     found = []
     for lines in lines_of_brokers(boot).values():
@@ -89,7 +91,7 @@ def lives(boot: Boot) -> list[Life]:
         for begin, end in pairwise(dict.fromkeys([0, *ends, len(lines)])):
             evict = lines[end - 1] if lines[end - 1].event == "evict" else None
             back = next_of_same(lines, end - 1)
-            found.append(Life(boot, lines[begin : end - (evict is not None)], evict, back))
+            found.append(RegistrationPeriod(boot, lines[begin : end - (evict is not None)], evict, back))
     return found
 
 
@@ -97,7 +99,7 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
     """The beats and evictions of each broker address, in order."""
     found: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for line in boot.lines:
-        if line.event in BEATS or line.event == "evict":
+        if line.event in HEARTBEATS or line.event == "evict":
             found[line.get("cluster"), line.get("broker_addr")].append(line)
     return found
 
@@ -105,35 +107,42 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
 def next_of_same(lines: Sequence[Line], here: int) -> Line | None:
     """The next beat of the broker of a line."""
     broker, later = Broker.of(lines[here]), (lines[there] for there in range(here + 1, len(lines)))
-    return next((line for line in later if line.event in BEATS and Broker.of(line) == broker), None)
+    return next((line for line in later if line.event in HEARTBEATS and Broker.of(line) == broker), None)
 
 
-def is_same_process(before: Line, beat: Line, away: int) -> bool:
+def is_same_process(before: Line, heartbeat: Line, away: int) -> bool:
     """Whether a beat comes from the process of an earlier line, which was away for a time."""
-    agents = before.get("agent_id"), beat.get("agent_id")
+    agents = before.get("agent_id"), heartbeat.get("agent_id")
     if agents == (None, None):
         expiry = before.time("expiry_ms")
         return expiry is not None and away <= expiry
     return bool(agents[0] == agents[1])
 
 
-def near_misses(life: Life) -> list[tuple[Line, int]]:
+def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
     """Beats with over two thirds of their expiry between them and the next one, and how long, in liveness time."""
-    live = life.boot.live
-    found = [(beat, beat.time("expiry_ms"), live[after.seq] - live[beat.seq]) for beat, after in pairwise(life.beats)]
-    return [(beat, silence) for beat, expiry, silence in found if expiry is not None and 3 * silence > 2 * expiry]
+    live = period.boot.live
+    found = [
+        (heartbeat, heartbeat.time("expiry_ms"), live[after.seq] - live[heartbeat.seq])
+        for heartbeat, after in pairwise(period.heartbeats)
+    ]
+    return [
+        (heartbeat, silence) for heartbeat, expiry, silence in found if expiry is not None and 3 * silence > 2 * expiry
+    ]
 
 
-def episodes(boots: Iterable[Boot], lives: Iterable[Life]) -> dict[Broker, list[Span]]:
+def episodes(boots: Iterable[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
     """The longest stretches during which some had a broker and others, that were up, had it not."""
     up: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
         up[boot.nameserver].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
     had: dict[Broker, dict[str | None, list[Span]]] = defaultdict(lambda: defaultdict(list))
-    for life in lives:
-        if life.first_ok is not None:
-            end = life.boot.last.at if life.removed is None else life.removed
-            had[life.broker][life.boot.nameserver].append((life.boot.wall(life.first_ok), life.boot.wall(end)))
+    for period in periods:
+        if period.first_ok is not None:
+            end = period.boot.last.at if period.removed is None else period.removed
+            had[period.broker][period.boot.nameserver].append(
+                (period.boot.wall(period.first_ok), period.boot.wall(end))
+            )
     return {broker: _disagreements(up, had[broker]) for broker in sorted(had, key=repr)}
 
 
@@ -158,7 +167,7 @@ def _covers(spans: Sequence[Span], began: int, ended: int) -> bool:
 class ClientStaleness:
     """How long one connection had a route of one topic with a broker that was gone."""
 
-    life: Life
+    period: RegistrationPeriod
     client: str | None
     topic: str
     # seen, returned, client_gone or log_end
@@ -168,7 +177,7 @@ class ClientStaleness:
     @property
     def staleness(self) -> int:
         """Since the broker was last heard; when it is censored, at least that."""
-        return self.at - self.life.last_ok
+        return self.at - self.period.last_ok
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,42 +212,42 @@ class Routes:
         # client -> when its connection ended
         self.gone = {line.get("client"): line.at for line in reversed(boot.of("client_gone"))}
 
-    def _has(self, given: Given, life: Life) -> bool:
+    def _has(self, given: Given, period: RegistrationPeriod) -> bool:
         """Whether the route that was given contains the broker."""
-        return _member(life) in self.members.get((given.topic, given.revision), ())
+        return _member(period) in self.members.get((given.topic, given.revision), ())
 
-    def exposed(self, life: Life) -> list[ClientStaleness]:
+    def exposed(self, period: RegistrationPeriod) -> list[ClientStaleness]:
         """What each client that had the broker's route saw of its end, whatever it ended with."""
         found = []
-        for client, topic in sorted(self._pairs_of_member.get(_member(life), ())):
-            before = [line for line in self.served[client, topic] if line.at < life.said.at]
+        for client, topic in sorted(self._pairs_of_member.get(_member(period), ())):
+            before = [line for line in self.served[client, topic] if line.at < period.last_line.at]
             gone = self.gone.get(client)
-            if before and self._has(before[-1], life) and (gone is None or gone >= life.said.at):
+            if before and self._has(before[-1], period) and (gone is None or gone >= period.last_line.at):
                 # of several at one time the first of these counts
-                at, outcome = min(self._outcomes(life, client, topic), key=lambda end: end[0])
-                found.append(ClientStaleness(life, client, topic, outcome, at))
+                at, outcome = min(self._outcomes(period, client, topic), key=lambda end: end[0])
+                found.append(ClientStaleness(period, client, topic, outcome, at))
         return found
 
-    def _outcomes(self, life: Life, client: str | None, topic: str) -> Iterator[tuple[int, str]]:
-        served, removed = self.served[client, topic], life.said.at
-        yield from ((line.at, "seen") for line in served if line.at >= removed and not self._has(line, life))
-        yield from ((line.at, "returned") for line in served if line.at > removed and self._has(line, life))
+    def _outcomes(self, period: RegistrationPeriod, client: str | None, topic: str) -> Iterator[tuple[int, str]]:
+        served, removed = self.served[client, topic], period.last_line.at
+        yield from ((line.at, "seen") for line in served if line.at >= removed and not self._has(line, period))
+        yield from ((line.at, "returned") for line in served if line.at > removed and self._has(line, period))
         if client in self.gone:
             yield self.gone[client], "client_gone"
         yield self.boot.last.at, "log_end"
 
-    def pulls(self, life: Life) -> Counter[str]:
+    def pulls(self, period: RegistrationPeriod) -> Counter[str]:
         """Answers about each topic that still contained the broker after it was last heard."""
-        end = life.said.at + (self.boot.scan_interval or 0)
+        end = period.last_line.at + (self.boot.scan_interval or 0)
         found: Counter[str] = Counter()
         for given in self._pulls:
-            if life.last_ok < given.at <= end and self._has(given, life):
+            if period.last_ok < given.at <= end and self._has(given, period):
                 found[given.topic] += given.count
         return found
 
 
-def _member(life: Life) -> Member:
-    return life.broker.broker_name, life.broker.broker_id
+def _member(period: RegistrationPeriod) -> Member:
+    return period.broker.broker_name, period.broker.broker_id
 
 
 def _members(boot: Boot) -> dict[tuple[str, int], frozenset[Member]]:

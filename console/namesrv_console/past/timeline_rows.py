@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from namesrv_spark_jobs.history.model import STRIP_BINS, Lane, Life, Run, Strip, StripBin, StripRow
+from namesrv_spark_jobs.history.model import STRIP_BINS, RegistrationPeriod, Run, Strip, StripBin, StripRow, TimelineRow
 from namesrv_spark_jobs.history.spans import Span
 
 # Two bars of one kind that are nearer than this are drawn as one, since no screen shows the gap.
@@ -30,7 +30,7 @@ class Bar:
 class Drawn:
     """One timeline row: bars, from left to right, and marks on top of them."""
 
-    lane: Lane
+    row: TimelineRow
     bars: Sequence[Bar]
     marks: Sequence[Bar]
 
@@ -40,28 +40,28 @@ class Drawn:
         return [(mark.kind, mark.from_ms) for mark in self.marks if mark.kind != "fenced"]
 
 
-def drawn(lane: Lane, span: Span) -> Drawn:
+def drawn(row: TimelineRow, span: Span) -> Drawn:
     """The timeline row of a broker in a span."""
-    stretches = [stretch for life in lane.lives for stretch in _stretches(life, span)]
-    stretches += [("late", silence.from_ms, silence.to_ms) for silence in lane.silences]
-    marks = [(_removal(life), life.end_ms, life.end_ms) for life in lane.lives if life.reason is not None]
-    marks += [("fenced", at, at) for at in lane.fenced_ms]
+    stretches = [stretch for period in row.periods for stretch in _stretches(period, span)]
+    stretches += [("late", silence.from_ms, silence.to_ms) for silence in row.silences]
+    marks = [(_removal(period), period.end_ms, period.end_ms) for period in row.periods if period.reason is not None]
+    marks += [("fenced", at, at) for at in row.fenced_ms]
     # Late bars are drawn on top of the others.
     order = sorted(_placed(stretches, span), key=lambda bar: (bar.kind == "late", bar.x))
-    return Drawn(lane, _merged(order), _merged(sorted(_placed(marks, span), key=lambda bar: (bar.kind, bar.x))))
+    return Drawn(row, _merged(order), _merged(sorted(_placed(marks, span), key=lambda bar: (bar.kind, bar.x))))
 
 
-def _stretches(life: Life, span: Span) -> Iterator[tuple[str, int, int]]:
+def _stretches(period: RegistrationPeriod, span: Span) -> Iterator[tuple[str, int, int]]:
     """A registered stretch until the next heartbeat was due, then a late stretch."""
-    began = span.from_ms if life.first_ok_ms is None else life.first_ok_ms
-    died = min(life.end_ms, life.due_ms) if life.reason in ("silent", "disconnected", None) else life.end_ms
+    began = span.from_ms if period.first_ok_ms is None else period.first_ok_ms
+    died = min(period.end_ms, period.due_ms) if period.reason in ("silent", "disconnected", None) else period.end_ms
     yield "registered", began, died
-    if died < life.end_ms:
-        yield "late", died, life.end_ms
+    if died < period.end_ms:
+        yield "late", died, period.end_ms
 
 
-def _removal(life: Life) -> str:
-    return "evicted" if life.reason == "silent" else life.reason or "removed"
+def _removal(period: RegistrationPeriod) -> str:
+    return "evicted" if period.reason == "silent" else period.reason or "removed"
 
 
 def downtimes(runs: Iterable[Run], nameserver: str, span: Span) -> list[Bar]:
@@ -132,8 +132,8 @@ def cells(strip: Strip, row: StripRow) -> list[Cell]:
 
 
 def _kind(row: StripRow, found: StripBin | None) -> str:
-    if found is None or not found.beats:
+    if found is None or not found.heartbeats:
         return "none"
     if 3 * found.longest_ms > 2 * row.expiry_ms:
         return "overdue"
-    return "late" if found.longest_ms > _LATE_PERIODS * row.period_ms else "regular"
+    return "late" if found.longest_ms > _LATE_PERIODS * row.interval_ms else "regular"
