@@ -66,7 +66,7 @@ format: setup ## rewrite the sources as `make check` wants them
 	$(PY) -m ruff format
 
 .PHONY: durability
-durability: setup ## kill a hundred servers on a disk that fails now and then: whatever was confirmed has to be there (needs cc)
+durability: setup ## kill a hundred servers on a disk that fails now and then: every confirmed change must survive (needs cc)
 	@NAMESRV_KILLS=100 $(PY) -m pytest -n0 -q -s -o faulthandler_timeout=0 tests/journeys/test_disk.py -k confirmed $(ARGS)
 
 .PHONY: setup-interop

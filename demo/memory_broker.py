@@ -65,7 +65,7 @@ class MemoryBroker:
         self._queues: dict[tuple[str, int], Queue] = {}
 
     def state(self) -> Mapping[str, int]:
-        """What the NameServers are told with every heartbeat."""
+        """The state that every heartbeat reports to the NameServers."""
         return {"queues": len(self._queues), "messages": sum(queue.next_offset for queue in self._queues.values())}
 
     async def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,8 +50,8 @@ look_over() { # package
         fail "lintian has something against $1"
     dpkg-deb --fsys-tarfile "$1" | tar --extract --directory "$work" ./usr/share/man
     for page in "$work"/usr/share/man/man*/*; do
-        said=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding UTF-8 --local-file "$page" 2>&1 >/dev/null)
-        [ -z "$said" ] || fail "$page: $said"
+        warnings=$(LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings --encoding UTF-8 --local-file "$page" 2>&1 >/dev/null)
+        [ -z "$warnings" ] || fail "$page: $warnings"
     done
     echo "lintian and man have nothing against $(basename "$1")"
 }
@@ -116,7 +116,7 @@ installs() {
     [ "$user" = namesrv ] || fail "the server runs as $user"
     inside namesrvctl status >/dev/null || fail "the server is not ready"
     inside namesrv --config /etc/namesrv/namesrv.toml --print-config | grep -q '^listen_host *= "127.0.0.1"' ||
-        fail "the server listens beyond loopback before anybody said so"
+        fail "the server listens beyond loopback by default"
     for program in namesrv namesrv-broker-agent namesrv-console namesrvctl; do
         inside "$program" --help >/dev/null || fail "$program --help fails"
     done

@@ -151,7 +151,7 @@ done
 until_ok "the side-car is healthy" is_healthy 4
 is_confined 4 || fail "host 4: not read-only, not its own user, or with rights it does not need"
 
-# the broker first, so that its goodbye is heard
+# the broker first, so that it can unregister
 for host in 4 1 2 3; do
     crun_ kill "$mark-$host" TERM
     until_ok "host $host ends" has_ended "$host"

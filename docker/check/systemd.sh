@@ -20,13 +20,13 @@ done
 for unit in "$units"/*.service "$units"/*.timer; do
     name=$(basename "$unit")
     # what it says of other units is not about ours
-    said=$(timeout 60 systemd-analyze --root="$top" --man=no --recursive-errors=no verify "$top/etc/systemd/system/$name" 2>&1) || {
-        echo "$said" >&2
+    output=$(timeout 60 systemd-analyze --root="$top" --man=no --recursive-errors=no verify "$top/etc/systemd/system/$name" 2>&1) || {
+        echo "$output" >&2
         echo "systemd.sh: $name is not valid" >&2
         exit 1
     }
-    [ -z "$said" ] || {
-        echo "$said" >&2
+    [ -z "$output" ] || {
+        echo "$output" >&2
         echo "systemd.sh: systemd has something to say about $name" >&2
         exit 1
     }

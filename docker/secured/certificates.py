@@ -1,7 +1,7 @@
 """Makes the certificates of the secured demonstration: `python certificates.py DIRECTORY`.
 
-A CA whose key nobody keeps, and with it a certificate of the servers and one for each account of access.toml. They are
-good for a year; those that are there and good for a week more are left alone.
+The script makes a CA, whose key is not saved, a certificate of the servers and one for each account of access.toml.
+They are valid for a year; existing ones that are valid for another week are kept.
 """
 
 import os

@@ -29,7 +29,7 @@ _running: "set[Threaded[Any]]" = set()
 
 
 class StoppedError(RuntimeError):
-    """There is no thread to do the work: `start` was never called, or another thread has called `stop`."""
+    """The background thread is not running: `start` was never called, or another thread has called `stop`."""
 
 
 class _OfLoop(Protocol):

@@ -93,7 +93,7 @@ class HttpConnection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether the server waits for the peer's next request: closing the connection loses no response."""
-        # there is no cycle before the first request, although uvicorn's annotation says so
+        # None before the first request, although uvicorn's annotation excludes that.
         cycle: RequestResponseCycle | None = self.cycle
         is_answering = cycle is not None and not cycle.response_complete
         return not is_answering and not self._is_write_paused

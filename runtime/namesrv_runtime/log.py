@@ -217,7 +217,7 @@ class _LineWriter(logging.Handler):
                 # Another process that shares this pipe or terminal has made it non-blocking.
                 select.select([], [self.descriptor], [])
             except OSError:
-                break  # The disk is full or the reader has left; there is no place to report the error.
+                break  # The disk is full or the reader has left, so that the error cannot be reported.
         return len(data) - len(rest)
 
 

@@ -1,7 +1,7 @@
-"""Metrics of what is embedded in an application: declared once, read when somebody looks, by either of two libraries.
+"""Metrics of objects embedded in an application: declared once, and read at each collection, by two libraries.
 
-A table says what a status is worth in numbers. The libraries are the application's: neither is imported before it is
-asked for, and nothing is counted for their sake.
+A table maps a status to numbers. The libraries are the application's: each is imported at its first use, and the
+objects keep no counters for them.
 
 OpenTelemetry's exporter for Prometheus (0.66b2) does not replace `to_prometheus`: it is a beta that needs the whole
 SDK, and gives each series three more labels (otel_scope_name, _version, _schema_url).
@@ -73,7 +73,7 @@ class MetricTable(Generic[S]):
         from opentelemetry.metrics import get_meter  # noqa: PLC0415  # the application's, if it has it
 
         if meter is None:
-            # kept: the provider that is set later knows its meters only as long as somebody has them
+            # Kept in a table, since a provider that is set later knows only meters that are referenced.
             meter = _own_meters.setdefault(self.prefix, get_meter(self.prefix))
         observer: _Observer[S] | None = _observers.get((meter, self.prefix))
         if observer is None:
@@ -125,9 +125,9 @@ class _Collector(Generic[S]):
 
 
 class _Observer(Generic[S]):
-    """What OpenTelemetry asks, instrument by instrument, and from then on: there is no way to take one back.
+    """The callbacks of OpenTelemetry's instruments, which cannot be removed again.
 
-    All of one collection are of one moment: an instrument that asks for the second time begins the next one.
+    All values of one collection are of one moment: the second call of an instrument begins the next collection.
     """
 
     def __init__(self, table: MetricTable[S], meter: "Meter") -> None:

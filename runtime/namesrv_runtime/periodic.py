@@ -9,9 +9,9 @@ from namesrv_runtime.clock import Clock
 class Periodic:
     """Calls `action(lateness_seconds)` at start + interval, start + 2 intervals, and so on, without drift.
 
-    A tick that comes late, because the loop was stopped, suspended or busy, or because the action before it took long,
-    is told how late it is, and stands for all the ticks that were missed: there is no burst. An exception of the action
-    ends `run()`, and with it whoever owns it: a periodic job that dies silently is the failure we must never have.
+    After a stop, a suspension, a busy loop or a long action the next tick is late: `action` gets the lateness, and
+    missed ticks are skipped, not made up for. An exception of the action ends `run()` and the task group that owns it,
+    so that a periodic job never dies silently.
     """
 
     def __init__(self, clock: Clock, interval_seconds: float, action: Callable[[float], Awaitable[None]]) -> None:
@@ -27,7 +27,7 @@ class Periodic:
         ticks = 1
         while True:
             due = start + ticks * self._interval
-            # sleeps even when late: an action that always takes too long must not starve the loop
+            # A late tick sleeps, too: an action that always takes too long must not starve the loop.
             await self._clock.sleep(due - self._clock.monotonic())
             now = self._clock.monotonic()
             ticks = next_tick(ticks, now - start, self._interval)
