@@ -87,7 +87,7 @@ def moment_ms(text: str) -> int:
             raise ValueError(f"not a valid time: {text!r} (for example 2026-03-01T03:01:52, in UTC)") from None
         found = round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     if not 0 <= found <= _LATEST_MS:
-        raise ValueError(f"time {text!r} is not between 1970 and 2200")
+        raise ValueError(f"not a valid time: {text!r} (from 1970 to 2200)")
     return found
 
 

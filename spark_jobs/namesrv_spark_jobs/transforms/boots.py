@@ -16,7 +16,11 @@ _STEP: Final = 500_000
 
 
 def timed(rest: DataFrame) -> DataFrame:
-    """The events of `TIMED` with `live`: their `mono` less the sum of all `late` of their boot up to them."""
+    """The events of `TIMED` with `live`: their `mono` less the sum of all `late` of their boot up to them.
+
+    In a log that begins later, the delays before its first line are missing from the sum. They move all `live` of the
+    boot alike, and only differences within a boot are used.
+    """
     so_far = W.partitionBy("boot").orderBy("mono", "seq").rowsBetween(W.unboundedPreceding, W.currentRow)
     late = F.coalesce(F.sum(_late()).over(so_far), F.lit(0))
     return rest.filter(F.col("event").isin(*TIMED)).withColumn("live", F.col("mono") - late)

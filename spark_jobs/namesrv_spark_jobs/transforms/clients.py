@@ -60,7 +60,8 @@ def members(routes: DataFrame, intervals: DataFrame) -> DataFrame:
     left = routes.select(*change, F.explode("unset").alias("name"), F.lit(None).cast("array<bigint>").alias("ids"))
     dead = intervals.filter(F.col("is_unannounced")).select("boot", F.col("broker_name").alias("name")).distinct()
     changes = had.unionByName(left).join(F.broadcast(dead), on=["boot", "name"], how="left_semi")
-    # the ids of a broker hold until the next entry for the broker, or until the next whole route
+    # The ids of a broker hold until the next entry for the broker, or until the next whole route. Null ids stand for a
+    # broker that left; they sort before other ids of the same turn.
     following = F.lead("turn").over(W.partitionBy("boot", "topic", "name").orderBy("turn", F.size("ids")))
     last = F.least(following - 1, F.col("next_whole") - 1, "turns")
     held = changes.withColumn("last", last).filter((F.size("ids") > 0) & (F.col("last") >= F.col("turn")))

@@ -32,7 +32,9 @@ def policies(grid: WhatIf) -> list[Policy]:
 
 
 def silences(points: DataFrame, periods: DataFrame, begun: DataFrame, boots: DataFrame) -> DataFrame:
-    """Every heartbeat after which some policy might evict the broker, with the end of the silence that follows.
+    """The heartbeats among the points, with the end of the silence that follows each of them.
+
+    Every heartbeat after which some policy of the grid evicts is among them, and a few more.
 
     `next_live` is the time of the next heartbeat at the address, and `closed` that of an eviction for another reason
     than silence. `back` is the next heartbeat of the same broker. All times are liveness times.

@@ -86,10 +86,11 @@ def _live_interval() -> Column:
 
 
 def points(sequence: DataFrame, boots: DataFrame, grid: WhatIf) -> DataFrame:
-    """The points, with their number in the log as `point`, and all other rows summed up by registration period.
+    """The points, with their number in the log as `point`, and all other rows summed up.
 
+    A sum is of the rows of one registration period with the same `slot` and `bin`; its `next_...` mean nothing.
     `slot` and `interval` give the last ten intervals of each period: intervals that are ten apart share a slot, and the
-    last one of a slot is kept.
+    last one of a slot is kept. `bin` is that of the histogram of intervals.
     """
     settings = F.broadcast(boots.select("boot", "start_live", "broker_expiry"))
     place = F.when(_counted_interval().isNotNull(), F.col("counted"))
