@@ -79,7 +79,7 @@ _COLLECTED = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisabl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever Spark's client brings to the driver comes through a socket that it leaves to the garbage collector."""
+    """Spark's client collects rows through a socket that it leaves to the garbage collector."""
     for item in items:
         if isinstance(item, pytest.Function) and ("spark" in item.fixturenames or "spark" in _params(item)):
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning", _COLLECTED))

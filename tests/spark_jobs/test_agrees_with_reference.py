@@ -110,7 +110,7 @@ def divided(engine: Engine) -> Iterator[None]:
         conf.set(name, value)
     try:
         yield
-        # what the session was told is still so: else neither this test nor --conf would change anything
+        # the engine kept the session's settings; otherwise neither this test nor --conf would change anything
         assert {name: conf.get(name) for name in DIVIDED} == DIVIDED
     finally:
         for name, before in usual.items():

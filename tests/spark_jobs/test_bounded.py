@@ -1,4 +1,4 @@
-"""What an analysis looks at grows with what is in the log, and not with products of it."""
+"""The rows that an analysis looks at grow with the log, and not with products of its parts."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def rows_looked_at(engine: EmbeddedEngine, table: Table) -> int:
 
 @pytest.mark.parametrize(("deaths", "listeners"), [(60, 10), pytest.param(1440, 400, marks=pytest.mark.slow)])
 def test_a_flapping_broker_before_many_clients(tmp_path: Path, deaths: int, listeners: int) -> None:
-    """Each minute it dies, is back, and every client is told of both: lives times clients, and not lives twice."""
+    """A broker dies each minute before all clients: the rows grow with deaths times clients, not deaths squared."""
     with EmbeddedEngine(tmp_path / "staging") as engine, written_in(engine):
 
         def table(columns: str, rows: str) -> Any:
@@ -44,9 +44,9 @@ def test_a_flapping_broker_before_many_clients(tmp_path: Path, deaths: int, list
             f"1 AS boot, 'k' || c.range AS client, 't' AS topic, t.range AS revision, 1 AS count, {at}",
             f"range({2 * deaths}) t, range({listeners}) c",
         )
-        nobody = table("1 AS boot, '' AS client, '' AS event, 0 AS mono", "range(0)")
+        no_lines = table("1 AS boot, '' AS client, '' AS event, 0 AS mono", "range(0)")
         served = engine.stored(clients.served(given, routes), "served")
-        exposures: Any = clients.exposures(dead, members, served, nobody)
+        exposures: Any = clients.exposures(dead, members, served, no_lines)
         pulls: Any = clients.exposed_pulls(dead, members, given)
 
         exposed = exposures.collect()

@@ -51,16 +51,16 @@ def test_help_names_every_option_and_code() -> None:
 
     assert (shown.returncode, shown.stderr) == (0, "")
     options = "since until cluster topic nameserver what-if redact poll fail-if max-bad-ratio output quiet follow debug"
-    for said in (
+    for message in (
         *(f"--{name}" for name in f"{options} engine master deploy-mode conf print-submit".split()),
         *("INPUT", "--out DIR", "--poll SECONDS", "which events:", "Spark:", "exit codes:", "130", "(default: table)"),
         "expiry=30,60,120 scan=5,10 poll=5,30",
     ):
-        assert said in " ".join(shown.stdout.split()), said
+        assert message in " ".join(shown.stdout.split()), message
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--what-if", "expiry=fast"], "argument --what-if: expiry: 'fast' is not a number"),
         (["--fail-if", "p98>1"], "argument --fail-if: 'p98' is not a measure"),
@@ -77,18 +77,18 @@ def test_help_names_every_option_and_code() -> None:
         (["--engine", "embedded", "--master", "yarn"], "--master and --conf cannot be combined with --engine embedded"),
     ],
 )
-def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], said: str) -> None:
+def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], message: str) -> None:
     """With exit code 2, without a traceback, and without a directory."""
     ended = _run(log, "--out", str(tmp_path / "report"), *options)
 
     assert ended.returncode == 2
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
 @pytest.mark.parametrize(
-    ("given", "command", "said"),
+    ("given", "command", "message"),
     [
         ("{tmp}/logs", COMMAND, "{tmp}/logs: no such file or directory"),
         (
@@ -116,15 +116,15 @@ def test_wrong_option_is_named(log: str, tmp_path: Path, options: list[str], sai
     ids=["input", "java", "pyspark", "duckdb", "jinja2"],
 )
 @pytest.mark.usefixtures("log")
-def test_what_is_missing_is_one_line(tmp_path: Path, given: str, command: tuple[str, ...], said: str) -> None:
-    """With what brings it; a path before Java starts."""
+def test_missing_requirement_is_one_line(tmp_path: Path, given: str, command: tuple[str, ...], message: str) -> None:
+    """The message has a remedy; a missing path is found before Java starts."""
     out = str(tmp_path / "report")
     ended = _run(
         *given.format(tmp=tmp_path).split(), "--out", out, "--quiet", command=command, PATH="/nowhere", JAVA_HOME=""
     )
 
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert f"namesrv-staleness: {said.format(tmp=tmp_path)}\n" == ended.stderr
+    assert f"namesrv-staleness: {message.format(tmp=tmp_path)}\n" == ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
@@ -159,8 +159,8 @@ def test_zip_holds_the_package_and_is_the_same_each_time(tmp_path: Path) -> None
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_interruption_is_one_whatever_fails_then() -> None:
-    """Pyspark tidies up with a call of its own, which fails when the signal has broken off the one before."""
+def test_failure_after_an_interruption_is_an_interruption() -> None:
+    """The clean-up of pyspark is a call to Java, which fails after an interrupted call."""
 
     @_interruptible()
     def run() -> None:

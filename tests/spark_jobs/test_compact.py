@@ -27,7 +27,7 @@ HEARTBEATS = 40
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Closed files, one of lines that are none, one of regular beats, one torn, and one that is being written."""
+    """Closed files: one with bad lines, one with regular heartbeats, a torn one; and one that is being written."""
     folder, first = tmp_path / "logs", first_server().lines
     write_closed(folder, "ns-1-00aa-1.jsonl.gz", first[:6])
     write_closed(folder, "ns-1-00aa-2.jsonl.gz", [*first[6:], BAD_LINE, HUGE_TIME])
@@ -42,7 +42,7 @@ def logs(tmp_path: Path) -> Path:
 
 
 def summary(logs: Path, out: Path, engine: str, *options: str) -> dict[str, Any]:
-    """What a report says of them; files by their names without endings."""
+    """The summary of a report on them; files have their names without suffixes."""
     chosen = options or ("--what-if", SMALL_GRID)
     assert main([str(logs), "--out", str(out), "--engine", engine, "--quiet", *chosen]) == 0
     found: dict[str, Any] = json.loads((out / "summary.json").read_text())
@@ -141,9 +141,9 @@ def test_second_run_does_what_is_left(logs: Path, capsys: pytest.CaptureFixture[
 
     assert first.keys() == set(logs.rglob("*.parquet"))
     assert [path.name for path in logs.rglob("*.gz")] == [TORN]
-    said = capsys.readouterr().err
-    assert "3 files: " in said
-    assert f"{TORN}: truncated or damaged" in said
+    printed = capsys.readouterr().err
+    assert "3 files: " in printed
+    assert f"{TORN}: truncated or damaged" in printed
 
 
 def test_what_cannot_be_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

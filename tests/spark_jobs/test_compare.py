@@ -119,14 +119,14 @@ def test_command_compares_two_summaries(
 
     assert main(["compare", *summaries, "--out", str(out), *gates]) == 1
 
-    said = capsys.readouterr()
-    assert said.err.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [
         "FAILED p99>+10%: registry.p99 went from 128 s (128 s) to 150 s (150 s)",
         "FAILED client.p99>60s: client.p99 is 157 s (157 s)",
         "FAILED worse: Worse: registry.p99.",
     ]
-    assert "registry.p99     128 s    150 s  WORSE\n" in said.out
-    assert said.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
+    assert "registry.p99     128 s    150 s  WORSE\n" in printed.out
+    assert printed.out.endswith(f"Worse: registry.p99.\n\n{out}/comparison.html\n")
     assert {"comparison.html", "comparison.json", "run.json", "_SUCCESS"} == {path.name for path in out.iterdir()}
     page = (out / "comparison.html").read_text()
     assert "+22.0 s (+17 %)" in page
@@ -153,8 +153,8 @@ def test_command_compares_two_times_of_one_log(tmp_path: Path, capsys: pytest.Ca
 
     assert main(["compare", str(logs), *times, "--out", str(out), *options]) == 0
 
-    said = capsys.readouterr()
-    assert "Too few brokers were removed" in said.out
+    printed = capsys.readouterr()
+    assert "Too few brokers were removed" in printed.out
     page = (out / "comparison.html").read_text()
     assert 'href="a/report.html"' in page
     assert [
@@ -204,7 +204,7 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["{a}"], "compare takes A and B, or one log with --before and --after; 1 given"),
         (["{a}", "{b}", "--before", "2026-03-01/2026-03-02"], "--before needs --after"),
@@ -223,7 +223,7 @@ def test_each_time_of_one_log_has_its_own_title(tmp_path: Path, capsys: pytest.C
     ],
 )
 def test_what_cannot_be_compared_is_named(
-    summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    summaries: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     """With exit code 2; nothing is written."""
     for name, text in (("other", '{"a": 1}'), ("torn", "{"), ("new", as_json({**empty_summary(), "schema": 2}))):
@@ -232,5 +232,5 @@ def test_what_cannot_be_compared_is_named(
 
     assert main(["compare", *(one.format(**places) for one in arguments), "--out", str(tmp_path / "out")]) == 2
 
-    assert capsys.readouterr().err.startswith(f"namesrv-staleness: {said.format(**places)}")
+    assert capsys.readouterr().err.startswith(f"namesrv-staleness: {message.format(**places)}")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

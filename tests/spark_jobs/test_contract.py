@@ -29,7 +29,7 @@ _READ_AS: Final[dict[str, tuple[type, ...]]] = {
     "double": (int, float),
     "string": (str, list, int),
 }
-# told for people and for other readers: the report does without
+# fields for people and for other readers, which the report does not read
 _UNREAD: Final = {
     "data_version",
     "dropped",
@@ -64,7 +64,7 @@ async def written_lines(root: Path) -> list[Line]:
         await a.call(UNREGISTER, A.ext)
         assert namesrv.heartbeat_log is not None
         log = namesrv.heartbeat_log
-        # two brokers are due, and the second is heard while the first is taken out
+        # two brokers are due, and the second sends a heartbeat while the first is evicted
         await a.register(C)
         clock.stall(130.0)
         scan = namesrv.spawn(namesrv.manager.evict_silent())

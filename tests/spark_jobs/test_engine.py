@@ -1,4 +1,4 @@
-"""Which engine is taken when nobody says so, and that the embedded one needs nothing of Spark's."""
+"""The choice of the engine, and the embedded engine's independence of Spark."""
 
 import gzip
 import shutil
@@ -87,15 +87,15 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
         until(lambda: any(tmp_path.glob(".r.tmp-*/.staging/read-*/*.gz")))
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate()
+        _, printed = running.communicate()
 
-    assert running.returncode == 130, said
-    assert said.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
-    assert "Traceback" not in said
+    assert running.returncode == 130, printed
+    assert printed.endswith("\nnamesrv-staleness: interrupted; nothing was written\n")
+    assert "Traceback" not in printed
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-def test_paths_are_no_patterns(tmp_path: Path) -> None:
+def test_paths_are_not_taken_for_patterns(tmp_path: Path) -> None:
     """Not even where another path would match them: text, compressed text, tables, and what is worked in."""
     plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"
     write_log(plain)

@@ -1,4 +1,4 @@
-"""Reading: every line is counted, whatever is wrong with it, and what cannot be read is said in one line."""
+"""Every line is counted, good or bad, and an input that cannot be read gives a message of one line."""
 
 import gzip
 import json
@@ -22,8 +22,8 @@ def text(lines: HeartbeatLines) -> bytes:
     return "".join(f"{line}\n" for line in lines.lines).encode()
 
 
-def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path) -> None:
-    """Bad lines are shown with a reason; what is of a newer version, or unknown, is read as far as it is known."""
+def test_bad_lines_have_a_reason(engine: Engine, tmp_path: Path) -> None:
+    """Bad lines are listed with a reason; the known fields of newer versions and unknown events are read."""
     folder = tmp_path / "dt=2026-03-01" / "hour=00 [x]"
     folder.mkdir(parents=True)
     good = HeartbeatLines("b").start().heartbeats(0, 30_000).evict(160_000)
@@ -67,27 +67,27 @@ def test_everything_that_may_be_wrong_with_a_line(engine: Engine, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ([], "empty; no line to read"),
         (['{"v":1}', "garbage"] * 600, "no line of 1,200 could be read; is this a heartbeat log?"),
     ],
     ids=["empty", "garbage"],
 )
-def test_nothing_to_read_is_no_report(
-    engine_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], said: str
+def test_input_without_readable_lines_makes_no_report(
+    engine_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], message: str
 ) -> None:
-    """That is not a report without findings: exit code 2, and nothing is written."""
+    """The exit code is 2, and nothing is written."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
     assert main([str(file), "--out", str(tmp_path / "report"), "--engine", engine_name, "--quiet"]) == 2
 
-    assert f"namesrv-staleness: {file}: {said}\n" == capsys.readouterr().err
+    assert f"namesrv-staleness: {file}: {message}\n" == capsys.readouterr().err
     assert not (tmp_path / "report").exists()
 
 
-def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(engine: Engine, tmp_path: Path) -> None:
-    """It has another name when it is opened. What was asked to be hidden, with --redact, is nowhere."""
+def test_file_that_is_closed_during_the_run_is_read(engine: Engine, tmp_path: Path) -> None:
+    """The file has another name when it is opened. With --redact, addresses and clients are nowhere in the report."""
     lines = (
         HeartbeatLines("b").start().heartbeat(0).route(1, 1, member("broker-a")).served(2, 1, client="192.0.2.7:1#1")
     )
@@ -113,18 +113,16 @@ def test_a_file_that_its_server_closes_meanwhile_is_read_all_the_same(engine: En
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
-def test_what_spark_cannot_open_is_one_line(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nobody asked for forty lines of Java; --debug does."""
+def test_failure_of_spark_is_one_line(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only --debug shows the forty lines of Java's stack trace."""
     words = ["nowhere://bucket/a.jsonl", "--out", str(tmp_path / "report")]
 
     assert main(words) == 70
     short = capsys.readouterr().err
     assert main([*words, "--debug"]) == 70
 
-    said, short = short.split("\n", maxsplit=1)
-    assert said == "spark engine: an input is a URL"
+    choice, short = short.split("\n", maxsplit=1)
+    assert choice == "spark engine: an input is a URL"
     assert short.startswith("namesrv-staleness: Spark failed: ")
     assert short.endswith("; --debug shows the whole trace\n")
     assert short.count("\n") == 1

@@ -52,11 +52,11 @@ def test_following_gives_the_numbers_of_one_batch(engine_name: str, tmp_path: Pa
 def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     """Files that are named one by one do not grow in number; lines of two logs would be mixed without a word."""
     assert tmp_path == followed_directory([str(tmp_path)])
-    for given, said in (
+    for given, message in (
         ([str(tmp_path)] * 2, "takes one INPUT, a directory; 2 given"),
         (["/x"], "no such directory"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             followed_directory(given)
     out, aside = tmp_path / "report", tmp_path / "aside"
     out.mkdir()

@@ -30,7 +30,7 @@ def _failed(*texts: str, max_bad_ratio: float | None = None, summary: dict[str, 
     ],
 )
 def test_gate_that_is_met_fails_the_run(texts: str, failures: int) -> None:
-    """Whatever it measures."""
+    """Gates of durations, counts and the input alike."""
     assert failures == len(_failed(*texts.split(", ")))
 
 
@@ -40,7 +40,7 @@ def test_gate_says_what_it_found() -> None:
 
 
 def test_gate_without_anything_to_measure_lets_the_run_pass() -> None:
-    """Nobody was evicted: that is good news."""
+    """A log without evictions passes."""
     quiet = empty_summary()
 
     assert _failed("p99>1", "client.p50>1", "false>0", "over_bound>0", summary=quiet) == []
@@ -75,7 +75,7 @@ def test_gate_of_a_change_compares_two_reports(texts: str, failures: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is not a condition; write MEASURE>LIMIT, for example p99>45 or false>0"),
         ("p99", "is not a condition"),
@@ -93,9 +93,9 @@ def test_gate_of_a_change_compares_two_reports(texts: str, failures: int) -> Non
         ("false>0s", "'false>0s': '0s' is not a number"),
     ],
 )
-def test_what_is_no_gate_is_refused(text: str, said: str) -> None:
+def test_invalid_gate_is_refused(text: str, message: str) -> None:
     """Before anything is read: a gate that is misspelt must not pass."""
     with pytest.raises(ValueError, match=r".+") as raised:
         parse_gate(text)
 
-    assert said in str(raised.value)
+    assert message in str(raised.value)

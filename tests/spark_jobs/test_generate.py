@@ -154,7 +154,7 @@ def _check_that_what_goes_wrong_is_there(analysis: Analysis, directory: Path) ->
 
 @pytest.mark.slow
 def test_every_false_silence_that_was_noticed_is_a_false_eviction(tmp_path: Path) -> None:
-    """The process went on: its next beat is its own."""
+    """The process lives on, and sends the next heartbeat itself."""
     generate(Settings(duration=100 * MINUTE, brokers=40, deaths=40.0, native=1.0, false_silence=9.0), tmp_path)
 
     noticed = {
@@ -183,7 +183,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
-    """--skew 0.3: 30 % of all beats."""
+    """With --skew 0.3, one broker sends 30 % of all heartbeats."""
     generate(Settings(duration=20 * MINUTE, brokers=40, deaths=0.0, skew=0.3), tmp_path)
 
     heartbeats = Counter(line["broker_addr"] for line in events(tmp_path) if line["event"] in {"register", "heartbeat"})
@@ -192,7 +192,7 @@ def test_one_broker_can_have_most_of_the_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flags", [(), ("--days", "0.5"), ("--brokers", "7")])
 @pytest.mark.slow
-def test_it_writes_about_as_many_lines_as_it_is_told(
+def test_number_of_lines_is_about_that_of_the_option(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
     """Whether the number of brokers, the days or neither is given."""

@@ -154,7 +154,7 @@ def test_page_reads_without_scripts_and_on_paper(
 
 @pytest.mark.slow
 def test_address_keeps_what_is_shown(opened: webdriver.Chrome, tmp_path: Path, sample: str) -> None:
-    """A frame that is drawn zooms; tables sort and filter; whoever opens the address sees the same."""
+    """Drawing a frame zooms; tables sort and filter; the address of the page restores what is shown."""
     shown = _page(tmp_path, sample)
     zoom = "return JSON.parse(document.getElementById('timeline-picture').dataset.shown ?? 'null')"
     first = "return [...document.querySelectorAll('#worst tbody tr')].map(x => x.cells[2].textContent)[0]"
@@ -256,7 +256,7 @@ def test_script_of_somebody_else_would_not_run(opened: webdriver.Chrome, tmp_pat
 
 
 def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
-    """No eviction, no client, no beat: no error either."""
+    """A report without evictions, clients and heartbeats makes a page, too."""
     text = page(empty_summary(), empty_charts())
 
     assert text.count('class="empty"') == 6
@@ -268,8 +268,8 @@ def test_page_of_a_quiet_hour_has_words_in_place_of_pictures() -> None:
     assert finding in text
 
 
-def test_settings_that_would_only_have_hit_the_living_are_told_apart() -> None:
-    """Nobody's route was stale then, but nobody is told either that all was well."""
+def test_settings_with_false_evictions_only_have_no_staleness() -> None:
+    """The page does not show such a setting as one without evictions."""
     charts = sample_charts()
     rows = [{**row, "false": row["evictions"], "registry": NOTHING, "client": NOTHING} for row in charts["what_if"]]
 
@@ -304,7 +304,7 @@ def test_page_is_complete(sample: str) -> None:
     )
     headings = re.findall(r"<h[12][^>]*>([^<]+)</h[12]>", text)
     assert ["How long stale routes lasted", *chapters, "By group", "Input", "Definitions"] == headings
-    # each id is there once, and whatever is referred to is there
+    # each id is unique, and every reference has its target
     assert len(set(ids)) == len(ids)
     assert set(links) <= {f"#{name}" for name in ids}
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(ids)
@@ -313,12 +313,12 @@ def test_page_is_complete(sample: str) -> None:
     # each drawing is an image with a description; legends are left out
     described = re.findall(r'role="img" aria-label="([^"]+)"', text)
     assert len(described) == 5
-    told = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
-    assert f"How long stale routes lasted. {told}" in described
+    text = "At NameServers: p50 110 s, p99 128 s. At clients: p50 127 s, p99 157 s. The settings bound it to 160 s."
+    assert f"How long stale routes lasted. {text}" in described
 
 
 def _bars(text: str) -> list[dict[str, Any]]:
-    """What the picture of lives shows."""
+    """The content of the timeline chart."""
     found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text)
     assert found is not None
     bars: list[dict[str, Any]] = json.loads(found[1])["timeline-picture"]["data"]["values"]
@@ -447,8 +447,8 @@ def test_vega_is_bundled_once(tmp_path: Path) -> None:
     script = "from namesrv_spark_jobs.report.drawing import library; print(len(library()))"
 
     def size(**environ: str) -> int:
-        told = {**os.environ, "PYTHONPATH": "spark_jobs", **environ}
-        return int(subprocess.check_output([sys.executable, "-c", script], env=told, text=True))
+        environment = {**os.environ, "PYTHONPATH": "spark_jobs", **environ}
+        return int(subprocess.check_output([sys.executable, "-c", script], env=environment, text=True))
 
     whole = size(XDG_CACHE_HOME=str(tmp_path / "new"))
     (kept,) = (tmp_path / "new" / "namesrv").iterdir()

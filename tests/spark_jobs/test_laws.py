@@ -1,9 +1,9 @@
 """Logs of many independent deaths follow the laws that periods, expiry, scans and polls make.
 
 A time T is a constant and a sum of uniform waits: H since the last heartbeat (30 s), S to the scan that finds it (5 or
-10 s), P to the client's next poll (30 s); the expiry E is 120 s. When a broker dies is in no heartbeat log: whatever
-begins with the death is measured with the truth that the generator writes; what begins with the last heartbeat comes
-from the log alone. Consumers drop queues at their next rebalance, which no log shows: their law is no subject here.
+10 s), P to the client's next poll (30 s); the expiry E is 120 s. A heartbeat log does not contain the time of a death:
+times since the death are measured with the truth that the generator writes, times since the last heartbeat come from
+the log alone. Consumers drop queues at their next rebalance, which no log shows: their law is not tested here.
 
 Our server has no idle timer: a silent broker waits for the scan, strictly after its expiry.
 """
@@ -59,7 +59,7 @@ class Sample:
 
 
 @pytest.mark.parametrize(("kind", "reason"), [(Kind.UNREGISTER, "unregistered"), (Kind.CRASH, "disconnected")])
-def test_whose_end_the_server_sees_is_gone_with_the_next_poll(tmp_path: Path, kind: Kind, reason: str) -> None:
+def test_announced_end_is_gone_with_the_next_poll(tmp_path: Path, kind: Kind, reason: str) -> None:
     """F1, F2: T = U(0, 30), by the truth; and the same from the removal on, by the log alone."""
     found = Sample(tmp_path, kind, 5)
 
@@ -69,7 +69,7 @@ def test_whose_end_the_server_sees_is_gone_with_the_next_poll(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("scan", [5, 10])
-def test_who_falls_silent_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: float) -> None:
+def test_silent_broker_waits_for_expiry_scan_and_poll(tmp_path: Path, scan: float) -> None:
     """F3: T = 90 + U(0, 30) + U(0, scan) + U(0, 30); the server alone without the last one."""
     found = Sample(tmp_path, Kind.SILENCE, scan)
 

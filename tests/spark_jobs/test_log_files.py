@@ -55,7 +55,7 @@ def test_inputs_are_files_directories_globs_and_urls(
 
 
 def test_odd_names(tmp_path: Path) -> None:
-    """A file called [1] that exists is no pattern; a directory of Parquet is one table, as Spark calls it."""
+    """An existing file called [1] is not taken for a pattern; a directory of Parquet files is one table."""
     (tmp_path / "x[1].jsonl").write_text("{}\n")
     (tmp_path / "day.parquet").mkdir()
     (tmp_path / "day.parquet" / "part-0.parquet").touch()
@@ -69,7 +69,7 @@ def test_odd_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("-", "-: standard input is not read"),
         ("", "'': INPUT is empty"),
@@ -79,15 +79,15 @@ def test_odd_names(tmp_path: Path) -> None:
         ("{logs}/dt=2026-03-01/hour=07/notes.txt", "{logs}/dt=2026-03-01/hour=07/notes.txt: not a log;"),
     ],
 )
-def test_what_cannot_be_read_is_named(logs: Path, given: str, said: str) -> None:
+def test_what_cannot_be_read_is_named(logs: Path, given: str, message: str) -> None:
     """The path is in the message, as it was given."""
     with pytest.raises(UsageError) as raised:
         log_files([given.format(logs=logs)])
 
-    assert str(raised.value).startswith(said.format(logs=logs))
+    assert str(raised.value).startswith(message.format(logs=logs))
 
 
-def test_audit_trail_beside_a_heartbeat_log_is_none(tmp_path: Path) -> None:
+def test_audit_trail_beside_a_heartbeat_log_is_not_read(tmp_path: Path) -> None:
     """A daemon's data directory has both; a directory of that name alone is like any other."""
     trail, log = tmp_path / "ns-1" / "audit" / "a.jsonl", tmp_path / "ns-1" / "heartbeats" / "b.jsonl"
     other = tmp_path / "ns-2" / "audit" / "c.jsonl"
@@ -111,8 +111,8 @@ def test_short_names(path: str, short: str) -> None:
     assert short == short_name(path)
 
 
-def test_a_cut_file_is_told(tmp_path: Path) -> None:
-    """A whole one is whole, whatever its length; plain files, and those only Spark can open, are not looked at."""
+def test_truncated_file_is_found(tmp_path: Path) -> None:
+    """Whole files of any length are whole; plain files, and those that only Spark can open, are not checked."""
     dice = random.Random(1)
     # longer than the sample, and as hard to compress all along
     lines = "".join(f'{{"seq":{number},"x":{dice.random()}}}\n' for number in range(60_000)).encode()
@@ -121,7 +121,7 @@ def test_a_cut_file_is_told(tmp_path: Path) -> None:
         *((packed, True) for packed in whole.values()),
         # however little is missing
         *((whole[content][:-cut], False) for content in (lines, lines[:20_000]) for cut in (1, 4, 8, 9, 1000)),
-        # what is no gzip at all
+        # not gzip at all
         *((b"", False), (lines, False)),
         # two compressed files one behind the other are one
         (whole[lines] + whole[lines[:5000]], True),

@@ -10,7 +10,7 @@ from namesrv_spark_jobs.report.shown import printable, shown_duration, shown_mom
 @pytest.mark.parametrize(
     ("text", "grid"),
     [
-        # the text that --help shows is what is computed when nothing is said
+        # the default grid is the text that --help shows
         (DEFAULT_GRID, WhatIf()),
         # a value named twice is one, parts of a second are allowed
         ("expiry=2,2,0.5 scan=1 poll=3", WhatIf(expiry_ms=(2_000, 500), scan_ms=(1_000,), poll_ms=(3_000,))),
@@ -24,7 +24,7 @@ def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("expire=30", "'expire=30' is not AXIS=VALUES with one of expiry, scan"),
         ("30,60", "'30,60' is not AXIS=VALUES"),
@@ -38,12 +38,12 @@ def test_grid_is_read_in_seconds(text: str, grid: WhatIf) -> None:
         (f"expiry={','.join(map(str, range(1, 60)))}", "236 combinations of settings, limit 200"),
     ],
 )
-def test_what_is_no_grid_is_refused(text: str, said: str) -> None:
-    """With what is wrong, and what may be said."""
+def test_invalid_grid_is_refused(text: str, message: str) -> None:
+    """The message has the offending value, and the valid ones."""
     with pytest.raises(ValueError, match=r".+") as raised:
         parse_grid(text)
 
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-03-01 25:00", "12345678", "9" * 16])
-def test_what_is_no_moment_is_refused(text: str) -> None:
+def test_invalid_moment_is_refused(text: str) -> None:
     """Eight digits are a date without its hyphens rather than a moment in 1970."""
     with pytest.raises(ValueError, match=r"^not a valid time: "):
         moment_ms(text)
@@ -80,7 +80,7 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
     ],
 )
 def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> None:
-    """With three digits or so, whatever its size."""
+    """A duration of any size has about three digits."""
     assert shown == shown_duration(ms)
 
 
@@ -88,6 +88,6 @@ def test_duration_is_shown_as_people_say_it(ms: float | None, shown: str) -> Non
     ("name", "shown"),
     [("café λ", "café λ"), ("a\x1b[31m\x9b", "a\\x1b[31m\\x9b"), ("\u202eb", "\\u202eb"), ("\ud800\n", "\\ud800\\n")],
 )
-def test_what_a_terminal_would_obey_is_spelt_out(name: str, shown: str) -> None:
+def test_control_characters_are_escaped(name: str, shown: str) -> None:
     """Escape sequences, directions of writing, ends of lines."""
     assert shown == printable(name)

@@ -81,7 +81,7 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         # a page is for people with a file system
         ("s3a://bucket/report", "--out {given}: not a local directory"),
@@ -93,8 +93,8 @@ def test_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
         ("{tmp}/file/below/report", "--out {given}: "),
     ],
 )
-def test_place_that_is_none_is_named(tmp_path: Path, given: str, said: str) -> None:
-    """Before Java starts. Otherwise its parents are made, as `mkdir -p` does."""
+def test_unusable_directory_is_named(tmp_path: Path, given: str, message: str) -> None:
+    """The check runs before Java starts. Missing parents of a usable one are made, as `mkdir -p` does."""
     (tmp_path / "file").touch()
     assert tmp_path / "a" / "b" == out_directory(f"{tmp_path}/a/b")
     assert (tmp_path / "a").is_dir()
@@ -104,7 +104,7 @@ def test_place_that_is_none_is_named(tmp_path: Path, given: str, said: str) -> N
     with pytest.raises(UsageError) as raised:
         out_directory(given)
 
-    assert str(raised.value).startswith(said.format(given=given))
+    assert str(raised.value).startswith(message.format(given=given))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def _methods(file: Path) -> list[tuple[ast.Call, str]]:
 def test_only_dataframe_functions(file: Path) -> None:
     """Such code runs through Spark Connect, too; transforms are lazy: only the entries run jobs.
 
-    An inner join drops rows: that is said where it is done.
+    Every join has a `how`, since an inner join drops rows.
     """
     used = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in _nodes(file)}
     methods = _methods(file)

@@ -31,7 +31,7 @@ def boot_of(lines: HeartbeatLines) -> Boot:
 
 
 def period_of(lines: HeartbeatLines) -> RegistrationPeriod:
-    """The one life in these lines."""
+    """The one registration period in these lines."""
     (period,) = of(lines).periods
     return period
 
@@ -51,7 +51,7 @@ def test_a_wall_clock_that_steps_moves_nothing_and_is_counted() -> None:
 
 @pytest.mark.parametrize(("step_ms", "steps"), [(500, 0), (501, 1), (-501, 1)])
 def test_a_clock_step_is_over_half_a_second(step_ms: int, steps: int) -> None:
-    """A clock that is slewed by less is no finding."""
+    """A smaller difference is drift of the clock, and is not counted."""
     lines = HeartbeatLines().start(0)
     lines.wall_ms += step_ms
 
@@ -73,18 +73,18 @@ def test_a_log_that_begins_later_begins_with_the_sum_so_far() -> None:
     ("times", "interval_ms"),
     [
         ([0, 30_000, 60_000], 30_000),
-        # of two the lower one; 5 ms apart is no gap of its own
+        # the lower one of two; 5 ms apart does not count as an interval
         ([0, 30_000, 70_000], 30_000),
         ([0, 5, 40_005], 40_000),
         ([0, 10, 40], 10),
-        # without a gap, a quarter of the expiry
+        # without an interval, a quarter of the expiry
         ([0], 30_000),
-        # eleven gaps, of which the ten last ones count: five of 1 s and five of 2 s
+        # eleven intervals, of which the ten last ones count: five of 1 s and five of 2 s
         ([0, *range(5_000, 10_001, 1_000), *range(12_000, 20_001, 2_000)], 1_000),
     ],
 )
-def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], interval_ms: int) -> None:
-    """Gaps under 10 ms are left out."""
+def test_usual_interval_is_the_median_of_the_last_ten_intervals(times: list[float], interval_ms: int) -> None:
+    """Intervals under 10 ms are left out."""
     assert interval_ms * 1000 == period_of(HeartbeatLines().start().heartbeats(*times)).usual_interval
 
 
@@ -93,7 +93,7 @@ def test_the_period_is_the_median_of_the_last_ten_gaps(times: list[float], inter
     [(156_000, None, False), (156_001, None, True), (160_001, 100_000, False), (160_001, 20_000, True)],
 )
 def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> None:
-    """Heard at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
+    """Last seen at 30 s: 120 + 5 + 1 s are allowed, and the 4.5 s by which the server was late in between."""
     lines = HeartbeatLines().start().heartbeats(0, 30_000)
     if late_at is not None:
         lines.late(late_at, 4_500)
@@ -106,7 +106,7 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
     [
         ("silent", broker(), broker(), 999_000, True),
         ("disconnected", broker(), broker(), 999_000, True),
-        # a broker that unregistered and registers again was told the truth about
+        # a broker that unregistered and registers again was not evicted falsely
         ("unregistered", broker(), broker(), 1_000, False),
         ("superseded", broker(), broker(), 1_000, False),
         ("silent", broker(), broker(agent_id="another"), 1_000, False),
@@ -118,14 +118,17 @@ def test_over_its_bound(removed: int, late_at: int | None, is_over: bool) -> Non
     ],
 )
 def test_a_false_eviction(reason: str, gone: Broker, back: Broker, after_ms: float, is_false: bool) -> None:
-    """The same process is heard again: its agent says so, or it is back within one expiry."""
+    """The same process sends a heartbeat again: it has the same agent id, or is back within one expiry."""
     lines = HeartbeatLines().start().heartbeat(0, gone).evict(121_000, gone, reason).heartbeat(121_000 + after_ms, back)
 
     assert is_false == of(lines).periods[0].is_false_eviction
 
 
 def test_near_misses() -> None:
-    """80 s are two thirds of 120 s and none yet; 80.001 s are one; none across lives, none while the server sleeps."""
+    """80 s, two thirds of 120 s, are not a near miss, but 80.001 s are.
+
+    An interval with an eviction in it does not count, nor does one during which the server slept.
+    """
     lines = HeartbeatLines().start().heartbeats(0, 80_000, 160_001).evict(300_000).heartbeat(400_000)
     lines.late(430_000, 30_000).heartbeat(490_000)
 
@@ -133,7 +136,10 @@ def test_near_misses() -> None:
 
 
 def test_exposed_pulls() -> None:
-    """After the last beat, up to one scan after the removal, of routes with the broker: 2 + 4 + 8; none of goodbyes."""
+    """2 + 4 + 8 pulls of routes with the broker, from its last heartbeat to one scan after the removal.
+
+    A broker that unregisters has none.
+    """
     for reason, expected in (("silent", [{"t": 14}]), ("unregistered", [])):
         lines = HeartbeatLines().start().heartbeats(0, 30_000).route(0, 1, member("broker-a"), member("broker-b"))
         lines.pulls(30_000, 1, 1).pulls(30_001, 1, 2).pulls(150_000, 1, 4).evict(152_000, reason=reason)
@@ -143,7 +149,7 @@ def test_exposed_pulls() -> None:
 
 
 def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200), ahead: int = 0) -> HeartbeatLines:
-    """A server that hears broker-a; seconds. Its monotonic clock may be ahead."""
+    """A server with heartbeats of broker-a, in seconds. Its monotonic clock may be ahead."""
     lines = HeartbeatLines(f"{name}{up}", name, MIDNIGHT_MS - ahead * 1000).start((up.start + ahead) * 1000)
     lines.heartbeats(*((heartbeat + ahead) * 1000 for heartbeat in heartbeats))
     if evict:
@@ -154,7 +160,7 @@ def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200),
 @pytest.mark.parametrize(
     ("servers", "expected"),
     [
-        # heard first by one, and removed last by it
+        # server 1 has the broker first, and removes it last
         ([_server("1", 10, evict=163), _server("2", 12, evict=166)], [(10, 12), (163, 166)]),
         # walls are compared
         ([_server("1", 10), _server("2", 15, ahead=100)], [(10, 15)]),
@@ -163,12 +169,12 @@ def _server(name: str, *heartbeats: int, evict: int = 0, up: range = range(200),
             [_server("1", 10), _server("2", 60, up=range(50, 80)), _server("2", 95, up=range(90, 200))],
             [(50, 60), (90, 95)],
         ),
-        # alone nobody diverges: one server, or two that were never up together
+        # one server alone, or two that were never up together, cannot diverge
         ([_server("1", 10, up=range(133)), _server("2", 140, up=range(135, 200))], []),
         # as long as any two of three differ, it is the same episode
         ([_server("1", 10, evict=140), _server("2", 10, evict=145), _server("3", 10, evict=150)], [(140, 150)]),
         ([_server("1", 10, evict=140), _server("2", 10, evict=150), _server("3")], [(10, 150)]),
-        # a life without beats has no beginning
+        # a registration period without heartbeats has no beginning
         ([_server("1", evict=10), _server("2")], []),
         # a slave is not its master: who has only one of them lacks the other, to its last line
         (
@@ -191,7 +197,7 @@ def replayed(lines: HeartbeatLines, policy: Policy, scan_s: float = 5) -> list[t
 
 
 def dead() -> HeartbeatLines:
-    """Started at 2 s; heard at 10 s and 40 s, never after that; the log ends at 300 s."""
+    """The server starts at 2 s and receives heartbeats at 10 s and 40 s only; the log ends at 300 s."""
     return HeartbeatLines().start(2_000).heartbeats(10_000, 40_000).scan(300_000, 60)
 
 
@@ -213,11 +219,11 @@ OWN = broker(expiry_ms=30_000)
         (dead(), 257, 5, []),
         # a scan at the last line counts, not after it
         (HeartbeatLines().start(0).heartbeat(40_000).scan(300_000, 60), 255, 5, [(300, 260, False)]),
-        # a beat at the scan is in time
+        # a heartbeat at the time of the scan is in time
         (HeartbeatLines().start(2_000).heartbeats(2_000, 12_001), 5, 5, [(12, 10, True)]),
         (HeartbeatLines().start(2_000).heartbeats(2_000, 12_000), 5, 5, []),
         (HeartbeatLines().start(2_000).heartbeat(10_000, OWN).scan(300_000, 60), 60, 5, [(42, 32, False)]),
-        # a closed connection closes the gap; a silent eviction is what is replayed
+        # a closed connection ends the silence; a silent eviction is replayed
         (dead().evict(72_000, reason="disconnected"), 30, 5, []),
         (dead().evict(72_000, reason="silent"), 30, 5, [(72, 32, False)]),
         (dead().evict(72_001, reason="disconnected"), 30, 5, [(72, 32, False)]),
@@ -229,7 +235,7 @@ OWN = broker(expiry_ms=30_000)
     ],
 )
 def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: float, expected: list[Any]) -> None:
-    """The first scan strictly after the deadline, before whatever ends the silence."""
+    """The first scan strictly after the deadline evicts, if it comes before the end of the silence."""
     assert expected == replayed(lines, fixed(round(expiry * S)), scan)
 
 
@@ -244,7 +250,7 @@ def test_fixed_expiry_and_scans(lines: HeartbeatLines, expiry: float, scan: floa
     ],
 )
 def test_the_replay_as_logged_is_exact(other: dict[str, Any] | None, scan: int, is_exact: bool) -> None:
-    """Heard at 10 s, found silent by the 27th scan: that at 130 s was not after its deadline yet."""
+    """The last heartbeat is at 10 s, and the 27th scan evicts: that at 130 s is not after the deadline."""
     lines = HeartbeatLines().start(0).heartbeat(10_000)
     for number in (25, 26, 27, 28):
         lines.scan(5_000 * number, number)

@@ -41,14 +41,14 @@ def test_report_has_all_its_parts(
 
     assert main([str(logs), "--out", str(out), "--engine", engine, "--what-if", SMALL_GRID, *gates]) == 1
 
-    said = capsys.readouterr()
-    assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in said.err
-    assert "FAILED p99>2m: registry.p99 is 124.99 s (125 s)" in said.err
-    assert "FAILED max-bad-ratio 0.001: 2 of " in said.err
-    assert "client.p99>10m" not in said.err
-    assert "lines, 2 bad, " in said.err
-    assert "at NameServers      3" in said.out
-    assert said.out.endswith(f"{out}/report.html\n")
+    printed = capsys.readouterr()
+    assert f"skipped {logs}/gone.jsonl.gz: a link to nothing\n" in printed.err
+    assert "FAILED p99>2m: registry.p99 is 124.99 s (125 s)" in printed.err
+    assert "FAILED max-bad-ratio 0.001: 2 of " in printed.err
+    assert "client.p99>10m" not in printed.err
+    assert "lines, 2 bad, " in printed.err
+    assert "at NameServers      3" in printed.out
+    assert printed.out.endswith(f"{out}/report.html\n")
     assert [path.name for path in out.parent.iterdir()] == ["report"]
     names = {"report.html", "summary.json", "metrics.csv", "run.json", "intervals", "bad_records", "_SUCCESS"}
     assert names == {path.name for path in out.iterdir()}
@@ -62,7 +62,7 @@ def _check_numbers(out: Path, logs: Path) -> None:
     expected = reference.Analysis(contents(logs)).summary
     for part in ("input", "registry", "client", "false_evictions", "exposed_pulls", "near_misses", "divergence"):
         assert expected[part] == comparable(summary)[part], part
-    # a goodbye leaves no stale route, and is none of the worst
+    # a broker that unregisters leaves no stale route, so it is not among the worst
     assert [row["upper_ms"] for row in summary["worst"]] == [125_000, 124_500]
     run = json.loads((out / "run.json").read_text())
     assert len(run["files"]) == 4
@@ -103,8 +103,8 @@ def test_connector_that_spark_does_not_have(tmp_path: Path, capsys: pytest.Captu
     """One line names it, and says what to do; nothing is written."""
     assert main(["s3a://bucket/heartbeats", "--out", str(tmp_path / "report")]) == 2
 
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     missing = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-    assert f"namesrv-staleness: Spark lacks {missing}: add its jars with --conf spark.jars.packages=" in said
-    assert "\tat " not in said
+    assert f"namesrv-staleness: Spark lacks {missing}: add its jars with --conf spark.jars.packages=" in printed
+    assert "\tat " not in printed
     assert list(tmp_path.iterdir()) == []

@@ -13,9 +13,9 @@ from namesrv_spark_jobs.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("says", "said"),
+    ("says", "message"),
     [
-        # whoever made it
+        # Java of several vendors
         ('openjdk version "17.0.15" 2025-04-15', None),
         ('java version "21"', None),
         ('openjdk version "23-ea"', None),
@@ -26,7 +26,7 @@ from namesrv_spark_jobs.errors import UsageError
         (b"\x7fELF nonsense", "{java} -version: [Errno 8] Exec format error"),
     ],
 )
-def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, said: str | None) -> None:
+def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, message: str | None) -> None:
     """With what to do, in one line."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -35,12 +35,14 @@ def test_java_that_is_too_old_is_named(tmp_path: Path, says: str | bytes, said: 
     # on the path, or where JAVA_HOME points to
     for environ in ({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, {"PATH": f"{java.parent}"}):
         with (
-            nullcontext() if said is None else pytest.raises(UsageError, match=f"^{re.escape(said.format(java=java))}")
+            nullcontext()
+            if message is None
+            else pytest.raises(UsageError, match=f"^{re.escape(message.format(java=java))}")
         ):
             require_java(environ)
 
 
-def test_master_that_answers_will_do() -> None:
+def test_reachable_master_is_accepted() -> None:
     """Or one of several: a standby takes over; others than standalone masters are Spark's business."""
     with socket.create_server(("127.0.0.1", 0)) as master, socket.create_server(("127.0.0.1", 0)) as closed:
         port, gone = master.getsockname()[1], closed.getsockname()[1]
@@ -52,30 +54,30 @@ def test_master_that_answers_will_do() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "host", "host:port", ":7077", "h:99999", "h:0", "127.0.0.1:1,host"])
-def test_master_that_is_no_address_is_refused(address: str) -> None:
+def test_invalid_master_is_refused(address: str) -> None:
     """Before anything is dialled."""
     with pytest.raises(UsageError, match=r"not of the form spark://HOST:PORT$"):
         require_master(f"spark://{address}")
 
 
-def test_user_has_the_last_word() -> None:
+def test_conf_of_the_user_wins() -> None:
     """A local session is small and quiet; options of Java are added to ours, everything else replaces it."""
     usual = session_conf("local[*]", {})
-    told = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
+    conf = session_conf("local[2]", {"spark.driver.memory": "8g", "spark.driver.extraJavaOptions": "-Xss4m"})
 
     quiet = {"spark.driver.memory": "3g", "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
     assert quiet.items() <= usual.items()
     assert "-Dlog4j2.configurationFile=file:///" in usual["spark.driver.extraJavaOptions"]
-    assert told["spark.driver.memory"] == "8g"
-    assert told["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
-    # memory, web page and logging of a cluster are whoever runs it to choose
+    assert conf["spark.driver.memory"] == "8g"
+    assert conf["spark.driver.extraJavaOptions"].endswith("/log4j2.properties -Xss4m")
+    # the operator of a cluster chooses its memory, web page and logging
     cluster = session_conf("spark://host:7077", {})
     assert not {"spark.driver.memory", "spark.ui.enabled", "spark.driver.extraJavaOptions"} & cluster.keys()
 
 
 @pytest.mark.xdist_group("spark")
 def test_session_that_is_there_is_used_and_left_running(spark: SparkSession) -> None:
-    """A notebook's, say: it is not ours to stop, whatever master is asked for; nor is spark-submit's to choose."""
+    """The session of a notebook is never stopped, and --master is ignored; so is that of spark-submit."""
     with spark_session("spark://nowhere:1", {}) as session:
         assert session.conf.get("spark.master") == "local[2]"
 

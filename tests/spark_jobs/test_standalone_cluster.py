@@ -109,15 +109,15 @@ def test_interrupted_run_leaves_nothing(until: str, tmp_path: Path) -> None:
             _wait_until(lambda: bool(_java_of(running)) or running.poll() is not None)
             java = _java_of(running)
             running.send_signal(signal.SIGINT)
-            _, said = running.communicate(timeout=GUARD_SECONDS)
+            _, printed = running.communicate(timeout=GUARD_SECONDS)
         finally:
             running.kill()
 
-    assert running.returncode == 130, said
+    assert running.returncode == 130, printed
     assert java
     _wait_until(lambda: not any(Path("/proc", process).exists() for process in java))
     # Java may have a line to add, before it or after it
-    assert said.splitlines().count("namesrv-staleness: interrupted; nothing was written") == 1, said
-    assert "Traceback" not in said
-    assert "\tat " not in said
+    assert printed.splitlines().count("namesrv-staleness: interrupted; nothing was written") == 1, printed
+    assert "Traceback" not in printed
+    assert "\tat " not in printed
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]

@@ -1,7 +1,7 @@
 """The report against a real run: what it says, and what really happened.
 
 Two servers, brokers that are killed, frozen, paused, cut off and stopped, and clients, all real and with small time
-constants. The truth is written down by whoever injects the faults and by observers; the report knows the logs only.
+constants. The injector of the faults and observers write down the truth; the report knows the logs only.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Exp
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
-# deaths that nobody announced
+# deaths without an announcement
 UNANNOUNCED = ("crash", "freeze", "pause", "partition")
 
 
@@ -41,8 +41,8 @@ def check(expected: Sequence[float], found: dict[str, int | None]) -> None:
     assert len(expected) == found["count"]
     ordered = sorted(round(value * 1_000_000) for value in expected)
     for name, part in {**PERCENTILES, "max": 1.0}.items():
-        truth, said = percentile(ordered, part) / 1e6, (found[name.replace(".", "")] or 0) / 1e3
-        assert abs(said - truth) <= max(HEARTBEAT, 0.01 * truth), f"{name} is {truth} s, and said to be {said} s"
+        truth, reported = percentile(ordered, part) / 1e6, (found[name.replace(".", "")] or 0) / 1e3
+        assert abs(reported - truth) <= max(HEARTBEAT, 0.01 * truth), f"{name} is {truth} s, reported as {reported} s"
 
 
 def test_the_reference_knows_the_truth(spark: SparkSession, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_reference_knows_the_truth(spark: SparkSession, tmp_path: Path) -> N
     assert analysis.as_logged["logged"] == 2 * 3 * AGENTS
     assert 2 * CLIENTS * len(UNANNOUNCED) * AGENTS == analysis.summary["client"]["seen"]
     assert 0 == analysis.summary["input"]["bad"] == analysis.summary["registry"]["over_bound"]
-    # a killed process closes its connections, a stopped one says unregistration, of the others nothing is heard
+    # a killed process closes its connections, a stopped one unregisters, and the others fall silent
     reasons = {"crash": "disconnected", "unregistration": "unregistered"}
     expected = {name: reasons.get(death.kind, "silent") for death in deaths for name in death.names}
     assert expected == {period.broker.broker_name: period.reason for period in analysis.intervals}

@@ -1,4 +1,4 @@
-"""What the logs answer, against logs written by hand and against the report's own words about the same ones."""
+"""Results from logs written by hand, compared with expected values and with the report on the same logs."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def ask(asked: Readings, question: Question, kind: type[A]) -> A:
     return found
 
 
-def test_lives_are_those_of_the_report(asked: Readings) -> None:
+def test_registration_periods_are_those_of_the_report(asked: Readings) -> None:
     """A closed file, one with a torn line, and one that is still open: three brokers on two servers."""
     found = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
 
@@ -82,15 +82,15 @@ def test_lives_are_those_of_the_report(asked: Readings) -> None:
     assert third == [(None, 240_010, 240_100, 0, False)]
     by_server = ask(asked, TimelineQuestion(span=FIVE_MINUTES, text="NS-2"), Timeline)
     assert [row.nameserver for row in by_server.rows] == ["ns-2"]
-    # its own first life was over by then
+    # broker-b's first registration period had ended by then
     later = ask(asked, TimelineQuestion(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
     assert [len(row.periods) for row in later.rows] == [1, 1]
 
 
-def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: Readings) -> None:
+def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) -> None:
     """A client has the old route from the eviction until its next pull."""
 
-    def told(at_ms: int) -> list[tuple[int, bool]]:
+    def received(at_ms: int) -> list[tuple[int, bool]]:
         past = ask(asked, RouteQuestion(span=after(at_ms), topic="t"), TopicPast)
         return [(one.change.revision if one.change else -1, one.is_old) for one in past.clients]
 
@@ -103,7 +103,7 @@ def test_a_route_is_known_at_a_moment_and_what_each_client_had_been_told(asked: 
     # the other one has never had a topic
     assert (second.is_up, second.change) == (True, None)
     assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
-    assert [told(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
+    assert [received(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
     assert ask(asked, RouteQuestion(span=after(190_000), topic="other"), TopicPast).changes == []
 
 
@@ -176,13 +176,13 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int,
         summary = analyse(engine, files, options, lambda _: None).summary
     for ours, theirs in zip((found.logged, found.asked), summary["what_if"], strict=True):
         stats = {f"{of}_{name}_ms": theirs[of][name] for of in ("registry", "client") for name in ("p50", "p99")}
-        told = {name: getattr(ours, name) for name in stats}
-        assert (theirs["evictions"], theirs["false"], stats) == (ours.evictions, ours.false, told)
+        statistics = {name: getattr(ours, name) for name in stats}
+        assert (theirs["evictions"], theirs["false"], stats) == (ours.evictions, ours.false, statistics)
     assert found.logged.evictions
 
 
-def test_a_reading_is_kept_for_what_lies_within_it(asked: Readings) -> None:
-    """Zooming reads nothing again; a replay is always of the hours that were asked for."""
+def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:
+    """Zooming does not read the logs again; a replay always covers exactly the hours of its question."""
     day = ask(asked, TimelineQuestion(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)
 
     closer = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
@@ -193,8 +193,8 @@ def test_a_reading_is_kept_for_what_lies_within_it(asked: Readings) -> None:
     assert Span(MIDNIGHT_MS - HOUR_MS, MIDNIGHT_MS + HOUR_MS) == replay.reading.span
 
 
-def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: Path) -> None:
-    """With the longest silence before one of them; each broker of the name by itself, and other names not at all."""
+def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None:
+    """Each bin has the longest silence before one of its heartbeats; each broker of the name has a row of its own."""
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 144_000)
     slave = HeartbeatLines("boot-3", "ns-1").start(241_000).heartbeats(242_000, of=broker("broker-a", 1))
     write_plain(tmp_path / "logs", "ns-1-boot-3-1.jsonl", slave.lines)
@@ -215,8 +215,8 @@ def test_heartbeats_are_counted_by_part_of_the_time(asked: Readings, tmp_path: P
     assert (earlier.rows[0].expiry_ms, earlier.rows[0].interval_ms) == (120_000, 30_000)
 
 
-def test_without_a_line_there_is_no_answer(asked: Readings, tmp_path: Path) -> None:
-    """No file, or none with anything in it."""
+def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:
+    """The logs have no file, or only empty files."""
     with pytest.raises(LogsError, match="no log from 2026-03-03T23:00:00 to 2026-03-04T01:00:00"):
         asked.answer(TimelineQuestion(span=FIVE_MINUTES.moved(864)))
     write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])

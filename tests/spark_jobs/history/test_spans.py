@@ -1,4 +1,4 @@
-"""Spans of time, how people write them, and which files of a log they need."""
+"""Spans of time, their notation, and the files of a log that they need."""
 
 from pathlib import Path
 
@@ -22,13 +22,13 @@ MINUTE_MS = 60_000
     ],
 )
 def test_a_moment_is_utc_unless_it_says_otherwise(text: str, ms: int) -> None:
-    """With as much of it as anybody cares to write."""
+    """Time and seconds may be missing."""
     assert MIDNIGHT_MS + ms == moment_ms(text)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1", "9999-01-01", "1900-01-01", "17723232000000000"])
-def test_what_is_no_moment_of_a_log_is_refused(text: str) -> None:
-    """With the text itself."""
+def test_invalid_moment_is_refused(text: str) -> None:
+    """The message has the text itself."""
     with pytest.raises(ValueError, match=r"not a .*time") as refused:
         moment_ms(text)
     assert repr(text) in str(refused.value)
@@ -90,8 +90,8 @@ def test_only_folders_of_the_hours_are_read(tmp_path: Path) -> None:
     assert Span(MIDNIGHT_MS + 5 * HOUR_MS, MIDNIGHT_MS + 6 * HOUR_MS) == last_hour([str(tmp_path)])
 
 
-def test_more_than_can_be_read_is_refused(tmp_path: Path) -> None:
-    """Before any of it is opened; and a directory that is not there says so."""
+def test_span_with_too_large_logs_is_refused(tmp_path: Path) -> None:
+    """No file is opened before; a missing directory is an error, too."""
     log_of_hours(tmp_path, "dt=2026-03-01/hour=00")
     with (tmp_path / "dt=2026-03-01" / "hour=00" / "large.jsonl").open("wb") as large:
         large.truncate(257 << 20)

@@ -31,7 +31,7 @@ Stats = dict[str, int | None]
 
 
 class Analysis:
-    """All that the files say, in the order of boots, brokers and time; replays are made when they are asked for."""
+    """The analysis of the files, in the order of boots, brokers and time; replays are made on demand."""
 
     def __init__(self, files: Mapping[str, Iterable[str | bytes]], options: Options = lines.EVERYTHING) -> None:
         self.options = options
@@ -48,7 +48,7 @@ class Analysis:
         routes = {boot.boot: Routes(boot) for boot in self.boots}
         of_unannounced = [(period, routes[period.boot.boot]) for period in self.periods if period.is_unannounced]
         self.clients = [staleness for period, route in of_unannounced for staleness in route.exposed(period)]
-        # how often the route of a broker that was gone was given out, by topic
+        # pulls of routes with a dead broker, by topic
         self.exposed_pulls = [(period, route.pulls(period)) for period, route in of_unannounced]
         self.unknown_revisions = sum(route.unknown_revisions for route in routes.values())
 
@@ -82,7 +82,7 @@ class Analysis:
         }
 
     def interval_rows(self) -> list[Row]:
-        """The report's rows of lives that ended."""
+        """The report's rows of registration periods with an eviction."""
         exposed = Counter((client.period, is_seen) for client in self.clients for is_seen in {client.outcome == "seen"})
         pulls = {period: by_topic.total() for period, by_topic in self.exposed_pulls}
         return [
@@ -139,7 +139,7 @@ class Analysis:
 
 
 def comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    """Without what the reference does not say: which near miss was the worst."""
+    """A summary without the worst near miss, which the reference does not compute."""
     return {**summary, "near_misses": {x: value for x, value in summary["near_misses"].items() if x != "worst"}}
 
 

@@ -1,4 +1,4 @@
-"""Lines of the files, each an event or counted as something that is none, and boots: the clock and settings of each."""
+"""Lines of the files, each an event or a counted exception, and boots: the clock and settings of each."""
 
 import json
 import math
@@ -111,7 +111,7 @@ def read(
 
 
 def _parsed(text: str | bytes, file: str) -> Line | None:
-    """The event of a line; None when it is none: torn, no JSON, or without what every line has."""
+    """The event of a line; None for a bad line: torn, not JSON, or without a required field."""
     try:
         fields = json.loads(text)
         if not (0 <= fields["ts_ms"] <= LATEST_WALL_MS and 0 <= (fields.get("count") or 0) <= MOST_COUNT):
@@ -236,7 +236,7 @@ def _liveness(boot: Boot) -> dict[int, int]:
     for line in boot.lines:
         late += (line.time("late_ms") or 0) if line.event == "late" else 0
         live[line.seq] = line.at - late
-    # what was heard before the server knew how late it was counts as heard when it knew
+    # a heartbeat that was logged before the `late` line that reports its delay counts as received at that line
     cap: int | None = None
     for line in reversed(boot.lines):
         if line.event == "late":

@@ -1,4 +1,4 @@
-"""Lives of brokers at each server, disagreements about them, and clients that went on getting the route of one."""
+"""Registration periods of brokers on each server, divergence, and the staleness at clients."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tests.spark_jobs.reference.lines import HEARTBEATS, MICROSECONDS, MOST_COUNT, Boot, Line, entries, lower_median
 
-# of the last beats, so that a broker whose period was changed is measured by its new one
+# only recent intervals, so that a broker whose interval was changed is measured by the new one
 RECENT_INTERVALS = 10
-# two registrations at once, over two connections, are no period
+# two registrations at once, over two connections, do not make an interval
 SHORTEST_INTERVAL = 10 * MICROSECONDS
 OVER_BOUND_TOLERANCE = 1000 * MICROSECONDS
 # a broker that left without saying so
@@ -23,7 +23,7 @@ Member = tuple[str | None, int | None]
 
 
 class Broker(NamedTuple):
-    """Who a line is about."""
+    """The broker of a line."""
 
     cluster: str | None
     broker_name: str | None
@@ -40,7 +40,7 @@ class Broker(NamedTuple):
 
 
 class RegistrationPeriod:
-    """One broker on one boot, from its first beat to its eviction; `back` is the next beat of the same broker."""
+    """One broker on one boot, from its first heartbeat to its eviction; `back` is the next heartbeat of the broker."""
 
     def __init__(self, boot: Boot, heartbeats: Sequence[Line], evict: Line | None, back: Line | None) -> None:
         self.boot, self.heartbeats, self.evict, self.back = boot, heartbeats, evict, back
@@ -62,7 +62,7 @@ class RegistrationPeriod:
 
     @property
     def usual_interval(self) -> int:
-        """How often it is usually heard."""
+        """The usual interval between heartbeats."""
         intervals = [later.at - earlier.at for earlier, later in pairwise(self.heartbeats)]
         counted = [interval for interval in intervals if interval >= SHORTEST_INTERVAL][-RECENT_INTERVALS:]
         return lower_median(counted) if counted else (self.expiry or 0) // 4
@@ -78,13 +78,13 @@ class RegistrationPeriod:
 
     @property
     def is_false_eviction(self) -> bool:
-        """Whether the same process is heard again."""
+        """True if the same broker process sends a heartbeat again."""
         back, evict = self.back, self.last_line
         return self.is_unannounced and back is not None and is_same_process(evict, back, back.at - evict.at)
 
 
 def periods(boot: Boot) -> list[RegistrationPeriod]:
-    """All lives of a boot; those of one broker in order."""
+    """All registration periods of a boot; those of one broker in order."""
     found = []
     for lines in lines_of_brokers(boot).values():
         ends = [number for number, line in enumerate(lines, 1) if line.event == "evict"]
@@ -96,7 +96,7 @@ def periods(boot: Boot) -> list[RegistrationPeriod]:
 
 
 def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
-    """The beats and evictions of each broker address, in order."""
+    """The heartbeats and evictions of each broker address, in order."""
     found: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for line in boot.lines:
         if line.event in HEARTBEATS or line.event == "evict":
@@ -105,13 +105,13 @@ def lines_of_brokers(boot: Boot) -> dict[tuple[str, str], list[Line]]:
 
 
 def next_of_same(lines: Sequence[Line], here: int) -> Line | None:
-    """The next beat of the broker of a line."""
+    """The next heartbeat of the broker of a line."""
     broker, later = Broker.of(lines[here]), (lines[there] for there in range(here + 1, len(lines)))
     return next((line for line in later if line.event in HEARTBEATS and Broker.of(line) == broker), None)
 
 
 def is_same_process(before: Line, heartbeat: Line, away: int) -> bool:
-    """Whether a beat comes from the process of an earlier line, which was away for a time."""
+    """True if a heartbeat comes from the broker process of an earlier line, after `away`."""
     agents = before.get("agent_id"), heartbeat.get("agent_id")
     if agents == (None, None):
         expiry = before.time("expiry_ms")
@@ -120,7 +120,7 @@ def is_same_process(before: Line, heartbeat: Line, away: int) -> bool:
 
 
 def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
-    """Beats with over two thirds of their expiry between them and the next one, and how long, in liveness time."""
+    """Heartbeats followed by a silence of over two thirds of their expiry, with the silence, in liveness time."""
     live = period.boot.live
     found = [
         (heartbeat, heartbeat.time("expiry_ms"), live[after.seq] - live[heartbeat.seq])
@@ -132,7 +132,7 @@ def near_misses(period: RegistrationPeriod) -> list[tuple[Line, int]]:
 
 
 def episodes(boots: Iterable[Boot], periods: Iterable[RegistrationPeriod]) -> dict[Broker, list[Span]]:
-    """The longest stretches during which some had a broker and others, that were up, had it not."""
+    """The episodes during which some of the servers that were up had a broker, and others did not."""
     up: dict[str | None, list[Span]] = defaultdict(list)
     for boot in boots:
         up[boot.nameserver].append((boot.wall(boot.first.at), boot.wall(boot.last.at)))
@@ -176,7 +176,7 @@ class ClientStaleness:
 
     @property
     def staleness(self) -> int:
-        """Since the broker was last heard; when it is censored, at least that."""
+        """The time since the last heartbeat; a lower bound when the outcome is censored."""
         return self.at - self.period.last_ok
 
 
@@ -192,7 +192,7 @@ class Given:
 
 
 class Routes:
-    """The routes of one boot, and who was given which."""
+    """The routes of one boot, and the routes that each client received."""
 
     def __init__(self, boot: Boot) -> None:
         self.boot = boot
@@ -217,7 +217,7 @@ class Routes:
         return _member(period) in self.members.get((given.topic, given.revision), ())
 
     def exposed(self, period: RegistrationPeriod) -> list[ClientStaleness]:
-        """What each client that had the broker's route saw of its end, whatever it ended with."""
+        """The staleness at each client that had the broker's route, with any outcome."""
         found = []
         for client, topic in sorted(self._pairs_of_member.get(_member(period), ())):
             before = [line for line in self.served[client, topic] if line.at < period.last_line.at]
@@ -237,7 +237,7 @@ class Routes:
         yield self.boot.last.at, "log_end"
 
     def pulls(self, period: RegistrationPeriod) -> Counter[str]:
-        """Answers about each topic that still contained the broker after it was last heard."""
+        """The responses of each topic that contained the broker after its last heartbeat."""
         end = period.last_line.at + (self.boot.scan_interval or 0)
         found: Counter[str] = Counter()
         for given in self._pulls:
@@ -260,7 +260,7 @@ def _members(boot: Boot) -> dict[tuple[str, int], frozenset[Member]]:
                     entry_of[topic].setdefault(line.get("revision"), entry)
     found: dict[tuple[str, int], frozenset[Member]] = {}
     for topic, changes in entry_of.items():
-        # broker name -> ids; None: nobody knows
+        # broker name -> ids; None: unknown
         route: dict[str, list[int]] | None = None
         for revision, entry in sorted(changes.items()):
             before = {} if entry["whole"] else route

@@ -1,4 +1,4 @@
-"""Replays: who would have been evicted, and when, under other settings and under the logged ones."""
+"""Replays: the evictions under other settings, and under the logged ones."""
 
 import math
 from bisect import bisect_right
@@ -17,20 +17,20 @@ PHASES = 10
 
 # cluster and address
 Key = tuple[str, str]
-# until when a broker may be silent after a beat, given the gaps before it; None when nothing says so; liveness time
+# the deadline after a heartbeat, given the intervals before it; None when the expiry is unknown; liveness time
 Policy = Callable[[Boot, Line, Sequence[int]], float | None]
 # the first scan strictly after a deadline that counts for a broker, and its logged number; liveness time
 Scans = Callable[[float, Key], tuple[int, int | None] | None]
 
 
 def fixed(expiry: int | None = None) -> Policy:
-    """So long after each beat, or what each beat says; who asked for a time of its own keeps it."""
+    """A policy with this expiry, or else with that of each heartbeat; brokers with an expiry of their own keep it."""
 
     def deadline(boot: Boot, heartbeat: Line, _intervals: Sequence[int]) -> float | None:
-        said = heartbeat.time("expiry_ms")
-        if said is None:
+        own = heartbeat.time("expiry_ms")
+        if own is None:
             return None
-        return boot.live[heartbeat.seq] + (expiry if expiry is not None and said == boot.expiry else said)
+        return boot.live[heartbeat.seq] + (expiry if expiry is not None and own == boot.expiry else own)
 
     return deadline
 
@@ -93,7 +93,7 @@ def replay(boot: Boot, policy: Policy, scans: Scans) -> list[Eviction]:
 def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scans: Scans) -> Iterator[Eviction]:
     live = boot.live
     heartbeats = [number for number, line in enumerate(lines) if line.event in HEARTBEATS]
-    # how many lives ended before, and the gaps of this one so far
+    # the number of registration periods before, and the intervals of this one so far
     period, intervals = heartbeats[0] if heartbeats else 0, list[int]()
     for here, there in pairwise([*heartbeats, len(lines)]):
         heartbeat, between = lines[here], lines[here + 1 : there]
@@ -111,7 +111,7 @@ def _evictions(boot: Boot, key: Key, lines: Sequence[Line], policy: Policy, scan
 
 
 def _ends_of_silence(boot: Boot, lines: Sequence[Line], here: int, there: int) -> list[int]:
-    """The next beat of an address, and the first eviction before it for another reason, if there are any."""
+    """The next heartbeat at an address, and the first eviction before it for another reason, if there are any."""
     closing = [line for line in lines[here + 1 : there] if line.get("reason") != "silent"][:1]
     return [boot.live[line.seq] for line in (*closing, *lines[there : there + 1])]
 
@@ -142,7 +142,7 @@ def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any]
 
 
 def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str, int | bool]:
-    """How many silent evictions are logged and replayed, each life at which scan, and how many of them differ."""
+    """The numbers of silent evictions that are logged, replayed, missing, extra, or at another scan."""
     logged = Counter(
         ((boot.boot, *key, period), evict.get("scan"))
         for boot in boots
@@ -153,7 +153,7 @@ def as_logged(boots: Sequence[Boot], evictions: Sequence[Eviction]) -> dict[str,
     replayed = Counter(((one.boot.boot, *one.key, one.period), one.scan) for one in evictions)
     missing = Counter(period for period, _ in (logged - replayed).elements())
     extra = Counter(period for period, _ in (replayed - logged).elements())
-    # of one life, one of each kind are one at another scan
+    # a missing and an extra one of the same registration period are one at another scan
     other_scan = (missing & extra).total()
     return {
         "logged": logged.total(),
