@@ -28,7 +28,7 @@ from namesrv_remoting.requests import REQUESTS
 from namesrv_remoting.signatures import sign_rocketmq
 from tests.support.certificates import Authority
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import SPELLINGS, Spelling, question, registration
+from tests.support.namesrv_peer import SPELLINGS, Spelling, registration, request_frame
 from tests.support.raw_peer import RawPeer
 
 pytestmark = pytest.mark.slow
@@ -82,7 +82,7 @@ class Case(NamedTuple):
         """The frame, with the account's signature if it has one."""
         if account == "signed":
             fields = sign_rocketmq(fields, body, "team", SECRET.encode())
-        return question(self.code, fields, body, spelling=self.spelling, flag=FLAGS[self.kind])
+        return request_frame(self.code, fields, body, spelling=self.spelling, flag=FLAGS[self.kind])
 
 
 def cases() -> list[Case]:
@@ -149,7 +149,7 @@ def sending(peer: socket.socket, data: bytes) -> threading.Thread:
 
 async def longest_computing(server: InProcess, other: RawPeer, peer: socket.socket, data: bytes) -> float:
     """Maximum processor seconds of the loop's thread between a request of the other peer and its response."""
-    ping = question(105, {"topic": "T"})
+    ping = request_frame(105, {"topic": "T"})
     longest, began, left = 0.0, time.thread_time(), LAST_REQUESTS
     thread = sending(peer, data)
     while left and time.thread_time() - began < CASE_SECONDS:

@@ -81,7 +81,7 @@ async def test_no_frame_gets_past_the_access_file(tmp_path: Path) -> None:
     access.write_text(FILE)
     async with namesrv_in_process(tmp_path / "data", access=str(access)) as server:
         owner, peer = await server.connect(), await server.connect()
-        owner.send(OPERATOR.question(103, Broker().ext, registration("t0", "t1")))
+        owner.send(OPERATOR.request_frame(103, Broker().ext, registration("t0", "t1")))
         assert (await owner.receive()).code == 0
         before = state(server)
         for command in islice(commands(), FRAMES // 50):

@@ -9,7 +9,7 @@ from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_remoting.frames import Frame
 from namesrv_remoting.serializers import decode_frame
 from tests.support.in_process import InProcess
-from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, question
+from tests.support.namesrv_peer import POPULATION, Broker, NamesrvPeer, native_registration, populate, request_frame
 from tests.support.spelling import BINARY, JSON, NATIVE, ONEWAY, cut
 
 BROKER, AGENT, VERSIONLESS = POPULATION
@@ -41,34 +41,34 @@ def learn(path: FastPath, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "is_answered"),
     [
-        (question(PULL, {"topic": "T"}), True),
-        (question(PULL, {"topic": "T"}, spelling="native"), True),
-        (question(PULL, {"topic": "T"}, spelling="binary"), False),
-        (question(PULL, {"topic": "absent"}), False),
-        (question(PULL, {"topic": "absent"}, spelling="native"), False),
-        (question(PULL), False),
-        (question(PULL, spelling="native"), False),
-        (question(PULL, {}), False),
-        (question(PULL, {"topic": "T"}, flag=ONEWAY), False),
-        (question(PULL, {"topic": "T"}, spelling="native", flag=ONEWAY), False),
-        (question(PULL, {"topic": "T", "x": "x" * 512}), False),
+        (request_frame(PULL, {"topic": "T"}), True),
+        (request_frame(PULL, {"topic": "T"}, spelling="native"), True),
+        (request_frame(PULL, {"topic": "T"}, spelling="binary"), False),
+        (request_frame(PULL, {"topic": "absent"}), False),
+        (request_frame(PULL, {"topic": "absent"}, spelling="native"), False),
+        (request_frame(PULL), False),
+        (request_frame(PULL, spelling="native"), False),
+        (request_frame(PULL, {}), False),
+        (request_frame(PULL, {"topic": "T"}, flag=ONEWAY), False),
+        (request_frame(PULL, {"topic": "T"}, spelling="native", flag=ONEWAY), False),
+        (request_frame(PULL, {"topic": "T", "x": "x" * 512}), False),
         # signed requests are verified each time
-        (question(PULL, {"topic": "T", "AccessKey": "k", "Signature": "s"}), False),
-        (question(HEARTBEAT, Broker("unknown", addr="10.9.9.9:1").ext), False),
-        (question(HEARTBEAT, BROKER.ext, spelling="binary"), False),
-        (question(HEARTBEAT, BROKER.ext, spelling="native"), True),
-        (question(HEARTBEAT, AGENT.ext, spelling="native"), True),
-        (question(HEARTBEAT, {**AGENT.ext, "agentId": "another"}, spelling="native"), False),
-        (question(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x01", spelling="native"), True),
-        (question(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x90", spelling="native"), False),
-        (question(HEARTBEAT, AGENT.ext, spelling="native", flag=ONEWAY), True),
-        (question(DATA_VERSION, BROKER.ext), True),
-        (question(DATA_VERSION, BROKER.ext, spelling="native"), False),
-        (question(DATA_VERSION, VERSIONLESS.ext), False),
-        (question(DATA_VERSION, {**BROKER.ext, "brokerId": "x"}), False),
-        (question(DATA_VERSION, BROKER.ext, b"nonsense"), False),
-        (question(106, {"topic": "T"}), False),
-        (question(106, {"topic": "T"}, spelling="native"), False),
+        (request_frame(PULL, {"topic": "T", "AccessKey": "k", "Signature": "s"}), False),
+        (request_frame(HEARTBEAT, Broker("unknown", addr="10.9.9.9:1").ext), False),
+        (request_frame(HEARTBEAT, BROKER.ext, spelling="binary"), False),
+        (request_frame(HEARTBEAT, BROKER.ext, spelling="native"), True),
+        (request_frame(HEARTBEAT, AGENT.ext, spelling="native"), True),
+        (request_frame(HEARTBEAT, {**AGENT.ext, "agentId": "another"}, spelling="native"), False),
+        (request_frame(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x01", spelling="native"), True),
+        (request_frame(HEARTBEAT, AGENT.ext, b"\x81\xa5state\x81\xa4load\x90", spelling="native"), False),
+        (request_frame(HEARTBEAT, AGENT.ext, spelling="native", flag=ONEWAY), True),
+        (request_frame(DATA_VERSION, BROKER.ext), True),
+        (request_frame(DATA_VERSION, BROKER.ext, spelling="native"), False),
+        (request_frame(DATA_VERSION, VERSIONLESS.ext), False),
+        (request_frame(DATA_VERSION, {**BROKER.ext, "brokerId": "x"}), False),
+        (request_frame(DATA_VERSION, BROKER.ext, b"nonsense"), False),
+        (request_frame(106, {"topic": "T"}), False),
+        (request_frame(106, {"topic": "T"}, spelling="native"), False),
         (cut(JSON, b'{"code":105,"extFields":{"topic":"T"}}'), False),
         (cut(JSON, b"{code:105,opaque:1,extFields:{topic:'T'}}"), False),
         (cut(JSON, b"null"), False),
@@ -96,9 +96,9 @@ async def test_route_requests_wait_for_readiness(server: InProcess, peer: Namesr
     connection, path = server.connection_of(peer), server.namesrv.fast_path
     path.is_ready = False
     for data, is_answered in (
-        (question(PULL, {"topic": "T"}), False),
-        (question(PULL, {"topic": "T"}, spelling="native"), False),
-        (question(HEARTBEAT, BROKER.ext), True),
+        (request_frame(PULL, {"topic": "T"}), False),
+        (request_frame(PULL, {"topic": "T"}, spelling="native"), False),
+        (request_frame(HEARTBEAT, BROKER.ext), True),
     ):
         learn(path, data)
         assert is_answered == (path.answer(connection, data) is not None)
@@ -116,13 +116,13 @@ async def test_requests_of_one_read_are_answered_in_their_order(
     for spelling in ("json", "native"):
         await peer.call(PULL, {"topic": "T"}, spelling=spelling)
     stream = b"".join(
-        question(PULL, {"topic": "T"}, spelling="native" if n % 3 == 0 else "json", opaque=opaque)
+        request_frame(PULL, {"topic": "T"}, spelling="native" if n % 3 == 0 else "json", opaque=opaque)
         for n, opaque in enumerate(opaques)
     )
     if feed == "bytes":
         await peer.send_slowly(stream)
     elif feed == "tail":
-        peer.send(stream + question(PULL, {"topic": "U"}, opaque=77)[:-1])
+        peer.send(stream + request_frame(PULL, {"topic": "U"}, opaque=77)[:-1])
     else:
         peer.send(stream)
 

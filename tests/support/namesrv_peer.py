@@ -56,15 +56,15 @@ class NamesrvPeer(RawPeer):
     _last_opaque = 0
 
     async def call(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> Answer:
-        return await self.answer_to(self.tell(code, ext, body, **how))
+        return await self.response_to(self.send_request(code, ext, body, **how))
 
-    def tell(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
+    def send_request(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
         """Send a request without waiting; return its opaque."""
         self._last_opaque += 1
-        self.send(question(code, ext, body, opaque=self._last_opaque, **how))
+        self.send(request_frame(code, ext, body, opaque=self._last_opaque, **how))
         return self._last_opaque
 
-    async def answer_to(self, opaque: int) -> Answer:
+    async def response_to(self, opaque: int) -> Answer:
         """The next response, which must belong to this request."""
         answer = await self.receive()
         assert opaque == answer.opaque
@@ -89,7 +89,7 @@ class NamesrvPeer(RawPeer):
         return await self.call(103, {**broker.ext, **ext}, body, spelling=spelling, version=version)
 
 
-def question(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int = 1, **how: Unpack[How]) -> bytes:
+def request_frame(code: int, ext: Ext = None, body: bytes = b"", *, opaque: int = 1, **how: Unpack[How]) -> bytes:
     """The frame of a request in one of the encodings."""
     spell = {"json": json_frame, "binary": binary_frame, "native": native_frame}[how.get("spelling", "json")]
     return spell(code, opaque, ext, body, version=how.get("version", VERSION), flag=how.get("flag", 0))

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from namesrv_remoting.codes import SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.signatures import sign_native, sign_rocketmq
-from tests.support.namesrv_peer import VERSION, Spelling, question
+from tests.support.namesrv_peer import VERSION, Spelling, request_frame
 
 Recipe = Literal["native", "rocketmq"]
 _TYPES = {"json": SerializeType.JSON, "binary": SerializeType.ROCKETMQ, "native": SerializeType.MSGPACK}
@@ -24,7 +24,7 @@ class Key(NamedTuple):
     # milliseconds since 1970 on the signer's clock; FakeClock starts there
     now_ms: int = 1_700_000_000_000
 
-    def question(
+    def request_frame(
         self,
         code: int,
         ext: Mapping[str, str] | None = None,
@@ -37,7 +37,7 @@ class Key(NamedTuple):
         command = RemotingCommand(
             code, opaque=opaque, version=VERSION, ext_fields=ext, body=body, serialize_type=_TYPES[spelling]
         )
-        return question(code, self.signed(command).ext_fields, body, spelling=spelling, opaque=opaque)
+        return request_frame(code, self.signed(command).ext_fields, body, spelling=spelling, opaque=opaque)
 
     def signed(self, command: RemotingCommand) -> RemotingCommand:
         """The request with a signature."""

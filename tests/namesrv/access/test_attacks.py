@@ -11,7 +11,7 @@ import pytest
 
 from tests.namesrv.access.test_matrix import QUEUES, state
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, Spelling, native, native_registration, question, registration
+from tests.support.namesrv_peer import Broker, Spelling, native, native_registration, registration, request_frame
 from tests.support.signing import Key
 
 SECRET = "secret-of-the-owners"
@@ -81,8 +81,8 @@ async def populate(server: InProcess, key: Key | None) -> None:
     for opaque, (broker, body, spelling) in enumerate(
         [(VICTIM, registration("T", "U"), "json"), (AGENT, native_registration("T", "U"), "native")]
     ):
-        ask = question if key is None else key.question
-        peer.send(ask(103, broker.ext, body, spelling=spelling, opaque=opaque))  # type: ignore[arg-type]
+        encode = request_frame if key is None else key.request_frame
+        peer.send(encode(103, broker.ext, body, spelling=spelling, opaque=opaque))  # type: ignore[arg-type]
         assert (await peer.receive()).code == 0
     await server.clock.advance(10)
 
@@ -169,12 +169,12 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         await populate(server, OWNER)
         peer = await server.connect()
-        peer.send(TEAM.question(103, TEAM_BROKER.ext, registration("team-x", "team-y")))
+        peer.send(TEAM.request_frame(103, TEAM_BROKER.ext, registration("team-x", "team-y")))
         assert (await peer.receive()).code == 0
         await server.clock.advance(1)
         before = state(server)
         (code, ext, body, spelling), is_allowed = NARROW[name]
-        peer.send(TEAM.question(code, ext, body, spelling=spelling))
+        peer.send(TEAM.request_frame(code, ext, body, spelling=spelling))
         response = await peer.receive()
         if is_allowed:
             assert response.code == 0, response.remark
@@ -205,7 +205,7 @@ async def test_topic_named_after_the_broker_or_cluster_needs_a_rule_for_that_nam
         peer, before = await server.connect(), state(server)
         own = broker.name if "brokers" in narrowed else broker.cluster
         topics = ("team-x", own) if is_allowed else ("team-x", "T")
-        peer.send(TEAM.question(103, broker.ext, registration(*topics)))
+        peer.send(TEAM.request_frame(103, broker.ext, registration(*topics)))
         response = await peer.receive()
         if is_allowed:
             assert response.code == 0, response.remark
@@ -219,13 +219,13 @@ async def test_broker_name_of_another_cluster_is_refused(tmp_path: Path) -> None
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         owner, peer = await server.connect(), await server.connect()
         elsewhere = Broker("team-2", 0, "10.0.2.1:10911", "cluster-2")
-        owner.send(OWNER.question(103, elsewhere.ext, registration("T", "U")))
+        owner.send(OWNER.request_frame(103, elsewhere.ext, registration("T", "U")))
         assert (await owner.receive()).code == 0
         before = state(server)
         for code in (103, 104, 904):
-            peer.send(TEAM.question(code, elsewhere._replace(cluster="cluster-1").ext, registration("team-x")))
+            peer.send(TEAM.request_frame(code, elsewhere._replace(cluster="cluster-1").ext, registration("team-x")))
             assert (await peer.receive()).code == NO_PERMISSION
-        peer.send(TEAM.question(205, {"brokerName": "team-2"}))
+        peer.send(TEAM.request_frame(205, {"brokerName": "team-2"}))
         assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))
 
 
@@ -235,8 +235,8 @@ async def test_repeated_registration_is_checked_against_the_new_account(tmp_path
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         peer = await server.connect()
         body = registration("T", "U")
-        peer.send(OWNER.question(103, TEAM_BROKER.ext, body))
+        peer.send(OWNER.request_frame(103, TEAM_BROKER.ext, body))
         assert (await peer.receive()).code == 0
         before = state(server)
-        peer.send(TEAM.question(103, TEAM_BROKER.ext, body))
+        peer.send(TEAM.request_frame(103, TEAM_BROKER.ext, body))
         assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))

@@ -25,8 +25,8 @@ from tests.support.namesrv_peer import (
     Spelling,
     native,
     native_registration,
-    question,
     registration,
+    request_frame,
     topic_config,
 )
 from tests.support.signing import Key
@@ -62,9 +62,9 @@ async def server(tmp_path: Path, access: Path, request: pytest.FixtureRequest) -
 
 async def ask(peer: NamesrvPeer, code: int, ext: Any = None, body: bytes = b"", *, key: Key | None = None) -> Any:
     """Code and remark of the response."""
-    response = await peer.answer_to(peer.tell(code, ext, body)) if key is None else None
+    response = await peer.response_to(peer.send_request(code, ext, body)) if key is None else None
     if key is not None:
-        peer.send(key.question(code, ext, body))
+        peer.send(key.request_frame(code, ext, body))
         response = await peer.receive()
     assert response is not None
     return response.code, response.remark
@@ -114,7 +114,7 @@ async def test_refusals_and_connections_name_the_account(server: InProcess, capl
         *(event[name] for name in ("request", "account", "peer", "reason")),
     )
     assert guard.refusals == {("admin-read", "not_granted", "refused"): 1}
-    peer.send(Key("operator", SECRET).question(20004, None, native({}), spelling="native"))
+    peer.send(Key("operator", SECRET).request_frame(20004, None, native({}), spelling="native"))
     [shown] = (await peer.receive()).value["connections"]
     assert shown["account"] == "operator"
     assert repr(guard) == "<AccessGuard [enforces | 3 accounts | 1 refused]>"
@@ -197,7 +197,10 @@ async def test_large_registration_is_verified(server: InProcess) -> None:
     body = registration(*topics)
     assert len(body) > 256 * 1024
 
-    good, bad = KEY.question(103, BROKER.ext, body), Key("brokers", "wrong-secret").question(103, BROKER.ext, body)
+    good, bad = (
+        KEY.request_frame(103, BROKER.ext, body),
+        Key("brokers", "wrong-secret").request_frame(103, BROKER.ext, body),
+    )
     peer.send(bad)
     assert (await peer.receive()).code == NO_PERMISSION
     assert not server.namesrv.manager.tables.topic_queue_table
@@ -211,14 +214,14 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
     """A large unsigned frame is refused before its body arrives, which is dropped; a signed one is buffered."""
     peer, budget = await server.connect(), server.namesrv.budget
     used = budget.used_bytes
-    frame = question(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
+    frame = request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE), opaque=7, spelling=spelling)
     peer.send(frame[:1000])
     refusal = await peer.receive()
     assert (refusal.opaque, refusal.code) == (7, NO_PERMISSION)
     assert "account network lacks broker-control" in str(refusal.remark)
     assert used == budget.used_bytes
 
-    behind = question(105, {"topic": "T"}, opaque=8)
+    behind = request_frame(105, {"topic": "T"}, opaque=8)
     peer.send(frame[1000:] + behind)
     assert ((response := await peer.receive()).opaque, response.code) == (8, 17)
     # the same when the whole frame arrives at once
@@ -227,7 +230,7 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
     assert server.namesrv.guard.refusals == {("broker-control", "not_granted", "refused"): 2}  # type: ignore[union-attr]
 
     for key in (KEY, Key("stranger", "wrong-secret")):
-        peer.send((signed := key.question(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
+        peer.send((signed := key.request_frame(103, BROKER.ext, bytes(4 * MEBIBYTE)))[:1000])
         await until(lambda: budget.used_bytes > used)
         peer.send(signed[1000:])
         assert (1 if key is KEY else NO_PERMISSION) == (await peer.receive()).code
@@ -237,12 +240,12 @@ async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, 
 async def test_signed_frame_beyond_the_memory_limit_gets_busy(server: InProcess) -> None:
     """A signed frame without room for its body is a heartbeat on the broker's own connection, and not a refusal."""
     peer = await server.connect()
-    peer.send(KEY.question(103, BROKER.ext, registration("T", "U")))
+    peer.send(KEY.request_frame(103, BROKER.ext, registration("T", "U")))
     assert (await peer.receive()).code == 0
     for is_alive in (True, False):
         await server.clock.advance(70)
         sender = peer if is_alive else await server.connect()
-        sender.send(KEY.question(103, BROKER.ext, b" " * (9 * MEBIBYTE)))
+        sender.send(KEY.request_frame(103, BROKER.ext, b" " * (9 * MEBIBYTE)))
         await server.clock.advance(32)
         assert (await sender.receive()).code == 2
         await server.clock.advance(20)
@@ -259,7 +262,9 @@ async def test_reserved_connection_slot_goes_to_an_authorized_broker(server: InP
         assert (await stranger.call(904, BROKER.ext)).code == NO_PERMISSION
     broker = await server.connect()
     assert await stranger.at_end()
-    broker.send(KEY.question(103, BROKER.ext, registration("T", "U")) + question(105, {"topic": "T"}, opaque=2))
+    broker.send(
+        KEY.request_frame(103, BROKER.ext, registration("T", "U")) + request_frame(105, {"topic": "T"}, opaque=2)
+    )
     assert [(response.opaque, response.code) for response in [await broker.receive() for _ in range(2)]] == [
         (1, 0),
         (2, 0),
@@ -383,7 +388,7 @@ async def test_reload_keeps_registrations_that_are_still_allowed(server: InProce
 
 async def test_replay_is_refused_after_a_reload(server: InProcess, access: Path) -> None:
     """The signatures seen before a reload count as used after it."""
-    peer, once = await server.connect(), KEY.question(103, BROKER.ext, registration("T", "U"))
+    peer, once = await server.connect(), KEY.request_frame(103, BROKER.ext, registration("T", "U"))
     peer.send(once)
     assert (await peer.receive()).code == 0
     await reloader(server, access).reload()
@@ -471,7 +476,7 @@ async def test_reload_ends_watches_without_routes(
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
-    opaque = peer.tell(20001, None, native(members), spelling="native")
+    opaque = peer.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers) == 1)
 
     access.write_text(text)
@@ -479,7 +484,7 @@ async def test_reload_ends_watches_without_routes(
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
     assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
 
-    response = await peer.answer_to(opaque)
+    response = await peer.response_to(opaque)
     assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     assert code == (await peer.call(20001, None, native(members), spelling="native")).code
 
@@ -493,12 +498,12 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": revision, "wait_ms": 300_000}
-    opaque = peer.tell(20001, None, native(members), spelling="native")
+    opaque = peer.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers) == 1)
 
     await server.clock.advance(61)
 
-    response = await peer.answer_to(opaque)
+    response = await peer.response_to(opaque)
     assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
     assert (await peer.call(20001, None, native(members), spelling="native")).code == NO_PERMISSION
 
@@ -516,7 +521,7 @@ async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
     assert limiter is not None
     while limiter.draw("127.0.0.1", rank)[0] == 0:
         pass
-    peer.send(question(code, BROKER.ext | {"topic": "T"}) if key is None else key.question(code, BROKER.ext))
+    peer.send(request_frame(code, BROKER.ext | {"topic": "T"}) if key is None else key.request_frame(code, BROKER.ext))
     await until(lambda: limiter.exceeded.total() == 1)
 
     access.write_text(text)
@@ -548,7 +553,7 @@ async def test_order_configuration_is_limited_to_permitted_topics(
         await server.namesrv.kv.put("ORDER_TOPIC_CONFIG", topic, value)
     peer = await server.connect()
 
-    peer.send(KEY.question(103, BROKER.ext, registration("T", "V")))
+    peer.send(KEY.request_frame(103, BROKER.ext, registration("T", "V")))
     response = await peer.receive()
 
     assert (response.outcome, response.value) == ((0, None), {"table": expected})

@@ -13,7 +13,7 @@ from namesrv_remoting.access import GRANTABLE
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from tests.support.certificates import Authority, Identity
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, question, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, Spelling, native, registration, request_frame
 from tests.support.signing import Key
 
 SECRET = "secret-of-the-matrix"
@@ -201,7 +201,7 @@ async def server(tmp_path: Path, ca: Authority, identity: Identity) -> AsyncIter
             (100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:8"}, b""),
         ]
         for opaque, (code, ext, body) in enumerate(population):
-            peer.send(operator.question(code, ext, body, opaque=opaque))
+            peer.send(operator.request_frame(code, ext, body, opaque=opaque))
             assert (await peer.receive()).code == 0
         await server.clock.advance(5)
         yield server
@@ -227,8 +227,8 @@ def frame(key: Key | None, code: int, opaque: int) -> bytes:
     """The request, signed if there is a key."""
     ext, body, spelling = SAMPLES[code]
     if key is None:
-        return question(code, ext, body, spelling=spelling, opaque=opaque)
-    return key.question(code, ext, body, spelling=spelling, opaque=opaque)
+        return request_frame(code, ext, body, spelling=spelling, opaque=opaque)
+    return key.request_frame(code, ext, body, spelling=spelling, opaque=opaque)
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -286,7 +286,7 @@ async def test_refused_oneway_requests_get_no_response(server: InProcess) -> Non
     peer, before = await server.connect(), state(server)
     for opaque, code in enumerate(SAMPLES, start=100):
         ext, body, spelling = SAMPLES[code]
-        peer.send(question(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
+        peer.send(request_frame(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
     assert (await peer.call(105, {"topic": "T"})).code == NO_PERMISSION
     assert before == state(server)
 
@@ -295,7 +295,10 @@ async def test_refused_oneway_requests_get_no_response(server: InProcess) -> Non
 async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling) -> None:
     """Route requests and heartbeats of strangers, many in one packet, are refused in each spelling and not counted."""
     peer, before = await server.connect(), state(server)
-    pulls, heartbeats = question(105, {"topic": "T"}, spelling=spelling), question(904, BROKER.ext, spelling=spelling)
+    pulls, heartbeats = (
+        request_frame(105, {"topic": "T"}, spelling=spelling),
+        request_frame(904, BROKER.ext, spelling=spelling),
+    )
     peer.send((pulls + heartbeats) * 5)
     assert [(await peer.receive()).code for _ in range(10)] == [NO_PERMISSION] * 10
     assert before == state(server)
@@ -307,7 +310,7 @@ async def test_fast_path_serves_peers_with_an_account_by_network(server: InProce
     peer = await NamesrvPeer.connect(server.address, source=CLOSED_NETWORK)
     for _ in range(2):
         # the dispatcher answers the first request
-        peer.send(question(105, {"topic": "T"}) + question(904, BROKER.ext))
+        peer.send(request_frame(105, {"topic": "T"}) + request_frame(904, BROKER.ext))
         assert [(await peer.receive()).code for _ in range(2)] == [0, 0]
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (1, 1)
     peer.close()

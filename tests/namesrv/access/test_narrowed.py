@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.namesrv.access.test_attacks import FILE, OWNER, TEAM, VICTIM
 from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, Spelling, native_registration, question, registration
+from tests.support.namesrv_peer import Broker, Spelling, native_registration, registration, request_frame
 
 # a name that the account's rules match, held by another account in another cluster
 NAMESAKE = Broker("team-2", 0, "10.0.2.1:10911", "cluster-2")
@@ -59,8 +59,8 @@ def frame(sent: Sent, opaque: int) -> bytes:
         body = QUEUES
     elif sent.code == 318:
         body = b"orderMessageEnable=true"
-    ask: Any = TEAM.question if sent.is_signed else question
-    made: bytes = ask(sent.code, sent.ext, body, spelling=sent.spelling, opaque=opaque)
+    encode: Any = TEAM.request_frame if sent.is_signed else request_frame
+    made: bytes = encode(sent.code, sent.ext, body, spelling=sent.spelling, opaque=opaque)
     return made
 
 
@@ -87,7 +87,7 @@ async def test_entries_of_others_stay_unchanged(requests: list[Sent]) -> None:
         async with namesrv_in_process(Path(place) / "data", access=str(access), heartbeat_log_dir="") as server:
             owner, peer = await server.connect(), await server.connect()
             for opaque, broker in enumerate(OTHERS):
-                owner.send(OWNER.question(103, broker.ext, registration("T", "U"), opaque=opaque))
+                owner.send(OWNER.request_frame(103, broker.ext, registration("T", "U"), opaque=opaque))
                 assert (await owner.receive()).code == 0
             before = of_others(server)
             for opaque, sent in enumerate(requests):

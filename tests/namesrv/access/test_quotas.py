@@ -19,7 +19,7 @@ from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
 from tests.support.heartbeat_files import of, read_log
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, question, registration
+from tests.support.namesrv_peer import Broker, NamesrvPeer, native_registration, registration, request_frame
 
 PULL, TOPICS, BUSY, NO_PERMISSION = 105, 206, 2, 16
 ORDERS = {"topic": "T"}
@@ -44,7 +44,7 @@ async def test_requests_beyond_the_quota_are_delayed_then_refused(
     await server.clock.advance(idle)
     assert [0] * pulls == [(await peer.call(PULL, ORDERS)).code for _ in range(pulls)]
     slow, slower = await server.connect(), await server.connect()
-    slow_opaque, slower_opaque = slow.tell(PULL, ORDERS), slower.tell(PULL, ORDERS)
+    slow_opaque, slower_opaque = slow.send_request(PULL, ORDERS), slower.send_request(PULL, ORDERS)
     await settle()
     refused = await peer.call(PULL, ORDERS)
     assert (
@@ -55,9 +55,9 @@ async def test_requests_beyond_the_quota_are_delayed_then_refused(
     assert [(await peer.call(904, Broker().ext)).code for _ in range(3)] == [0] * 3
 
     await server.clock.advance(0.5)
-    assert (await slow.answer_to(slow_opaque)).code == 0
+    assert (await slow.response_to(slow_opaque)).code == 0
     await server.clock.advance(0.5)
-    assert (await slower.answer_to(slower_opaque)).code == 0
+    assert (await slower.response_to(slower_opaque)).code == 0
     assert server.namesrv.limiter is not None
     ip = "requests_per_ip"
     assert {
@@ -90,7 +90,7 @@ async def test_refused_requests_do_not_use_up_the_brokers_quota(tmp_path: Path) 
         assert {NO_PERMISSION} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]}
         assert {NO_PERMISSION} == {(await stranger.call(904, forged)).code for stranger in strangers[5:10]}
         for stranger in strangers[10:12]:
-            stranger.tell(904, FIRST.ext)
+            stranger.send_request(904, FIRST.ext)
         await until(lambda: guard.refusals.total() == 12)
         assert {BUSY} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]}
 
@@ -353,7 +353,7 @@ async def test_pipelined_requests_count_towards_the_quota(tmp_path: Path, mode: 
     async with namesrv_in_process(tmp_path, **limits) as server:
         peer = await server.connect()
         await peer.register(Broker())
-        peer.send(question(PULL, ORDERS) * 200)
+        peer.send(request_frame(PULL, ORDERS) * 200)
         await settle()
 
         assert server.namesrv.fast_path.pulls == on_fast_path

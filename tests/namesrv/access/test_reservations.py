@@ -36,7 +36,7 @@ TENANTS = accounts(billing='brokers = ["billing-*"]', orders='brokers = ["orders
 
 async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> Answer:
     """The response to the registration of a broker under an account."""
-    peer.send(key.question(103, {**broker.ext, **ext}, registration("T", "U")))
+    peer.send(key.request_frame(103, {**broker.ext, **ext}, registration("T", "U")))
     return await peer.receive()
 
 
@@ -141,7 +141,7 @@ async def test_most_specific_rule_displaces_a_squatter(tmp_path: Path, rules: di
     async with namesrv_in_process(tmp_path / "data", access=access, takeover="refuse") as server:
         owner, other = await server.connect(), await server.connect()
         at = squatter._replace(addr=BILLING_1.addr) if squatter.name != BILLING_1.name else squatter
-        other.send(ORDERS.question(103, at.ext, registration("T", "U", state_version=2**62)))
+        other.send(ORDERS.request_frame(103, at.ext, registration("T", "U", state_version=2**62)))
         assert (await other.receive()).code == 0
 
         moved = BILLING_1 if squatter is not BILLING_1 else BILLING_1._replace(addr="10.0.0.9:10911")
@@ -163,7 +163,7 @@ async def test_reservations_are_listed(tmp_path: Path) -> None:
 
         reader = await server.connect()
         key = Key("billing", SECRET, now_ms=1_700_000_600_000)
-        reader.send(key.question(20005, None, native({}), spelling="native"))
+        reader.send(key.request_frame(20005, None, native({}), spelling="native"))
         response = await reader.receive()
 
         assert msgpack.unpackb(response.body)["reserved"] == [

@@ -17,7 +17,7 @@ from namesrv.observability.surface import LAG_INTERVAL_SECONDS
 from tests.support.fake_clock import until
 from tests.support.http_peer import Scrape, ask
 from tests.support.in_process import InProcess, namesrv_in_process
-from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, NamesrvPeer, native, question, registration
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, Broker, NamesrvPeer, native, registration, request_frame
 from tests.support.raw_peer import RawPeer
 
 T = TypeVar("T")
@@ -219,7 +219,7 @@ async def test_slow_consumer_is_counted(server: InProcess) -> None:
 
     while connection.is_open:
         # each response lists all topics and exceeds the socket buffers; the deadline is half a minute
-        peer.send(question(206))
+        peer.send(request_frame(206))
         await server.clock.advance(0.1)
     peer.writer.transport.abort()
 
@@ -229,7 +229,7 @@ async def test_slow_consumer_is_counted(server: InProcess) -> None:
 async def test_bytes_by_direction(server: InProcess) -> None:
     """Bytes of closed connections stay in the counters."""
     count = 40
-    asked = question(206) * count
+    asked = request_frame(206) * count
     broker = await server.connect()
     await broker.register(A, registration(*(f"topic-{number:04}" for number in range(500))))
     before = await scrape(server)
@@ -251,11 +251,11 @@ async def test_requests_by_code_and_result(server: InProcess, peer: NamesrvPeer)
     """Requests on both paths are counted under RocketMQ's names; watches have a class of their own."""
     members = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "since": 0, "wait_ms": 60_000}
     watcher = await server.connect()
-    opaque = watcher.tell(20001, None, native(members), spelling="native")
+    opaque = watcher.send_request(20001, None, native(members), spelling="native")
     await until(lambda: len(server.namesrv.watchers))
     assert (await scrape(server))("nameserver_watchers") == 1
     await peer.register(A)
-    await watcher.answer_to(opaque)
+    await watcher.response_to(opaque)
     for code, ext in ((105, {"topic": "T"}), (105, {"topic": "T"}), (105, {"topic": "missing"}), (904, A.ext)):
         await peer.call(code, ext)
     for code in (322, 322, 4711):
@@ -287,7 +287,7 @@ async def test_lock_waits_are_counted(server: InProcess, peer: NamesrvPeer) -> N
     """Only acquisitions of the lock that had to wait are counted."""
     lock = server.namesrv.manager.lock
     async with lock.read():
-        peer.tell(103, A.ext, registration("T", "U"))
+        peer.send_request(103, A.ext, registration("T", "U"))
         await until(lambda: "1 write" in repr(lock))
     await peer.receive()
     await peer.register(B)

@@ -52,7 +52,7 @@ async def test_registration_of_a_master_has_an_empty_response(
 
 async def test_bytes_of_the_response_to_a_master(peer: NamesrvPeer) -> None:
     """The response has an empty extFields object, as Java writes for a header class whose fields are all null."""
-    peer.tell(103, MASTER.ext, registration("T", "U"))
+    peer.send_request(103, MASTER.ext, registration("T", "U"))
 
     received = await peer.receive_bytes()
 

@@ -63,7 +63,7 @@ async def test_bytes_of_a_route_response(peer: NamesrvPeer) -> None:
     """The JSON is compact, has no extFields and quotes the ids, as the Go client's (317) own parser needs it."""
     await peer.register(MASTER)
 
-    peer.tell(105, {"topic": "T"}, version=317)
+    peer.send_request(105, {"topic": "T"}, version=317)
 
     received = await peer.receive_bytes()
 

@@ -192,9 +192,9 @@ async def test_oneway_heartbeat_counts_without_a_response(
     await peer.register(BROKER, spelling=spelling)
     server.clock.stall(0.2)
 
-    peer.tell(code, BROKER.ext, spelling=spelling, flag=ONEWAY)
-    peer.tell(code, UNKNOWN.ext, spelling=spelling, flag=ONEWAY)
-    peer.tell(code, {}, spelling=spelling, flag=ONEWAY)
+    peer.send_request(code, BROKER.ext, spelling=spelling, flag=ONEWAY)
+    peer.send_request(code, UNKNOWN.ext, spelling=spelling, flag=ONEWAY)
+    peer.send_request(code, {}, spelling=spelling, flag=ONEWAY)
     # `call` reads the next frame and checks its opaque, so the requests above had no response
     await peer.call(106)
 

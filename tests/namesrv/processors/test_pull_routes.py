@@ -29,7 +29,7 @@ async def watch(server: InProcess, peer: NamesrvPeer, *topics: str, wait_ms: int
     before = len(server.namesrv.watchers)
     known = {"boot_id": server.namesrv.boot_id, "since": server.namesrv.manager.revisions.revision}
     body = native({"topics": topics, "wait_ms": wait_ms, **known, **members})
-    opaque = peer.tell(PULL, None, body, spelling="native")
+    opaque = peer.send_request(PULL, None, body, spelling="native")
     await until(lambda: len(server.namesrv.watchers) > before)
     return opaque
 
@@ -93,7 +93,7 @@ async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: N
     async def woken(by: Coroutine[Any, Any, Any]) -> dict[str, Any]:
         opaque = await watch(server, watcher, "T", "X", wait_ms=1_500)
         await by
-        found: dict[str, Any] = (await watcher.answer_to(opaque)).value
+        found: dict[str, Any] = (await watcher.response_to(opaque)).value
         assert len(server.namesrv.watchers) == 0
         return found
 
@@ -113,7 +113,7 @@ async def test_watch_is_answered_when_a_topic_changes(server: InProcess, peer: N
     await server.clock.advance(1.49)
     assert len(server.namesrv.watchers) == 1
     await server.clock.advance(0.01)
-    found = (await watcher.answer_to(opaque)).value
+    found = (await watcher.response_to(opaque)).value
     assert (found["revision"], found["full"], found["routes"]) == (7, False, {})
 
 
@@ -160,7 +160,7 @@ async def test_watched_topics_are_limited(tmp_path: Path) -> None:
         refused = (2, "no memory for a watch of 40000 topics")
         assert (await peer.call(PULL, None, request, spelling="native")).outcome == refused
         await server.clock.advance(61)
-        assert list((await peer.answer_to(opaque)).value["routes"]) == []
+        assert list((await peer.response_to(opaque)).value["routes"]) == []
 
         await watch(server, peer, "T", "U", "V", "W", wait_ms=60_000)
         await server.hang_up(peer)

@@ -34,14 +34,16 @@ async def test_stopping_server_finishes_requests_in_flight(tmp_path: Path) -> No
     async with namesrv_in_process(tmp_path) as server:
         peer = await server.connect()
         connection = server.connection_of(peer)
-        opaques = [peer.tell(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)]
+        opaques = [
+            peer.send_request(100, {"namespace": "N", "key": f"k{number}", "value": "v"}) for number in range(20)
+        ]
         await until(lambda: connection.peer.requests == 20)
 
         server.controller.ask_to_stop()
         await until(lambda: connection.in_flight == 0)
         await server.stop()
 
-        responses = [await peer.answer_to(opaque) for opaque in opaques]
+        responses = [await peer.response_to(opaque) for opaque in opaques]
         assert {(0, None)} == {response.outcome for response in responses}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
@@ -56,7 +58,7 @@ async def test_stopping_server_leaves_slow_readers(tmp_path: Path, caplog: pytes
             await broker.register(Broker(f"broker-{number:03}", 0, f"10.0.0.1:{number + 1}"))
         slow = await server.connect()
         while not server.connection_of(slow).unsent_bytes:
-            slow.tell(105, {"topic": "T"})
+            slow.send_request(105, {"topic": "T"})
             await settle()
 
         await server.stop()
