@@ -55,7 +55,7 @@ def _of_staleness(summary: Summary) -> Found:
         removed = counted(registry["over_bound"], "broker was removed", "brokers were removed")
         yield "critical", "over_bound", f"{removed} later than expiry, scan interval and delays of the server explain."
     if not registry["all"]["count"]:
-        yield "info", "no_evictions", "No broker was removed in this time, so there is no staleness to measure."
+        yield "info", "no_evictions", "No broker was removed in this time, so no staleness can be measured."
         return
     worst, bound = client["all"]["max"], summary["bound_ms"]
     if worst is not None and worst > bound:

@@ -137,7 +137,7 @@ def with_polls(replayed: DataFrame, polls_ms: Sequence[int]) -> DataFrame:
 
 
 def replayed_as_logged(silences: DataFrame, moments: DataFrame) -> DataFrame:
-    """One row for each eviction that the logged scans had to make: its `life`, `scan`, and `at` in liveness time."""
+    """One row for each eviction under the logged settings: its `period`, `scan`, and `at` in liveness time."""
     order = W.partitionBy("boot").orderBy("live", "mono", "seq")
     # `turn` numbers the scans of a boot in order
     scans = moments.filter(F.col("event") == "scan").select(
