@@ -78,7 +78,7 @@ class MemoryBroker:
                 return {"messages": messages, "next": following}
             case "create":
                 queues = int(asked.get("queues", 4))
-                # the table refuses a name that is none
+                # The table refuses an invalid name.
                 await self.agent.create_topic(TopicConfig(asked.get("topic", ""), queues, queues))
                 return {"ok": True}
             case other:

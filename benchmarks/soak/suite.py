@@ -26,8 +26,8 @@ from benchmarks.soak.server import PATIENCE_SECONDS, VICTIM, SoakedServer, soake
 from benchmarks.soak.verdict import Found
 from benchmarks.soak.workers import Crew
 
-# The requests that a server remembers at most, and how often it gives back free memory: what grows until then is no
-# leak.
+# Limit of requests that a server remembers, and the interval at which it returns free memory: growth until then is not
+# a leak.
 _REMEMBERED: Final = 32_768
 _FREED_SECONDS: Final = 15.0
 # brokers of a process of their own, which is killed and frozen
