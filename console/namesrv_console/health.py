@@ -76,11 +76,12 @@ class Health:
     def _judged(self, cluster: Cluster, known_since: Mapping[tuple[str, str], float]) -> Report:
         now = self._clock.monotonic()
         gone = sorted(self._gone.values(), key=lambda one: (-one.left_at, one.key))
-        found = problems(cluster, self._compared.disagreements(cluster), gone, now)
+        disagreements = self._compared.disagreements(cluster)
+        found = problems(cluster, disagreements, gone, now)
         since: dict[tuple[str, str], float] = {
             (one.kind, one.subject): known_since.get((one.kind, one.subject), now) for one in found
         }
-        return Report(verdict(cluster, found), found, since, gone)
+        return Report(verdict(cluster, found, disagreements), found, since, gone)
 
     def _note_gone(self, cluster: Cluster) -> None:
         """Remember the brokers that have left all servers since the last look, and forget those that are back."""

@@ -93,3 +93,19 @@ async def test_brokers_of_an_unreachable_server_are_not_gone(tmp_path: Path) -> 
         await two.stop()
         await passing(one.clock, lambda: "server_unreachable" in kinds(shown))
         assert list(report(shown).gone) == []
+
+
+async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_path: Path) -> None:
+    """A broker that registers with one server after the other is no problem, and the verdict names the difference."""
+    async with (
+        namesrv_in_process(tmp_path / "1") as one,
+        namesrv_in_process(tmp_path / "2", clock=one.clock) as two,
+        console(one.clock, one.where, two.where) as shown,
+    ):
+        await (await one.connect()).register(MASTER, registration("T", "U"))
+        await passing(one.clock, lambda: report(shown).verdict.brokers == 1)
+        assert "brokers: 1, topics: 2, servers: 2, with expected differences" in await shown.text("/")
+
+        await (await two.connect()).register(MASTER, registration("T", "U"))
+        await passing(one.clock, lambda: report(shown).verdict.agrees)
+        assert "brokers: 1, topics: 2, servers: 2, which agree" in await shown.text("/")

@@ -94,6 +94,8 @@ class Verdict:
     brokers: int
     topics: int
     servers: int
+    # True if the servers do not even differ in what is expected to differ for a while.
+    agrees: bool
 
 
 # Kind -> the command that looks closer.
@@ -130,7 +132,7 @@ def problems(
     return sorted(found, key=lambda one: (KINDS.index(one.kind), one.subject))
 
 
-def verdict(cluster: Cluster, found: Sequence[Problem]) -> Verdict:
+def verdict(cluster: Cluster, found: Sequence[Problem], disagreements: Sequence[Disagreement]) -> Verdict:
     """The verdict on a cluster with these problems."""
     counts = Counter(one.kind for one in found)
     levels = {one.level for one in found}
@@ -141,6 +143,7 @@ def verdict(cluster: Cluster, found: Sequence[Problem]) -> Verdict:
         len(cluster.broker_keys),
         len(cluster.topics),
         len(cluster.servers),
+        not disagreements,
     )
 
 

@@ -64,7 +64,7 @@ GROUP = ("c1", "a")
 def test_each_failure_is_a_problem(view: ServerView, problem: Problem, level: str) -> None:
     """A failure yields one problem, and its level is the verdict's."""
     assert found(view) == [problem]
-    assert verdict(Cluster(1, (view,)), [problem]).level == level
+    assert verdict(Cluster(1, (view,)), [problem], ()).level == level
 
 
 @pytest.mark.parametrize("age", [0.0, 60.0])
@@ -73,7 +73,7 @@ def test_group_with_heartbeats_is_healthy(age: float) -> None:
     view = server(seen(age=age), seen(SLAVE))
 
     assert found(view) == []
-    it = verdict(Cluster(1, (view,)), [])
+    it = verdict(Cluster(1, (view,)), [], ())
     assert (it.level, it.counts, it.brokers, it.topics, it.servers) == ("good", (), 2, 0, 1)
 
 
@@ -105,6 +105,6 @@ def test_unexpected_differences_are_problems() -> None:
 def test_worst_problem_decides() -> None:
     """Counts are by kind, worst first, and the worst level is the verdict's."""
     views = (server(seen(SLAVE)), ServerView("s2"), ServerView("s3"))
-    it = verdict(Cluster(1, views), found(*views))
+    it = verdict(Cluster(1, views), found(*views), ())
 
     assert (it.level, it.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
