@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 
 from namesrv_console.compared import Compared
 from namesrv_console.poller import Observed
-from namesrv_console.state import BrokerKey, BrokerSeen, Cluster
+from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_console.views.problems import Gone, Problem, Verdict, problems, reports_brokers, verdict
 from namesrv_runtime.clock import Clock
 
@@ -41,9 +41,8 @@ class Health:
         self._observed = observed
         self._compared = compared
         self._clock = clock
-        # Brokers of the last look, as one of the servers reported them, and the servers that had them.
-        self._known: Mapping[BrokerKey, BrokerSeen] = {}
-        self._holders: Mapping[BrokerKey, frozenset[str]] = {}
+        # The servers that reported their brokers at the last look, as they were then.
+        self._reporting: Sequence[ServerView] = ()
         self._gone: dict[BrokerKey, Gone] = {}
         self._report = self._judged(observed.cluster, {})
         self._revision = observed.cluster.revision
@@ -90,19 +89,18 @@ class Health:
         # A server that waits for its brokers after a start says nothing about brokers that it lacks.
         if not any(view.info is None or view.info.ready for view in reporting):
             return
-        present = {key: seen for view in reporting for key, seen in view.brokers.items()}
+        present = {key for view in reporting for key in view.brokers}
         addresses = {view.address for view in reporting}
-        for key in present.keys() & self._gone.keys():
+        for key in present & self._gone.keys():
             del self._gone[key]
-        for key in sorted(self._known.keys() - present.keys()):
-            # A broker whose servers have all become unreachable may still be there.
-            if self._holders[key] & addresses:
-                self._gone[key] = Gone(key, now, _reason(cluster, key), self._known[key].live.topics or 0)
+        # A broker whose servers have all become unreachable may still be there.
+        for view in (before for before in self._reporting if before.address in addresses):
+            for key in sorted(view.brokers.keys() - present):
+                self._gone[key] = Gone(key, now, _reason(cluster, key), view.brokers[key].live.topics or 0)
         self._gone = {key: one for key, one in self._gone.items() if now - one.left_at < _GONE_SECONDS}
         while len(self._gone) > _MAX_GONE:
             del self._gone[next(iter(self._gone))]
-        self._known = present
-        self._holders = {key: frozenset(view.address for view in reporting if key in view.brokers) for key in present}
+        self._reporting = reporting
 
 
 def _reason(cluster: Cluster, key: BrokerKey) -> str:

@@ -3,7 +3,7 @@
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import grouped
 from namesrv_console.views.overview import compared, last_events, oldest_brokers
-from namesrv_console.views.problems import COMMANDS, reports_brokers
+from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_GROUPS = 8
 
@@ -20,7 +20,6 @@ async def show(visit: Visit) -> Content:
         "count": len(found),
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
-        "commands": COMMANDS,
         "reporting": sum(map(reports_brokers, cluster.servers)),
         "oldest": oldest_brokers(cluster),
         "events": last_events(cluster),

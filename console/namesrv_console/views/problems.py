@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -83,6 +83,17 @@ class Problem:
             return "critical"
         return "unknown" if self.kind in _UNKNOWN else "warning"
 
+    @property
+    def command(self) -> str:
+        """The command that looks closer; empty if there is none."""
+        if self.kind in ("server_asked", "broker_gone"):
+            return ""
+        if self.group is not None:
+            return f"namesrvctl brokers --name {shlex.quote(self.group[1])}"
+        if self.kind in ("missing_broker", "disagreement"):
+            return "namesrvctl diff"
+        return f"namesrvctl -s {self.subject} {'whoami' if self.level == 'unknown' else 'status'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -96,25 +107,6 @@ class Verdict:
     servers: int
     # True if the servers do not even differ in what is expected to differ for a while.
     agrees: bool
-
-
-# Kind -> the command that looks closer.
-COMMANDS: Final[Mapping[Kind, Callable[[Problem], str]]] = {
-    "group_gone": lambda one: f"namesrvctl brokers --name {_name(one)}",
-    "without_master": lambda one: f"namesrvctl brokers --name {_name(one)}",
-    "silent_master": lambda one: f"namesrvctl brokers --name {_name(one)}",
-    "server_unreachable": lambda one: f"namesrvctl -s {one.subject} status",
-    "server_refuses": lambda one: f"namesrvctl -s {one.subject} whoami",
-    "not_reported": lambda one: f"namesrvctl -s {one.subject} whoami",
-    "server_not_ready": lambda one: f"namesrvctl -s {one.subject} status",
-    "missing_broker": lambda _: "namesrvctl diff",
-    "disagreement": lambda _: "namesrvctl diff",
-    "write_removed": lambda one: f"namesrvctl brokers --name {_name(one)}",
-}
-
-
-def _name(problem: Problem) -> str:
-    return shlex.quote("" if problem.group is None else problem.group[1])
 
 
 def problems(
