@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final
 
 import msgpack
+import msgspec
 
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
@@ -15,60 +16,65 @@ from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import CURRENT_VERSION, SerializeType
 
-_pack_head: Final = Struct(">II").pack
+_pack_lengths: Final = Struct(">II").pack
+# The most bytes of an opaque: ten digits in JSON, five bytes in msgpack.
+_LONGEST_OPAQUE: Final = 10
 
-# -- JSON: both lengths of a frame depend on how many digits the opaque has ------------------------------------------
 
-_JSON_HEAD: Final = b'{"code":0,"flag":1,"language":"PYTHON","opaque":'
-_JSON_TAIL: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
-_JSON_LENGTH: Final = len(_JSON_HEAD) + len(_JSON_TAIL)
-# The bytes after the opaque, the frame's length without the opaque, and the bytes before the opaque by its number of
-# digits, each made when it is needed first.
-JsonResponse = tuple[bytes, int, list[bytes]]
-_MOST_DIGITS: Final = 10
-# the response to 322 has an ext field and is encoded for each request
-_CHANGED: Final = {
+class EncodedResponse(msgspec.Struct, gc=False):
+    """A response without its opaque, which stands in the middle of the header."""
+
+    # the bytes of the header before the opaque; the bytes after it, and the body
+    before: bytes
+    after: bytes
+    body_bytes: int
+    serialize_type: int
+    # the bytes of the frame before the opaque, by the size of the opaque, since the lengths of frame and header depend
+    # on it; empty until the first opaque of that size
+    begins: list[bytes]
+
+    def frame(self, opaque: bytes) -> bytes:
+        """The whole frame, with the opaque's bytes as they stand in the request."""
+        return b"".join((self.begins[len(opaque)] or self._begin(len(opaque)), opaque, self.after))
+
+    @property
+    def body(self) -> bytes:
+        """The body of the response."""
+        return self.after[len(self.after) - self.body_bytes :]
+
+    def _begin(self, opaque_bytes: int) -> bytes:
+        rest_bytes = len(self.before) + opaque_bytes + len(self.after)
+        lengths = _pack_lengths(4 + rest_bytes, self.serialize_type << 24 | rest_bytes - self.body_bytes)
+        begin = self.begins[opaque_bytes] = lengths + self.before
+        return begin
+
+
+def _response(before: bytes, after: bytes, body: bytes, serialize_type: int) -> EncodedResponse:
+    return EncodedResponse(before, after + body, len(body), serialize_type, [b""] * (_LONGEST_OPAQUE + 1))
+
+
+_JSON_BEFORE: Final = b'{"code":0,"flag":1,"language":"PYTHON","opaque":'
+_JSON_AFTER: Final = b',"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
+# The bytes before the opaque in a response to 322, which has an ext field.
+_VERSION_BEFORE: Final = {
     changed: b'{"code":0,"extFields":{"changed":"%b"},"flag":1,"language":"PYTHON","opaque":' % text
     for changed, text in ((True, b"true"), (False, b"false"))
 }
+
+
+def _json_response(body: bytes, before: bytes = _JSON_BEFORE) -> EncodedResponse:
+    return _response(before, _JSON_AFTER, body, SerializeType.JSON)
+
+
+# The response in JSON to a heartbeat.
+JSON_SUCCESS: Final = _json_response(b"")
+
+
 # The cache has room for the versions of as many brokers as a NameServer may have.
-_encode_version: Final = lru_cache(maxsize=10_000)(JSON.encode)
-
-
-def json_response(body: bytes) -> JsonResponse:
-    """A response in JSON with this body."""
-    return _JSON_TAIL + body, 4 + _JSON_LENGTH + len(body), [b""] * (_MOST_DIGITS + 1)
-
-
-def json_frame(response: JsonResponse, opaque: bytes) -> bytes:
-    """The response's frame with an opaque in decimal digits."""
-    after, _, heads = response
-    return (heads[len(opaque)] or _json_head(response, len(opaque))) + opaque + after
-
-
-def _json_head(response: JsonResponse, digits: int) -> bytes:
-    _, length, heads = response
-    head = heads[digits] = _pack_head(length + digits, _JSON_LENGTH + digits) + _JSON_HEAD
-    return head
-
-
-def version_frame(stored: DataVersion, opaque: bytes, *, changed: bool) -> bytes:
-    """The frame of a response to 322, which carries the stored version of the broker's topics."""
-    body = _encode_version(stored)
-    header = b"%b%b%b" % (_CHANGED[changed], opaque, _JSON_TAIL)
-    return _pack_head(4 + len(header) + len(body), len(header)) + header + body
-
-
-# -- native: the opaque always takes five bytes, so that all others are constant -------------------------------------
-
-# the bytes before the four of the opaque, and after them
-NativeResponse = tuple[bytes, bytes]
-
-
-def native_frame(response: NativeResponse, opaque: bytes) -> bytes:
-    """The response's frame with an opaque of four bytes."""
-    before, after = response
-    return before + opaque + after
+@lru_cache(maxsize=10_000)
+def version_response(stored: DataVersion, *, changed: bool) -> EncodedResponse:
+    """The response to 322, which carries the stored version of the broker's topics."""
+    return _json_response(JSON.encode(stored), _VERSION_BEFORE[changed])
 
 
 class EncodedRoutes:
@@ -77,11 +83,12 @@ class EncodedRoutes:
     def __init__(
         self, tables: RouteTables, options: RouteOptions, order_topic_conf: Callable[[str], str | None], boot_id: str
     ) -> None:
-        ext: bytes = msgpack.packb({"boot_id": boot_id})
-        self._header_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + ext
-        self._header_length = 3 + 4 + len(self._header_tail)
-        self.json: RouteCache[JsonResponse] = RouteCache(tables, options, order_topic_conf, _encode_json, "json")
-        self.native: RouteCache[NativeResponse] = RouteCache(
+        # [code 0, opaque, flag 1, version, nil, ext]
+        self._native_tail = b"\x01" + msgpack.packb(CURRENT_VERSION) + b"\xc0" + msgpack.packb({"boot_id": boot_id})
+        # The native response to a heartbeat.
+        self.native_success = self._native_response(b"")
+        self.json: RouteCache[EncodedResponse] = RouteCache(tables, options, order_topic_conf, _encode_json, "json")
+        self.native: RouteCache[EncodedResponse] = RouteCache(
             tables, options, order_topic_conf, self._encode_native, "native"
         )
 
@@ -90,23 +97,19 @@ class EncodedRoutes:
         self.json.clear()
         self.native.clear()
 
-    def _encode_native(self, route: TopicRouteData) -> tuple[NativeResponse, int]:
-        body = NATIVE.encode(route)
-        return self.native_response(body), len(body)
-
-    def native_response(self, body: bytes) -> NativeResponse:
-        """A native response with this body."""
-        length = self._header_length
-        head = _pack_head(4 + length + len(body), SerializeType.MSGPACK << 24 | length)
-        # [code 0, opaque as int32, flag 1, version, nil, ext]
-        return head + b"\x96\x00\xd2", self._header_tail + body
-
     def native_body(self, topic: str) -> bytes | None:
-        """The native route of a topic, for a response with many; None when it has none."""
+        """The native route of a topic, for a response with many routes; None without a route."""
         response = self.native.find(topic)
-        return None if response is None else response[1][len(self._header_tail) :]
+        return None if response is None else response.body
+
+    def _encode_native(self, route: TopicRouteData) -> tuple[EncodedResponse, int]:
+        body = NATIVE.encode(route)
+        return self._native_response(body), len(body)
+
+    def _native_response(self, body: bytes) -> EncodedResponse:
+        return _response(b"\x96\x00", self._native_tail, body, SerializeType.MSGPACK)
 
 
-def _encode_json(route: TopicRouteData) -> tuple[JsonResponse, int]:
+def _encode_json(route: TopicRouteData) -> tuple[EncodedResponse, int]:
     body = JSON.encode(route)
-    return json_response(body), len(body)
+    return _json_response(body), len(body)

@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+import msgpack
 import msgspec
 
-from namesrv.encoded_routes import EncodedRoutes, json_frame, json_response, native_frame, version_frame
+from namesrv.encoded_routes import JSON_SUCCESS, EncodedResponse, EncodedRoutes, version_response
 from namesrv.heartbeat_log.late_brokers import LateBrokers
 from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
 from namesrv.routeinfo.manager import RouteInfoManager
@@ -45,7 +46,6 @@ _JSON: Final = int(SerializeType.JSON)
 _NATIVE: Final = int(SerializeType.MSGPACK)
 # The bound keeps the memory below 25 MB: a request takes its bytes and about 300 more, and long names are rare.
 MAX_REMEMBERED: Final = 32_768
-_NO_BODY: Final = json_response(b"")
 # The row for topics that do not exist.
 _NO_ROW: Final = TopicRow(())
 
@@ -62,7 +62,7 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
     """The meaning of a request, independent of its opaque."""
 
     access_class: ClassVar[AccessClass]
-    # The first eight bytes of the request's frame, by the length of the opaque. They prove that the received bytes are
+    # The first eight bytes of the request's frame, by the size of the opaque. They prove that the received bytes are
     # one whole frame.
     heads: tuple[bytes, ...]
 
@@ -146,58 +146,47 @@ _WHOLE_OPAQUE: Final = 5
 _NEGATIVE: Final = 0x80
 
 
-def _opaque_in(frame: bytes) -> tuple[int, int]:
-    """Return begin and end of the opaque in a request; 0 and 0 if it is missing or not a number from 1 on."""
+def _split(frame: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the bytes before, of and after the opaque of a request; all empty unless it is a number from 1 on."""
     if frame[4] == _JSON:
         # The search starts at the end, where Java clients put the opaque.
-        begin = frame.rfind(_OPAQUE) + len(_OPAQUE)
-        end = frame.find(b",", begin)
-        opaque = frame[begin:end]
-        if opaque.isdigit() and opaque >= b"1" and (end - begin < _MOST_DIGITS or _is_int32(opaque)):
-            return begin, end
+        before, name, after = frame.rpartition(_OPAQUE)
+        opaque, comma, after = after.partition(b",")
+        if opaque.isdigit() and opaque >= b"1" and (len(opaque) < _MOST_DIGITS or _is_int32(opaque)):
+            return before + name, opaque, comma + after
     elif frame[4] == _NATIVE and len(frame) >= _SHORTEST_NATIVE:
         begin = _NATIVE_OPAQUE_BEGINS[frame[9]]
         size = _NATIVE_OPAQUE_BYTES[frame[begin]]
         if begin and size and (size < _WHOLE_OPAQUE or frame[begin + 1] < _NEGATIVE):
-            return begin, begin + size
-    return 0, 0
+            return frame[:begin], frame[begin : begin + size], frame[begin + size :]
+    return b"", b"", b""
 
 
 def _is_int32(digits: bytes) -> bool:
     return len(digits) == _MOST_DIGITS and digits <= _MAX_INT32
 
 
-def _four_bytes(opaque: bytes) -> bytes:
-    """Return a native opaque as the four bytes that a response has."""
-    # A number below 128 has no type byte before it.
-    return (opaque[1:] or opaque).rjust(4, b"\0")
-
-
 @lru_cache(maxsize=1024)
 def _heads(serialize_type: int, rest_bytes: int, body_bytes: int) -> tuple[bytes, ...]:
-    """Return the first eight bytes of a frame with these sizes besides its opaque, by the length of the opaque."""
-    return (
-        b"",
-        *(
-            HEAD.pack(4 + rest_bytes + size, serialize_type << 24 | rest_bytes + size - body_bytes)
-            for size in range(1, _MOST_DIGITS + 1)
-        ),
+    """Return the first eight bytes of a frame with these sizes besides its opaque, by the size of the opaque."""
+    return tuple(
+        HEAD.pack(4 + rest_bytes + size, serialize_type << 24 | rest_bytes + size - body_bytes)
+        for size in range(_MOST_DIGITS + 1)
     )
 
 
-def _is_opaque(frame: bytes, begin: int, end: int, command: RemotingCommand) -> bool:
+def _is_opaque(before: bytes, opaque: bytes, after: bytes, command: RemotingCommand) -> bool:
     """True if these bytes of a frame are the opaque of its command, and the rest does not depend on them."""
-    opaque = frame[begin:end]
-    if frame[4] == _NATIVE:
-        number = int.from_bytes(_four_bytes(opaque))
+    if before[4] == _NATIVE:
+        number = msgpack.unpackb(opaque)
         other = opaque[:-1] + bytes([opaque[-1] ^ 1])
     else:
         number = int(opaque)
         other = b"%d" % (number ^ 1)
-    probe = frame[:begin] + other + frame[end:]
-    body_at = 8 + int.from_bytes(frame[5:8])
+    probe = before + other + after
+    body_at = 8 + int.from_bytes(probe[5:8])
     try:
-        found = decode_frame(Frame(frame[4], probe[8:body_at], probe[body_at:]))
+        found = decode_frame(Frame(probe[4], probe[8:body_at], probe[body_at:]))
     except RemoteProtocolError:
         return False
     return command.opaque == number and found == replace(command, opaque=number ^ 1)
@@ -234,7 +223,6 @@ class FastPath:
         self._manager = manager
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
-        self._native_no_body = routes.native_response(b"")
         # The bytes of a request without its opaque -> the meaning of the request.
         self._remembered: dict[bytes, _Request] = {}
 
@@ -249,10 +237,10 @@ class FastPath:
         """Remember the meaning of a frame that the dispatcher decoded, if the fast path can answer such frames."""
         if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
             return
-        begin, end = _opaque_in(frame)
-        if not end or not _is_opaque(frame, begin, end, command):
+        before, opaque, after = _split(frame)
+        if not opaque or not _is_opaque(before, opaque, after, command):
             return
-        rest = frame[8:begin] + frame[end:]
+        rest = before[8:] + after
         try:
             request = _meaning(command, _heads(frame[4], len(rest), len(command.body)))
         except BadRequestError:
@@ -266,13 +254,12 @@ class FastPath:
 
     def answer(self, connection: ServerConnection, frame: bytes) -> bytes | None:
         """Return the encoded response, empty for a one-way request; None if the dispatcher has to answer."""
-        begin, end = _opaque_in(frame)
-        request = self._remembered.get(frame[8:begin] + frame[end:])
-        if request is None or request.heads[end - begin] != frame[:8]:
+        before, opaque, after = _split(frame)
+        request = self._remembered.get(before[8:] + after)
+        if request is None or request.heads[len(opaque)] != frame[:8]:
             return None
         if self._open_classes is not None and request.access_class not in self._open_classes(connection):
             return None
-        opaque = frame[begin:end]
         if type(request) is _Pull:
             return self._pull(connection, request, frame[4], opaque)
         if type(request) is _Heartbeat:
@@ -286,7 +273,7 @@ class FastPath:
             return None
         topic, is_json = pull.topic, serialize_type == _JSON
         if pull.zone:
-            cache: RouteCache[Any] = self._routes.json if is_json else self._routes.native
+            cache: RouteCache[EncodedResponse] = self._routes.json if is_json else self._routes.native
             response = cache.find_in_zone(topic, pull.zone)
         else:
             row = self._rows.get(topic, _NO_ROW)
@@ -298,21 +285,15 @@ class FastPath:
         if response is None:
             return None
         self.pulls += 1
-        if self._first_served is not None:
-            self._note_served(self._first_served, connection, topic, response)
         peer = connection.peer
+        if self._first_served is not None:
+            if peer.served is None or peer.served.get(topic) is not response:
+                self._first_served(connection, topic, response)
+            if self._late_topics and topic in self._late_topics:
+                self._late_pulls[topic] += 1
         if peer.role != "client":
             peer.note_role("client")
-        return json_frame(response, opaque) if is_json else native_frame(response, _four_bytes(opaque))
-
-    def _note_served(
-        self, first_served: FirstServed, connection: ServerConnection, topic: str, response: object
-    ) -> None:
-        served = connection.peer.served
-        if served is None or served.get(topic) is not response:
-            first_served(connection, topic, response)
-        if self._late_topics and topic in self._late_topics:
-            self._late_pulls[topic] += 1
+        return response.frame(opaque)
 
     def _heartbeat(self, connection: ServerConnection, beat: _Heartbeat, opaque: bytes) -> bytes | None:
         manager = self._manager
@@ -325,9 +306,7 @@ class FastPath:
         self._count_heartbeat(connection)
         if beat.is_oneway:
             return b""
-        if beat.is_native:
-            return native_frame(self._native_no_body, _four_bytes(opaque))
-        return json_frame(_NO_BODY, opaque)
+        return (self._routes.native_success if beat.is_native else JSON_SUCCESS).frame(opaque)
 
     def _compare_version(self, connection: ServerConnection, query: _VersionQuery, opaque: bytes) -> bytes | None:
         live = self._manager.tables.broker_live_table.get(query.key)
@@ -338,7 +317,7 @@ class FastPath:
         self.data_versions += 1
         if query.is_oneway:
             return b""
-        return version_frame(live.data_version, opaque, changed=query.offered != live.data_version)
+        return version_response(live.data_version, changed=query.offered != live.data_version).frame(opaque)
 
     def _count_heartbeat(self, connection: ServerConnection) -> None:
         self.heartbeats += 1
