@@ -196,7 +196,7 @@ class FuzzServer:
         assert {CONTROL.cluster: {CONTROL.name}} == tables.cluster_addr_table
         assert [CONTROL.name] == list(tables.broker_addr_table)
         assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
-        assert [*tables.filter_server_table, *tables.topic_queue_mapping_info_table] == []
+        assert [*tables.filter_server_table, *tables.topics.mappings] == []
         # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert math.inf not in tables.wiped.values()
         assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}

@@ -68,7 +68,7 @@ def apply(tables: RouteTables, changes: Changes) -> RowChanges:
     """Apply changes; return what they changed in each topic's row."""
     prepared = finished(tables.prepare(changes))
     tables.apply(prepared)
-    return prepared.row_changes
+    return prepared.topics.row_changes
 
 
 def register(

@@ -11,9 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion, TopicQueueMappingInfo
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, ResponseError, SystemError_
@@ -358,12 +359,12 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
         },
         "mappings": {
             (topic, name): mapping
-            for topic, by_name in tables.topic_queue_mapping_info_table.items()
+            for topic, by_name in tables.topics.mappings.items()
             for name, mapping in by_name.items()
         },
         "filter_servers": dict(tables.filter_server_table),
         "wiped": set(tables.wiped),
-        "other_connections": {key: dict(connections) for key, connections in tables.other_connections.items()},
+        "other_connections": {key: dict(connections) for key, connections in tables.connections.others.items()},
     }
 
 

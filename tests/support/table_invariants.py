@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from namesrv.routeinfo import rows as topic_rows
-from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
+from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.route import QueueData
 
 
@@ -18,22 +20,22 @@ def _index_violations(tables: RouteTables) -> Iterator[str]:
     rows, live = tables.topic_queue_table, tables.broker_live_table
     every = [queues for row in rows.values() for queues in row.queues]
     for name, expected in {
-        "topics_of_broker": {
+        "topics.of_broker": {
             name: dict.fromkeys(topics)
             for name, topics in _index(
                 (queues.broker_name, topic) for topic, row in rows.items() for queues in row.queues
             ).items()
         },
-        "brokers_on_connection": _index((entry.connection_id, key) for key, entry in live.items()),
-        "brokers_by_other_connection": _index(
-            (connection_id, key) for key, found in tables.other_connections.items() for connection_id in found
+        "connections.brokers_on": _index((entry.connection_id, key) for key, entry in live.items()),
+        "connections.brokers_by_other": _index(
+            (connection_id, key) for key, found in tables.connections.others.items() for connection_id in found
         ),
-        "topic_names": {topic: topic for topic in tables.topic_names},
-        "route_count": len(every),
-        "queue_count": sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in every),
+        "topics.names": {topic: topic for topic in tables.topics.names},
+        "topics.route_count": len(every),
+        "topics.queue_count": sum(max(queues.read_queue_nums, queues.write_queue_nums) for queues in every),
     }.items():
-        if getattr(tables, name) != expected:
-            yield f"{name} is {getattr(tables, name)!r}, not {expected!r}"
+        if (found := attrgetter(name)(tables)) != expected:
+            yield f"{name} is {found!r}, not {expected!r}"
 
 
 def _index(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, set[Any]]:
@@ -59,7 +61,7 @@ def _table_violations(tables: RouteTables) -> Iterator[str]:
         names = [queues.broker_name for queues in row.queues]
         if not names or names != sorted(set(names)) or not groups.keys() >= set(names):
             yield f"row of {topic}: {names}"
-    for topic, by_broker in tables.topic_queue_mapping_info_table.items():
+    for topic, by_broker in tables.topics.mappings.items():
         if not by_broker or not all(queues_of(tables, topic, name) for name in by_broker):
             yield f"mappings of {topic}: {by_broker}"
     in_groups = {(name, number, addr) for name, group in groups.items() for number, addr in group.broker_addrs.items()}
@@ -72,10 +74,10 @@ def _live_violations(tables: RouteTables) -> Iterator[str]:
     for key, entry in live.items():
         if entry.broker_name not in tables.cluster_addr_table.get(key.cluster_name, ()):
             yield f"{entry.broker_name} is not in its cluster {key.cluster_name}"
-    if not tables.topic_queue_table.keys() <= tables.topic_names.keys():
-        yield "topic_names lacks topics"
+    if not tables.topic_queue_table.keys() <= tables.topics.names.keys():
+        yield "topics.names lacks topics"
     yield from (f"filter servers of {key}" for key, found in tables.filter_server_table.items() if key not in live)
-    for key, connections in tables.other_connections.items():
+    for key, connections in tables.connections.others.items():
         if (
             key not in live
             or live[key].connection_id in connections

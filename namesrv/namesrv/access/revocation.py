@@ -96,7 +96,7 @@ async def _refused_topic(
     if account.may(_registration(key, live, None)):
         # No rule of the account names topics.
         return None
-    async for part in in_parts(list(tables.topics_of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
+    async for part in in_parts(list(tables.topics.of_broker.get(live.broker_name, ())), _TOPICS_AT_ONCE):
         for topic in part:
             if not account.may(_registration(key, live, topic)):
                 return f"account {account.name} lacks {AccessClass.BROKER_CONTROL} for topic {topic}"
@@ -109,6 +109,6 @@ def _registration(key: BrokerAddrInfo, live: BrokerLiveInfo, topic: str | None) 
 
 def _connections_of(tables: RouteTables, key: BrokerAddrInfo) -> Iterator[int]:
     """Yield all connections of the broker: it would stay registered on a connection that is left open."""
-    yield from list(tables.other_connections.get(key, ()))
+    yield from list(tables.connections.others.get(key, ()))
     if (live := tables.broker_live_table.get(key)) is not None:
         yield live.connection_id

@@ -51,7 +51,7 @@ class LateBrokers:
         found: set[str] = set()
         for name in late:
             # Copies, because the tables may change between two steps.
-            for part in parts(list(self._tables.topics_of_broker.get(name, ())), _STEP_TOPICS):
+            for part in parts(list(self._tables.topics.of_broker.get(name, ())), _STEP_TOPICS):
                 found.update(part)
                 self.topics.update(part)
                 yield

@@ -82,7 +82,7 @@ class HeartbeatLog(LineLog):
         # Returns the revision of a topic's last change.
         self._last_change = tables.revisions.last_change
         # Returns the one string of a topic that all connections share.
-        self._own_name = tables.topic_names.get
+        self._own_name = tables.topics.names.get
         self._is_closed = False
         self._served_pairs = 0
         # The current epoch; a connection's record of an earlier epoch is ignored.
@@ -130,7 +130,7 @@ class HeartbeatLog(LineLog):
             self._note_late_pulls()
         topics = None
         if effect.broker is not None and effect.registration == "begins":
-            topics = len(self._tables.topics_of_broker.get(effect.broker[1].broker_name, ()))
+            topics = len(self._tables.topics.of_broker.get(effect.broker[1].broker_name, ()))
         at = effect.happened_at
         moment = self._clock.monotonic() if at is None else at + self._liveness.late_seconds
         self._note(moment, EffectLine(effect, topics))

@@ -147,7 +147,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str
     yield _gauge("disk_failing", "Whether writing a file fails or is stuck; serving goes on.", problems, "file")
     yield _gauge("write_permission_removed", "Brokers whose write permission an operator removed.", len(tables.wiped))
     yield _gauge("topics", "Topics with a route.", len(tables.topic_queue_table))
-    yield _gauge("queues", "Queues of all topics on all brokers.", tables.queue_count)
+    yield _gauge("queues", "Queues of all topics on all brokers.", tables.topics.queue_count)
     yield _gauge("table_bytes", "Estimated memory of the tables, part of max-memory-bytes.", tables.estimated_bytes())
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 

@@ -121,7 +121,7 @@ class ExtensionProcessor:
                 expires_in_seconds=round(live.expires_at() - now, 3),
                 expiry_seconds=live.expiry_seconds,
                 data_version=live.data_version,
-                topics=len(tables.topics_of_broker.get(live.broker_name, ())),
+                topics=len(tables.topics.of_broker.get(live.broker_name, ())),
                 write_wiped=live.broker_name in tables.wiped,
                 agent_id=_digest(live.agent_id),
                 registration_seq=live.registration_seq,

@@ -102,7 +102,7 @@ def _over_scope(  # noqa: PLR0913 - the registration, its scope and the quotas
     if quotas.brokers and is_new and brokers + 1 > quotas.brokers:
         message = f"{brokers + 1} brokers of {scope.word} {scope.name}, limit {quotas.brokers}"
         return f"brokers_per_{scope.word}", message
-    topics = sum(len(tables.topics_of_broker.get(name, ())) for name in names) + added
+    topics = sum(len(tables.topics.of_broker.get(name, ())) for name in names) + added
     if quotas.topics and added > 0 and topics > quotas.topics:
         return f"topics_per_{scope.word}", f"{topics} topics of {scope.word} {scope.name}, limit {quotas.topics}"
     return None
@@ -114,7 +114,7 @@ def _topics_added(tables: RouteTables, registration: Registration, options: Rout
     group = tables.broker_addr_table.get(name)
     if not creates_routes(registration, addrs_after(registration, {} if group is None else group.broker_addrs)):
         return 0
-    present = tables.topics_of_broker.get(name, {})
+    present = tables.topics.of_broker.get(name, {})
     new: set[str] = set()
     for number, topic in enumerate(registration.body.topic_configs, start=1):
         if topic.topic_name not in present:
@@ -249,7 +249,7 @@ def _state_version_of(
     live = tables.broker_live_table.get(key)
     if live is None or live.data_version is None or live.account != registration.account:
         return 0
-    others = tables.other_connections.get(key, {}).items()
+    others = tables.connections.others.get(key, {}).items()
     is_contested = any(other.registered and is_connected(number) for number, other in others)
     if is_contested or not is_connected(live.connection_id):
         return 0
@@ -287,10 +287,10 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
 
     Raises LimitExceededError.
     """
-    table, known = tables.topic_queue_table, tables.topics_of_broker.get(broker_name, {})
+    table, known = tables.topic_queue_table, tables.topics.of_broker.get(broker_name, {})
     if (
         len(known) + most <= limits.max_topics_per_broker
-        and tables.route_count + most <= limits.max_routes
+        and tables.topics.route_count + most <= limits.max_routes
         and len(table) + most <= limits.max_topics
     ):
         # The tables are nearly always empty enough: nothing has to be counted.
@@ -321,7 +321,7 @@ def check_topics(  # noqa: PLR0913, PLR0917 - the named and the dropped topics
 
 def check_routes(tables: RouteTables, limits: TableLimits, more: int) -> None:
     """Refuse too many routes: pairs of topic and broker name. Raises LimitExceededError."""
-    _check(tables.route_count + more, limits.max_routes, "routes")
+    _check(tables.topics.route_count + more, limits.max_routes, "routes")
 
 
 def _check(count: int, limit: int, what: str) -> None:

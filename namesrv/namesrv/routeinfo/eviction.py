@@ -4,7 +4,7 @@ from namesrv.routeinfo.acting_master import loses_write
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RouteOptions
 from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv.routeinfo.topics import plan_perms
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
@@ -30,8 +30,8 @@ def plan_removal(
     addrs = {i: addr for i, addr in group.broker_addrs.items() if addr != key.broker_addr}
     if not addrs:
         changes.groups[name] = None
-        topics = tables.topics_of_broker.get(name, ())
-        yield from plan_rows(tables, changes, topics, lambda row: row_with(row, name, None))
+        topics = tables.topics.of_broker.get(name, ())
+        yield from tables.topics.change_each(changes.rows, topics, lambda row: row_with(row, name, None))
         return changes
     changes.groups[name] = BrokerData(group.cluster, name, addrs, group.zone_name, group.enable_acting_master)
     if loses_write(addrs, enable_acting_master=group.enable_acting_master):

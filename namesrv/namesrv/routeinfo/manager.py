@@ -31,6 +31,7 @@ from namesrv.routeinfo.admission import (
     displaced_by,
     over_quota,
 )
+from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
 from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
@@ -58,7 +59,7 @@ from namesrv.routeinfo.records import (
 from namesrv.routeinfo.registration import master_of, plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS, RowChanges, TopicRow, queues_of
 from namesrv.routeinfo.shares import HeldRows, Owner
-from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, Changes, OtherConnection, Prepared, RouteTables
+from namesrv.routeinfo.tables import Changes, Prepared, RouteTables
 from namesrv.routeinfo.topics import plan_delete_topic, plan_perms, plan_register_topic
 from namesrv.rwlock import ReadWriteLock
 from namesrv_remoting.bodies.base import parts
@@ -260,7 +261,7 @@ class RouteInfoManager:
 
     def _is_crowded(self, key: BrokerAddrInfo, live: BrokerLiveInfo, on: int) -> bool:
         """True if one more connection would push an earlier connection of the broker out of the remembered ones."""
-        if on == live.connection_id or on in self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS):
+        if on == live.connection_id or on in self.tables.connections.others.get(key, _NO_OTHER_CONNECTIONS):
             return False
         return len(self._former_connections(key, live, self.now())) >= MAX_OTHER_CONNECTIONS
 
@@ -268,7 +269,7 @@ class RouteInfoManager:
         """Return open connections other than the broker's own over which the broker registered and was lately seen."""
         return [
             number
-            for number, other in self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS).items()
+            for number, other in self.tables.connections.others.get(key, _NO_OTHER_CONNECTIONS).items()
             if other.registered and not live.is_suspect(now, other.last_seen) and self._is_connected(number)
         ]
 
@@ -365,7 +366,7 @@ class RouteInfoManager:
         if before is not None:
             self._note_former_connection(key, before, on)
             if registration.connection_id != on:
-                self.tables.note_other_connection(
+                self.tables.connections.note_other(
                     key, registration.connection_id, OtherConnection(registered=True, last_seen=now)
                 )
         if digest is None:
@@ -406,7 +407,7 @@ class RouteInfoManager:
         )
         self.tables.set_live(key, refreshed)
         self._note_former_connection(key, live, connection_id)
-        topics = len(self.tables.topics_of_broker.get(live.broker_name, ()))
+        topics = len(self.tables.topics.of_broker.get(live.broker_name, ()))
         self._sink(Registered(key, refreshed, "unchanged", topics, False, now - live.last_update, live))  # noqa: FBT003
         addrs = self.tables.broker_addr_table[live.broker_name].broker_addrs
         return master_of(self.tables, key.cluster_name, addrs, live.broker_id)
@@ -415,7 +416,7 @@ class RouteInfoManager:
         # The broker has registered over another connection; its former connection is remembered, since it may yet prove
         # to be the right one.
         if before.connection_id != on and self._is_connected(before.connection_id):
-            self.tables.note_other_connection(
+            self.tables.connections.note_other(
                 key, before.connection_id, OtherConnection(registered=True, last_seen=before.last_update)
             )
 
@@ -433,7 +434,7 @@ class RouteInfoManager:
         if silent > HEARTBEAT_SECONDS:
             self._on_late_heartbeat(silent - HEARTBEAT_SECONDS)
         if connection_id != live.connection_id:
-            others = self.tables.other_connections.get(key, _NO_OTHER_CONNECTIONS)
+            others = self.tables.connections.others.get(key, _NO_OTHER_CONNECTIONS)
             other = others.get(connection_id)
             if (
                 len(others) < MAX_OTHER_CONNECTIONS
@@ -467,7 +468,7 @@ class RouteInfoManager:
             return live.connection_id
         if not self._is_connected(live.connection_id):
             return connection_id
-        self.tables.note_other_connection(key, connection_id, OtherConnection(registered=False, last_seen=now))
+        self.tables.connections.note_other(key, connection_id, OtherConnection(registered=False, last_seen=now))
         return live.connection_id
 
     def is_registered(
@@ -561,12 +562,12 @@ class RouteInfoManager:
         """Move the brokers of a closed connection to an open connection over which they were seen before."""
         tables, now = self.tables, self.now()
         tables.forget_connection(connection_id)
-        for key in list(tables.brokers_on_connection.get(connection_id, ())):
+        for key in list(tables.connections.brokers_on.get(connection_id, ())):
             live = tables.broker_live_table[key]
             # A connection without a heartbeat for the whole expiry only looks open.
             others = [
                 (other, number)
-                for number, other in tables.other_connections.get(key, {}).items()
+                for number, other in tables.connections.others.get(key, {}).items()
                 if self._is_connected(number) and other.last_seen + live.expiry_seconds >= now
             ]
             if others:
@@ -575,12 +576,12 @@ class RouteInfoManager:
     async def connection_closed(self, connection_id: int) -> None:
         """Evict all brokers of a closed connection for which no other open connection is noted."""
         self.leave_connection(connection_id)
-        while connection_id in self.tables.brokers_on_connection:
+        while connection_id in self.tables.connections.brokers_on:
             async with self._changing() as effects:
-                for key in sorted(self.tables.brokers_on_connection.get(connection_id, ()))[:REMOVALS_AT_ONCE]:
+                for key in sorted(self.tables.connections.brokers_on.get(connection_id, ()))[:REMOVALS_AT_ONCE]:
                     live = self.tables.broker_live_table[key]
                     await self._remove(key, live, "disconnected", effects, connection_id=connection_id)
-            if connection_id in self.tables.brokers_on_connection:
+            if connection_id in self.tables.connections.brokers_on:
                 await asyncio.sleep(0)
 
     async def _remove(
@@ -612,7 +613,7 @@ class RouteInfoManager:
             return
         if reason == "unregistered":
             del wiped[name]
-            topics = len(self.tables.topics_of_broker.get(name, ()))
+            topics = len(self.tables.topics.of_broker.get(name, ()))
             effects.append(WriteWiped(name, topics, is_wiped=False, reason="unregistered"))
         elif wiped[name] == _NEVER:
             wiped[name] = live.expires_at()
@@ -633,7 +634,7 @@ class RouteInfoManager:
         async with self._changing(AccessClass.ADMIN_WRITE) as effects:
             changes = plan_register_topic(self.tables, topic, queue_datas)
             row = changes.rows.get(topic)
-            known = self.tables.topics_of_broker
+            known = self.tables.topics.of_broker
             added = sum(topic not in known.get(queues.broker_name, {}) for queues in queues_of(row))
             if added:
                 check_routes(self.tables, self.limits, added)
@@ -672,7 +673,7 @@ class RouteInfoManager:
             elif not wiped:
                 self.tables.wiped.pop(broker_name, None)
             self._apply(prepared, effects, broker_name)
-            topics = len(self.tables.topics_of_broker.get(broker_name, ()))
+            topics = len(self.tables.topics.of_broker.get(broker_name, ()))
             if was_wiped != (broker_name in self.tables.wiped):
                 self.membership += 1
                 effects.append(WriteWiped(broker_name, topics, is_wiped=wiped, reason="operator"))
@@ -691,13 +692,13 @@ class RouteInfoManager:
             self._sink(RouteChanged(None, self.revisions.everything_changed()))
             return
         effects: list[Effect] = []
-        self._publish(self.tables.renew(topics), effects)
+        self._publish(self.tables.topics.renew(topics), effects)
         for effect in effects:
             self._sink(effect)
 
     def _apply(self, prepared: Prepared, effects: list[Effect], broker_name: str | None = None) -> bool:
         self.tables.apply(prepared)
-        return self._publish(prepared.row_changes, effects, broker_name)
+        return self._publish(prepared.topics.row_changes, effects, broker_name)
 
     def _publish(self, row_changes: RowChanges, effects: list[Effect], broker_name: str | None = None) -> bool:
         """Publish the new rows under a new revision, without a step per topic; return True if any route changed."""

@@ -14,7 +14,7 @@ from namesrv.routeinfo.acting_master import makes_routes, registers_without_writ
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rows import CHUNK_TOPICS, MOST_STEPS, StepsOfRows, TopicRow, place_in, queues_of, row_with
-from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.base import Steps, parts
 from namesrv_remoting.bodies.route import BrokerData, QueueData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
@@ -56,7 +56,7 @@ def plan_registration(
         taken = PERM_WRITE if is_acting or name in tables.wiped else 0
         yield from _plan_rows(tables, registration, changes, without_perm=taken)
         dropped = yield from topics_dropped(tables, registration, options)
-        yield from plan_rows(tables, changes, dropped, lambda row: row_with(row, name, None))
+        yield from tables.topics.change_each(changes.rows, dropped, lambda row: row_with(row, name, None))
         yield from _plan_mappings(tables, registration, changes)
 
     changes.live[key] = BrokerLiveInfo(
@@ -133,7 +133,7 @@ def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes
     # Nearly all topics of a broker make the same step.
     steps = StepsOfRows(step)
     for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
-        topics = tables.names_of([*map(_topic_name, part)])
+        topics = tables.topics.names_of([*map(_topic_name, part)])
         befores, registered = [*map(table.get, topics)], [*map(_numbers, part)]
         first, numbers = befores[0], registered[0]
         if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
@@ -172,7 +172,7 @@ def topics_dropped(tables: RouteTables, registration: Registration, options: Rou
     These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native or
     the option is on.
     """
-    known, body = tables.topics_of_broker.get(registration.broker_name, {}), registration.body
+    known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
     if registration.kind == "delta":
         return known.keys() & body.deleted_topics
     if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
@@ -200,7 +200,7 @@ def _plan_mappings(tables: RouteTables, registration: Registration, changes: Cha
         if number % CHUNK_TOPICS == 0:
             yield
     if registration.is_native and registration.kind == "full":
-        table = tables.topic_queue_mapping_info_table
+        table = tables.topics.mappings
         for number, (topic, by_broker) in enumerate(table.items(), start=1):
             if name in by_broker and topic not in mappings:
                 changes.mappings[topic, name] = None

@@ -99,7 +99,7 @@ def sizes_of(tables: RouteTables) -> Sizes:
         len(tables.cluster_addr_table),
         len(tables.broker_live_table),
         len(tables.topic_queue_table),
-        tables.route_count,
+        tables.topics.route_count,
     )
 
 
@@ -112,7 +112,7 @@ def _held_by(tables: RouteTables, owner: Owner) -> Steps[Sizes]:
                 keys.append(key)
                 names.add(live.broker_name)
         yield
-    routes = sum(len(tables.topics_of_broker.get(name, ())) for name in names)
+    routes = sum(len(tables.topics.of_broker.get(name, ())) for name in names)
     topics = yield from _topics_of(tables, names, routes)
     return Sizes(len({key.cluster_name for key in keys}), len(keys), topics, routes)
 
@@ -123,7 +123,7 @@ def _topics_of(tables: RouteTables, names: Iterable[str], routes: int) -> Steps[
     Counting the distinct topics of a fleet with a million topics would take as much memory as the tables. So one route
     of a number of routes, drawn at random, stands for all of them.
     """
-    names_of_topics: Iterator[str] = chain.from_iterable(tables.topics_of_broker.get(name, ()) for name in names)
+    names_of_topics: Iterator[str] = chain.from_iterable(tables.topics.of_broker.get(name, ()) for name in names)
     size = max(1, routes // _SAMPLES)
     topics = 0.0
     for number, part in enumerate(parts(names_of_topics, size), start=1):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from namesrv.routeinfo.rows import TopicRow, queues_of, row_with
-from namesrv.routeinfo.tables import Changes, RouteTables, plan_rows
+from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import QueueData
 from namesrv_remoting.codes import PERM_WRITE
@@ -12,7 +12,7 @@ from namesrv_remoting.codes import PERM_WRITE
 def plan_delete_topic(tables: RouteTables, topic: str, cluster_name: str | None) -> Changes:
     """Plan the removal of a topic with its static mappings; with a cluster, only from that cluster's brokers."""
     row = queues_of(tables.topic_queue_table.get(topic))
-    topic = tables.topic_names.get(topic, topic)
+    topic = tables.topics.names.get(topic, topic)
     leaving = tables.broker_addr_table if cluster_name is None else tables.cluster_addr_table.get(cluster_name, ())
     left = tuple(queues for queues in row if queues.broker_name not in leaving)
     return Changes() if left == row else Changes({topic: TopicRow(left) if left else None})
@@ -31,7 +31,11 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
             break
         taken = PERM_WRITE if queues.broker_name in tables.wiped else 0
         row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken))
-    return Changes() if queues_of(row) == queues_of(before) else Changes(dict.fromkeys(tables.names_of([topic]), row))
+    return (
+        Changes()
+        if queues_of(row) == queues_of(before)
+        else Changes(dict.fromkeys(tables.topics.names_of([topic]), row))
+    )
 
 
 def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm: Callable[[int], int]) -> Steps[None]:
@@ -45,7 +49,7 @@ def plan_perms(tables: RouteTables, changes: Changes, broker_name: str, new_perm
             )
         )
 
-    return plan_rows(tables, changes, tables.topics_of_broker.get(broker_name, ()), step)
+    return tables.topics.change_each(changes.rows, tables.topics.of_broker.get(broker_name, ()), step)
 
 
 def with_perm(queues: QueueData, perm: int) -> QueueData:

@@ -23,7 +23,7 @@ def topic_route(
         row.queues,
         _filter_servers(tables, groups),
         order_topic_conf if options.order_message_enable else None,
-        tables.topic_queue_mapping_info_table.get(topic),
+        tables.topics.mappings.get(topic),
     )
 
 

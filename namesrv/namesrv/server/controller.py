@@ -377,7 +377,7 @@ class NamesrvController:
             limits=namesrv.limits.server,
             budget=namesrv.budget,
             tls=namesrv.certificates.tls,
-            may_be_idle=lambda connection: connection.id in namesrv.manager.tables.brokers_on_connection,
+            may_be_idle=lambda connection: connection.id in namesrv.manager.tables.connections.brokers_on,
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
             connections=namesrv.connections,

@@ -78,7 +78,7 @@ class EffectSink:
     def _close_if_silent(self, effect: Evicted) -> None:
         """Close the connection of a silent broker, unless the connection has other live brokers."""
         connection_id = effect.live.connection_id
-        if effect.reason == "silent" and connection_id not in self.tables.brokers_on_connection:
+        if effect.reason == "silent" and connection_id not in self.tables.connections.brokers_on:
             connection = self.connections.get(connection_id)
             if connection is not None:
                 connection.close()

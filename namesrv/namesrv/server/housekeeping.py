@@ -171,7 +171,7 @@ class Housekeeping:
         self._note_stop()
         manager, clock = self._namesrv.manager, self._namesrv.clock
         manager.leave_connection(connection_id)
-        while connection_id in manager.tables.brokers_on_connection:
+        while connection_id in manager.tables.connections.brokers_on:
             await self._drain_sockets()
             await self._namesrv.scheduler.begin()
             early = self._closes_count_at - clock.monotonic()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from namesrv.access.quotas import Rank
+from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS
 from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
 from namesrv.settings.sources import Loaded, SettingsError, load

@@ -14,7 +14,7 @@ def brokers(*, last_update: float, topics: set[str]) -> tuple[RouteTables, LateB
     """Tables with one broker, whose expiry is 120 s, and its topics."""
     tables = RouteTables()
     tables.broker_live_table[KEY] = BrokerLiveInfo("broker-a", 0, last_update, 120.0, None, 1, None, 1)
-    tables.topics_of_broker["broker-a"] = dict.fromkeys(topics)
+    tables.topics.of_broker["broker-a"] = dict.fromkeys(topics)
     return tables, LateBrokers(tables)
 
 

@@ -316,7 +316,7 @@ async def test_served_topics_share_the_strings_of_the_tables(tmp_path: Path) -> 
         for _ in range(2):
             await pull(peer, "T")
         (connection,) = server.namesrv.connections.values()
-        own = server.namesrv.manager.tables.topic_names["T"]
+        own = server.namesrv.manager.tables.topics.names["T"]
 
         assert [own] == list(connection.peer.served)
         assert own is next(iter(connection.peer.served))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.admission import TableQuotas, TakeoverPolicy
+from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
@@ -24,7 +25,7 @@ from namesrv.routeinfo.effects import (
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.tables import MAX_OTHER_CONNECTIONS, RouteTables
+from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -208,7 +209,7 @@ async def test_number_of_connections_of_a_broker_is_bounded(scene: RouteScene) -
         scene.manager.touch(M, number)
     await scene.register(replace(MASTER, connection_id=100))
 
-    assert len(scene.tables.other_connections[M]) == MAX_OTHER_CONNECTIONS
+    assert len(scene.tables.connections.others[M]) == MAX_OTHER_CONNECTIONS
     await scene.close(100)
     assert live(scene, M).connection_id == 1
     assert violations(scene.tables) == []
@@ -227,15 +228,15 @@ async def test_repeated_heartbeats_over_many_connections_are_cheap(scene: RouteS
     await scene.register(MASTER)
     for number in range(2, 3 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
-    known, scene.closed = dict(scene.tables.other_connections[M]), Closed()
+    known, scene.closed = dict(scene.tables.connections.others[M]), Closed()
 
     for number in range(2, 3 * MAX_OTHER_CONNECTIONS):
         scene.manager.touch(M, number)
 
-    assert (0, known, 1) == (scene.closed.asked, scene.tables.other_connections[M], live(scene, M).connection_id)
+    assert (0, known, 1) == (scene.closed.asked, scene.tables.connections.others[M], live(scene, M).connection_id)
     scene.pass_time(OTHER_CONNECTION_NOTE_SECONDS)
     scene.manager.touch(M, 2)
-    assert scene.tables.other_connections[M][2].last_seen == 1_001.0
+    assert scene.tables.connections.others[M][2].last_seen == 1_001.0
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.24])
@@ -426,7 +427,7 @@ async def test_operators_routes_count_towards_the_limit() -> None:
     assert "t3" not in scene.tables.topic_queue_table
     await scene.manager.register_topic("t3", [queue_data("b1")])
     await scene.manager.register_topic("t3", [queue_data("b1", perm=4)])
-    assert scene.tables.route_count == 5
+    assert scene.tables.topics.route_count == 5
 
 
 async def test_effects_are_performed_after_the_lock_is_released() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from namesrv.routeinfo.admission import TableQuotas, check_registration, check_topics, over_quota
+from namesrv.routeinfo.connections import OtherConnection
 from namesrv.routeinfo.effects import MinBrokerIdChanged
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS
-from namesrv.routeinfo.tables import OtherConnection
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
@@ -132,7 +132,7 @@ def test_state_version_counts_on_the_holders_own_connection(
     """A state version protects the id only while its holder's connection, the only one, is open."""
     tables = tables_of(FORGED)
     for number, other in others.items():
-        tables.note_other_connection(MASTER.key, number, other)
+        tables.connections.note_other(MASTER.key, number, other)
     successor = replace(from_another_address(state_version=2), account=account)
 
     refused = []

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from namesrv.routeinfo.rows import RowChanges, TopicRow
-from namesrv.routeinfo.tables import SPARE_NAMES, Changes, RouteTables
+from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.topic_table import SPARE_NAMES
 from namesrv.routeinfo.topics import plan_delete_topic, plan_register_topic
 from namesrv.routeinfo.views import system_topics
 from namesrv_remoting.bodies.route import BrokerData
@@ -36,7 +37,7 @@ def test_topic_has_one_string_for_all_brokers() -> None:
 
     of_table = next(name for name in tables.topic_queue_table if name == "t1")
     for broker_name in ("b1", "b2"):
-        of_broker = next(name for name in tables.topics_of_broker[broker_name] if name == "t1")
+        of_broker = next(name for name in tables.topics.of_broker[broker_name] if name == "t1")
         assert of_table is of_broker
 
 
@@ -58,9 +59,11 @@ def test_last_broker_leaves_empty_tables() -> None:
     remove(tables, key("m:1"))
 
     empty = RouteTables()
-    for name, value in vars(tables).items():
-        if name not in {"revisions", "topic_names", "ownership_changes"}:  # bounded leftovers and counters
-            assert getattr(empty, name) == value, name
+    # bounded leftovers, counters, and objects whose fields are compared
+    others = {"revisions", "names", "ownership_changes", "topics", "connections"}
+    for held, expected in ((tables, empty), (tables.topics, empty.topics), (tables.connections, empty.connections)):
+        for name, value in vars(held).items():
+            assert name in others or value == getattr(expected, name), name
     assert violations(tables) == []
 
 
@@ -110,7 +113,7 @@ def test_names_of_removed_topics_are_bounded() -> None:
         names = [f"t{number}-{topic}" for topic in range(SPARE_NAMES // 2 + 1)]
         register(tables, registration("b9", 0, "x:1", *names))
         remove(tables, key("x:1"))
-        assert len(tables.topic_names) <= 2 + SPARE_NAMES + len(names)
+        assert len(tables.topics.names) <= 2 + SPARE_NAMES + len(names)
     assert violations(tables) == []
 
 

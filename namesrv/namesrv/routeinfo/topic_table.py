@@ -1,0 +1,244 @@
+"""The topic table: the row of each topic, with the indexes and counts that follow from the rows.
+
+Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So a change has
+three steps, and only the last one modifies the table:
+
+    plan       change_each      the new row of each topic, computed once for each shared row
+      |
+    prepare    prepare          PreparedTopics: the rows, indexes and counts after the change
+      |
+    apply      apply            whole dictionaries go into whole dictionaries; no Python code runs per topic
+
+The first two yield about every millisecond; a change that is prepared must be the next one to be applied. The
+invariants of the table, beside those of its rows:
+
+1. No row is empty. A broker's topics in `of_broker` are the topics with a row that has queues on the broker.
+2. A topic with static mappings has a row of its own, since the responses kept on rows contain mappings; and it has a
+   mapping only for brokers on which it has queues.
+3. All keys and members are the table's own strings, one for each topic.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Final, TypeAlias, cast
+
+from namesrv.routeinfo.rows import (
+    CHUNK_TOPICS,
+    QueueStep,
+    RowChanges,
+    SharedStep,
+    StepsOfRows,
+    TopicRow,
+    queue_step,
+    queues_of,
+    renewal_of_rows,
+    shared_steps,
+)
+from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+
+# Names of removed topics up to this number are left, since clearing them away is not worth it.
+SPARE_NAMES: Final = 10_000
+
+# Topic -> its new row, None to drop the topic.
+NewRows: TypeAlias = dict[str, TopicRow | None]
+# (topic, broker name) -> mapping, None to drop the mapping.
+NewMappings: TypeAlias = dict[tuple[str, str], TopicQueueMappingInfo | None]
+
+
+@dataclass(slots=True)
+class PreparedTopics:
+    """A change in the form in which the table applies it."""
+
+    row_changes: RowChanges
+    # Topic -> its row, for topics that have a row after the change.
+    rows: NewRows = field(default_factory=dict)
+    # Broker name -> topics that the broker gains, as keys, and topics that it loses.
+    joined: dict[str, dict[str, None]] = field(default_factory=dict)
+    left: dict[str, list[str]] = field(default_factory=dict)
+    # Differences of the table's counts.
+    queue_count: int = 0
+    route_count: int = 0
+    # Topic -> all its mappings by broker name.
+    mappings: dict[str, dict[str, TopicQueueMappingInfo]] = field(default_factory=dict)
+
+
+class TopicTable:
+    """Topics, their shared rows and static mappings, and the topics of each broker name."""
+
+    def __init__(self) -> None:
+        # Topic -> its row.
+        self.rows: dict[str, TopicRow] = {}
+        # Topic -> broker name -> static-topic mapping; never an empty dictionary.
+        self.mappings: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        # Broker name -> the topics that have a queue on it, as keys. Topics that were registered together lie together
+        # in memory, as do their entries in every dictionary: in the order of a set, each access would wait for memory.
+        self.of_broker: dict[str, dict[str, None]] = {}
+        # Topic -> the table's own string, also for some topics that have no row any more.
+        self.names: dict[str, str] = {}
+        # Numbers of routes (a topic on a broker name is one) and of queues in all rows.
+        self.route_count = 0
+        self.queue_count = 0
+
+    def __repr__(self) -> str:
+        return f"<TopicTable [{len(self.rows)} topics | {self.route_count} routes | {self.queue_count} queues]>"
+
+    def names_of(self, topics: Sequence[str]) -> list[str]:
+        """Return the table's own strings of topics that are about to change."""
+        return [*map(self.names.setdefault, topics, topics)]
+
+    # -- plan ---------------------------------------------------------------------------------------------------------
+
+    def change_each(
+        self, new_rows: NewRows, topics: Iterable[str], change: Callable[[TopicRow], TopicRow | None]
+    ) -> Steps[None]:
+        """Enter the changed row of each of these topics into `new_rows`; a row with equal queues stays."""
+
+        def stays_if_equal(row: TopicRow | None, _: None) -> TopicRow | None:
+            after = change(cast("TopicRow", row))
+            return row if queues_of(after) == queues_of(row) else after
+
+        steps = StepsOfRows(stays_if_equal)
+        for names in parts(topics, CHUNK_TOPICS):
+            rows = [*map(self.rows.__getitem__, names)]
+            for members, row, _ in shared_steps(names, rows, rows):
+                after = steps.after(row, None)
+                if after is not row:
+                    new_rows.update(dict.fromkeys(members, after))
+            if len(names) == CHUNK_TOPICS:
+                yield
+
+    # -- prepare ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, new_rows: NewRows, new_mappings: NewMappings, moved: Iterable[str]) -> Steps[PreparedTopics]:
+        """Prepare new rows and mappings, and the renewal of all routes with a broker name in `moved`."""
+        yield from self._forget_names(new_rows)
+        yield from self._give_own_rows(new_rows, new_mappings)
+        prepared = PreparedTopics(RowChanges(new_rows))
+        yield from self._prepare_indexes(prepared)
+        for number, ((topic, broker_name), mapping) in enumerate(new_mappings.items(), start=1):
+            self._prepare_mapping(prepared, topic, broker_name, mapping)
+            if number % CHUNK_TOPICS == 0:
+                yield
+        yield from self._prepare_renewal(prepared.row_changes, moved)
+        yield from self._prepare_rows(prepared)
+        return prepared
+
+    def _forget_names(self, new_rows: Collection[str]) -> Steps[None]:
+        """Drop the names of topics that have no row and get none, once there are many."""
+        if len(self.names) > len(self.rows) + len(new_rows) + SPARE_NAMES:
+            for number, topic in enumerate(list(self.names), start=1):
+                if topic not in self.rows and topic not in new_rows:
+                    del self.names[topic]
+                if number % CHUNK_TOPICS == 0:
+                    yield
+
+    def _give_own_rows(self, new_rows: NewRows, new_mappings: NewMappings) -> Steps[None]:
+        """Give topics whose static mappings change rows of their own."""
+        for number, ((topic, broker_name), mapping) in enumerate(new_mappings.items(), start=1):
+            if self.mappings.get(topic, {}).get(broker_name) != mapping:
+                row = new_rows[topic] if topic in new_rows else self.rows.get(topic)
+                if row is not None:
+                    new_rows[self.names.setdefault(topic, topic)] = TopicRow(row.queues)
+            if number % CHUNK_TOPICS == 0:
+                yield
+
+    def _prepare_indexes(self, prepared: PreparedTopics) -> Steps[None]:
+        row_changes = prepared.row_changes
+        for part in parts(row_changes.rows, CHUNK_TOPICS):
+            befores = [*map(self.rows.get, part)]
+            batch = shared_steps(part, befores, [*map(row_changes.rows.__getitem__, part)])
+            row_changes.note(batch)
+            for topics, before, after in batch:
+                self._prepare_step(prepared, topics, queue_step(before, after))
+            if len(part) == CHUNK_TOPICS:
+                yield
+
+    def _prepare_step(self, prepared: PreparedTopics, topics: Sequence[str], step: QueueStep) -> None:
+        """Prepare the same step of some topics; no Python code runs per topic."""
+        prepared.queue_count += step.more_queues * len(topics)
+        prepared.route_count += (len(step.joined) - len(step.left)) * len(topics)
+        for broker_name in step.joined:
+            prepared.joined.setdefault(broker_name, {}).update(dict.fromkeys(topics))
+        for broker_name in step.left:
+            prepared.left.setdefault(broker_name, []).extend(topics)
+            for topic in topics if self.mappings else ():
+                if topic in self.mappings:
+                    self._prepare_mapping(prepared, topic, broker_name, None)
+
+    def _prepare_mapping(
+        self, prepared: PreparedTopics, topic: str, broker_name: str, mapping: TopicQueueMappingInfo | None
+    ) -> None:
+        by_broker = prepared.mappings.get(topic)
+        if by_broker is None:
+            by_broker = prepared.mappings[topic] = dict(self.mappings.get(topic, {}))
+        if mapping is None:
+            by_broker.pop(broker_name, None)
+        else:
+            by_broker[broker_name] = mapping
+
+    def _prepare_renewal(self, row_changes: RowChanges, moved: Iterable[str]) -> Steps[None]:
+        """Renew the rows of topics on these brokers whose queues stay: their routes change all the same."""
+        topics = chain.from_iterable(self.of_broker.get(name, ()) for name in moved)
+        renewal = renewal_of_rows()
+        for part in parts(topics, CHUNK_TOPICS):
+            touched = [topic for topic in dict.fromkeys(part) if topic not in row_changes.rows]
+            if touched:
+                row_changes.add(self._renewed(touched, renewal))
+            if len(part) == CHUNK_TOPICS:
+                yield
+
+    def _renewed(self, topics: Sequence[str], renewal: StepsOfRows[None]) -> Sequence[SharedStep]:
+        """Return the steps to new rows for topics whose queues stay the same."""
+        rows = [*map(self.rows.get, topics)]
+        return [
+            SharedStep(members, before, renewal.after(before, None))
+            for members, before, _ in shared_steps(topics, rows, rows)
+        ]
+
+    def _prepare_rows(self, prepared: PreparedTopics) -> Steps[None]:
+        """Select the topics that have a row after the change: nearly always all topics of the change, or no topic."""
+        rows, gone = prepared.row_changes.rows, prepared.row_changes.gone
+        prepared.rows = rows if not gone else {} if len(gone) == len(rows) else rows.copy()
+        if prepared.rows and gone:
+            for part in parts(gone, CHUNK_TOPICS):
+                deque(map(prepared.rows.pop, part), maxlen=0)
+                yield
+
+    # -- apply --------------------------------------------------------------------------------------------------------
+
+    def apply(self, prepared: PreparedTopics) -> None:
+        """Apply a change in one step, of which no other task sees a part."""
+        self.queue_count += prepared.queue_count
+        self.route_count += prepared.route_count
+        # Here and below no Python code runs per topic.
+        self.rows.update(cast("Mapping[str, TopicRow]", prepared.rows))
+        deque(map(self.rows.pop, prepared.row_changes.gone, repeat(None)), maxlen=0)
+        for broker_name, topics in prepared.joined.items():
+            known = self.of_broker.setdefault(broker_name, topics)
+            if known is not topics:
+                known.update(topics)
+        for broker_name, leaving in prepared.left.items():
+            remaining = self.of_broker[broker_name]
+            if len(remaining) == len(leaving):
+                del self.of_broker[broker_name]
+            else:
+                deque(map(remaining.pop, leaving), maxlen=0)
+        for topic, by_broker in prepared.mappings.items():
+            if by_broker:
+                self.mappings[topic] = by_broker
+            else:
+                self.mappings.pop(topic, None)
+
+    def renew(self, topics: Iterable[str]) -> RowChanges:
+        """Give topics new rows with equal queues, in one step: their routes change for reasons outside the tables.
+
+        Names without a route are ignored.
+        """
+        row_changes, renewal = RowChanges(), renewal_of_rows()
+        for part in parts([topic for topic in dict.fromkeys(topics) if topic in self.rows], CHUNK_TOPICS):
+            row_changes.add(self._renewed(part, renewal))
+        self.rows.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)
+        return row_changes
