@@ -36,10 +36,10 @@ _BLOCK: Final = "(<!-- example: {} -->\n```hex\n)(.*?)(```\n)"
 def frames(data_dir: Path) -> dict[str, str]:
     """The frames of docs/protocol.md, by name of their block."""
     with Daemon(data_dir) as daemon:
-        asked = recording.requests()
-        answered = recording.answers(daemon.listening(), asked)
-    found = {f"{name}.question": dump(frame) for name, frame in asked.items()}
-    return found | {f"{name}.answer": dump(frame) for name, frame in answered.items()}
+        requests = recording.requests()
+        responses = recording.responses(daemon.listening(), requests)
+    found = {f"{name}.request": dump(frame) for name, frame in requests.items()}
+    return found | {f"{name}.response": dump(frame) for name, frame in responses.items()}
 
 
 def with_frames(page: str, blocks: Mapping[str, str]) -> str:

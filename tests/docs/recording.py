@@ -14,10 +14,10 @@ from tests.support.peer import Peer, until
 
 def requests() -> dict[str, bytes]:
     """The encoded frame of each request."""
-    return {exchange.name: encode_command(exchange.question) for exchange in EXCHANGES}
+    return {exchange.name: encode_command(exchange.request) for exchange in EXCHANGES}
 
 
-def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
+def responses(daemon: Daemon, requests: Mapping[str, bytes]) -> dict[str, bytes]:
     """The frame of each response, with the page's boot id in place of the server's."""
     recorded: dict[str, bytes] = {}
     held: list[Exchange] = []
@@ -28,14 +28,14 @@ def answers(daemon: Daemon, asked: Mapping[str, bytes]) -> dict[str, bytes]:
         assert len(own) == len(BOOT_ID)
         for exchange in EXCHANGES:
             peer = peers[exchange.connection]
-            peer.send_bytes(asked[exchange.name].replace(BOOT_ID.encode(), own))
+            peer.send_bytes(requests[exchange.name].replace(BOOT_ID.encode(), own))
             if exchange.is_held:
                 until(lambda: info.call(20002)["watchers"])
                 held.append(exchange)
                 continue
-            for answered in (exchange, *held):
-                frame = peers[answered.connection].receive_frame()
-                recorded[answered.name] = frame.replace(own, BOOT_ID.encode())
+            for each in (exchange, *held):
+                frame = peers[each.connection].receive_frame()
+                recorded[each.name] = frame.replace(own, BOOT_ID.encode())
             held.clear()
     return recorded
 

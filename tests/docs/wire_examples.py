@@ -20,12 +20,12 @@ _JSON, _BINARY, _NATIVE = SerializeType.JSON, SerializeType.ROCKETMQ, SerializeT
 class Exchange:
     """A request, its expected response, and its connection.
 
-    A held request is answered after the next exchange, which uses another connection.
+    The response to a held request follows the next exchange, which uses another connection.
     """
 
     name: str
-    question: RemotingCommand
-    answer: RemotingCommand
+    request: RemotingCommand
+    response: RemotingCommand
     # the decoded body of the response; None without one
     body: Any = None
     connection: str = "client"
@@ -45,9 +45,9 @@ def _exchange(
     body: bytes = b"",
     *,
     serialize_type: SerializeType = _NATIVE,
-    answer: int = 0,
+    response_code: int = 0,
     remark: str | None = None,
-    says: Any = None,
+    response_body: Any = None,
     **where: Any,
 ) -> Exchange:
     # a binary request gets a JSON response
@@ -55,8 +55,8 @@ def _exchange(
     return Exchange(
         name,
         RemotingCommand(code, opaque, ext_fields=ext, body=body, serialize_type=serialize_type),
-        RemotingCommand(answer, opaque, FLAG_RESPONSE, remark=remark, ext_fields=ours, serialize_type=type_),
-        says,
+        RemotingCommand(response_code, opaque, FLAG_RESPONSE, remark=remark, ext_fields=ours, serialize_type=type_),
+        response_body,
         **where,
     )
 
@@ -94,29 +94,29 @@ _FAQ: Final = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for furth
 def _registered(name: str, opaque: int, seq: int, kind: str, *topics: TopicConfig) -> Exchange:
     ext = {**_IDENTITY, "kind": kind, "registrationSeq": str(seq), **_AGENT}
     body = _registration(list(topics), seq)
-    return _exchange(name, RequestCode.REGISTER_BROKER, opaque, ext, body, says={}, connection="broker")
+    return _exchange(name, RequestCode.REGISTER_BROKER, opaque, ext, body, response_body={}, connection="broker")
 
 
-def _heartbeat(name: str, opaque: int, ext: dict[str, str], body: bytes = b"", **answer: Any) -> Exchange:
+def _heartbeat(name: str, opaque: int, ext: dict[str, str], body: bytes = b"", **response: Any) -> Exchange:
     ext = {**_IDENTITY, **_AGENT, **ext}
-    return _exchange(name, RequestCode.BROKER_HEARTBEAT, opaque, ext, body, connection="broker", **answer)
+    return _exchange(name, RequestCode.BROKER_HEARTBEAT, opaque, ext, body, connection="broker", **response)
 
 
 def _pulled(name: str, opaque: int, since: int, wait_ms: int, perm: int = 6) -> Exchange:
-    asked = {"topics": ["orders"], "boot_id": BOOT_ID if since else None, "since": since, "wait_ms": wait_ms}
-    says = {
+    request = {"topics": ["orders"], "boot_id": BOOT_ID if since else None, "since": since, "wait_ms": wait_ms}
+    routes = {
         "boot_id": BOOT_ID,
         "revision": since + 1,
         "ready": True,
         "full": not since,
         "routes": {"orders": _route(perm)},
     }
-    body = msgpack.packb(asked)
-    return _exchange(name, RequestCode.PULL_ROUTES, opaque, None, body, says=says, is_held=wait_ms > 0)
+    body = msgpack.packb(request)
+    return _exchange(name, RequestCode.PULL_ROUTES, opaque, None, body, response_body=routes, is_held=wait_ms > 0)
 
 
-def _asked(name: str, opaque: int, ext: dict[str, str] | None, code: int = 105, **answer: Any) -> Exchange:
-    return _exchange(name, code, opaque, ext, **{"serialize_type": _JSON, **answer})
+def _json_request(name: str, opaque: int, ext: dict[str, str] | None, code: int = 105, **response: Any) -> Exchange:
+    return _exchange(name, code, opaque, ext, **{"serialize_type": _JSON, **response})
 
 
 _ORDERS: Final = {"topic": "orders"}
@@ -125,15 +125,17 @@ _NO_BROKER: Final = "broker broker-a at 10.0.0.29:10911 is not registered"
 EXCHANGES: Final = (
     _registered("register", 1, 1, "full", TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4)),
     _heartbeat("heartbeat", 2, {}, msgpack.packb({"state": {"queued": 17}})),
-    _heartbeat("heartbeat-of-nobody", 3, {"brokerAddr": "10.0.0.29:10911"}, answer=22, remark=_NO_BROKER),
-    _asked("json-pull", 1, _ORDERS, says=_JSON_ROUTE),
-    _asked("binary-pull", 2, _ORDERS, serialize_type=_BINARY, says=_JSON_ROUTE),
+    _heartbeat(
+        "heartbeat-of-unknown-broker", 3, {"brokerAddr": "10.0.0.29:10911"}, response_code=22, remark=_NO_BROKER
+    ),
+    _json_request("json-pull", 1, _ORDERS, response_body=_JSON_ROUTE),
+    _json_request("binary-pull", 2, _ORDERS, serialize_type=_BINARY, response_body=_JSON_ROUTE),
     _pulled("pull-routes", 3, since=0, wait_ms=0),
     _pulled("pull-routes-wait", 4, since=1, wait_ms=30_000, perm=4),
     _registered("register-delta", 4, 2, "delta", TopicConfig("orders", 8, 8, perm=4)),
-    _asked("no-topic", 5, {"topic": "nothing"}, answer=17, remark=_NO_TOPIC),
-    _asked("no-field", 6, {}, answer=1, remark="field topic is missing"),
-    _asked("no-code", 7, None, code=9999, answer=3, remark=" request type 9999 not supported"),
+    _json_request("no-topic", 5, {"topic": "nothing"}, response_code=17, remark=_NO_TOPIC),
+    _json_request("no-field", 6, {}, response_code=1, remark="field topic is missing"),
+    _json_request("no-code", 7, None, code=9999, response_code=3, remark=" request type 9999 not supported"),
 )
 
 
