@@ -33,7 +33,15 @@ def cpu_per_mib(result: Result) -> float:
 
 
 def _is_late(quiet: float, attacked: float) -> bool:
-    return attacked > max(P99_FLOOR_SECONDS, P99_RATIO * quiet)
+    return attacked > _longest_p99(quiet)
+
+
+def _longest_p99(quiet: float) -> float:
+    return max(P99_FLOOR_SECONDS, P99_RATIO * quiet)
+
+
+def _most_mib(result: Result) -> float:
+    return ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB
 
 
 def _refused(result: Result) -> int:
@@ -45,7 +53,7 @@ def _refused(result: Result) -> int:
 MISSES: Final[dict[str, Callable[[Result], bool]]] = {
     "cpu": lambda result: result.peers == 1 and cpu_per_mib(result) > CPU_PER_MIB,
     # what was registered belongs to the tables, which have limits of their own
-    "memory": lambda result: result.peak_mib - result.tables_mib > (ONE_PEER_MIB if result.peers == 1 else BUDGET_MIB),
+    "memory": lambda result: result.peak_mib - result.tables_mib > _most_mib(result),
     # What other processes of the machine add to a wait is not the attacker's: the server has to have computed, too.
     "p99": lambda result: (
         _is_late(result.p99_quiet_seconds, result.p99_seconds)
@@ -120,8 +128,19 @@ def text(results: Sequence[Result]) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The table for a page; what is not in it is in the JSON file, and a missed target is named in any case."""
-    return table.markdown(_rows(results, _ON_PAGE), range(1, len(_ON_PAGE) - 1))
+    """The table for a page: attacks that take more than half of a target; the JSON file has all attacks and figures."""
+    return table.markdown(_rows(list(filter(takes_half, results)), _ON_PAGE), range(1, len(_ON_PAGE) - 1))
+
+
+def takes_half(result: Result) -> bool:
+    """True for an attack that misses a target, or takes more than half of its CPU, memory, p99 or stall target."""
+    return bool(
+        missed(result)
+        or (result.peers == 1 and cpu_per_mib(result) > CPU_PER_MIB / 2)
+        or result.peak_mib - result.tables_mib > _most_mib(result) / 2
+        or result.p99_seconds > _longest_p99(result.p99_quiet_seconds) / 2
+        or (result.peers <= FEW_PEERS and result.longest_seconds > STALL_SECONDS / 2)
+    )
 
 
 def _rows(results: Sequence[Result], columns: Sequence[str]) -> list[Sequence[str]]:

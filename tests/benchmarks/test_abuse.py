@@ -72,6 +72,35 @@ def test_a_target_is_missed_beyond_its_bound(changes: dict[str, object], missed:
     assert report.missed(dataclasses.replace(AT_ITS_BOUNDS, **changes)) == missed  # type: ignore[arg-type]  # fields
 
 
+# Every figure is exactly at half of its bound.
+AT_HALF = dataclasses.replace(
+    AT_ITS_BOUNDS, cpu_seconds=0.2, peak_mib=32.0, p99_seconds=0.003, longest_seconds=0.025, longest_cpu_seconds=0.0
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_shown"),
+    [
+        ({}, False),
+        ({"cpu_seconds": 0.21}, True),
+        ({"cpu_seconds": 0.21, "peers": 2}, False),
+        ({"peak_mib": 32.1}, True),
+        ({"peak_mib": 256.0, "peers": 2}, False),
+        ({"peak_mib": 256.1, "peers": 2}, True),
+        ({"p99_seconds": 0.0031}, True),
+        ({"longest_seconds": 0.026}, True),
+        ({"longest_seconds": 0.026, "peers": 11}, False),
+        ({"kills": 1}, True),
+    ],
+)
+def test_page_shows_attacks_that_take_more_than_half_of_a_target(changes: dict[str, object], is_shown: bool) -> None:
+    """A figure above half of its bound, or a missed target, puts the attack on the page."""
+    result = dataclasses.replace(AT_HALF, **changes)  # type: ignore[arg-type]  # fields
+
+    assert report.takes_half(result) is is_shown
+    assert ("| bounds |" in report.markdown([result])) is is_shown
+
+
 def test_changed_body_has_the_same_content_in_other_bytes() -> None:
     """A changed body has the same content in other bytes, so that a server decodes it again."""
     plain, packed = payloads.json_topics(3), payloads.native_topics(3)
