@@ -102,7 +102,7 @@ FLEETS: Final = (
     replace(XL, what="polls every 120 s", pull_seconds=120),
     replace(XL, what="40 servers", servers=40),
     WATCHING := replace(XL, what="clients watch", pull_seconds=300, is_watching=True),
-    replace(WATCHING, what="they watch, and brokers beat every 5 s", heartbeat_seconds=5),
+    replace(WATCHING, what="they watch, and heartbeats every 5 s", heartbeat_seconds=5),
     replace(WATCHING, what="they watch 20 servers", servers=20),
     # half of everything on half of the servers: as many clients on each
     replace(WATCHING, what="they watch 20 servers, two slices", brokers=5_000, topics=500_000, clients=500_000),
