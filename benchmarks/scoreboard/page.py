@@ -30,8 +30,7 @@ After this page you know each promise of this project, its target, and when it w
 * **Yellow**: run shorter than the target says, or before those files changed.
 * **Red**: the target is missed.
 
-`make scoreboard` measures every row that is not green, `make scoreboard ARGS='--only D1 F4'` only these.
-[testing.md](testing.md#the-scoreboard) says how a row is added.
+[testing.md](testing.md#the-scoreboard) explains how to measure and to add a row.
 """
 _CONDITIONS: Final = """\
 ## Conditions

@@ -1,6 +1,6 @@
 """Requests of strangers: an open server obeys them, and a server with an access file refuses them.
 
-docs/security.md lists each row as a thing that an open server allows.
+The list of what an open server allows in docs/security.md covers each row.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,6 @@ class Attack(NamedTuple):
     spelling: Spelling = "json"
 
 
-# names as in docs/security.md
 ATTACKS = {
     "add a broker of its own to any topic": Attack(
         103, Broker("broker-evil", 0, "10.6.6.6:10911").ext, registration("T", "U")
