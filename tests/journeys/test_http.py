@@ -58,7 +58,7 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
     (line,) = daemon.log
     assert line["event"] == "start_failed"
     assert line["error"].startswith(f"cannot listen on 127.0.0.1:{port} for HTTP: ")
-    assert "(--http-listen ADDRESS:PORT takes another port, and an empty value none)" in line["error"]
+    assert "--http-listen and --name-servers-listen take another ADDRESS:PORT" in line["error"]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
-"""The daemon's HTTP port: an ASGI application, served by uvicorn's HTTP/1.1 in the daemon's own loop.
+"""The daemon's HTTP ports: ASGI applications, served by uvicorn's HTTP/1.1 in the daemon's own loop.
 
 A peer gets little memory and time: a head of 8 KiB, a few seconds to send it, a few to read the response.
 """
 
 import asyncio
+import contextlib
 from collections import Counter
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Final, cast
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from namesrv.context import Namesrv
+from namesrv.net.listener import RemotingServer
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import TLS_HANDSHAKE, TlsTransport
+from namesrv.observability.discovery import NAME_SERVERS_PAGE, name_servers_application
+from namesrv.observability.pages import PAGES, application
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
 
@@ -26,6 +32,10 @@ _PLAIN_REFUSED: Final = (
 # Clients are collectors, a supervisor and a few people; collectors send requests every 15 to 60 s.
 LIMITS: Final = HttpLimits(max_connections=32, request_seconds=5.0, idle_seconds=75.0, write_seconds=5.0)
 _MAX_HEAD_BYTES: Final = 8 * 1024
+
+
+# Brokers and clients ask for the NameServers every two minutes, each over a new connection.
+NAME_SERVERS_LIMITS: Final = HttpLimits(max_connections=256, request_seconds=5.0, idle_seconds=5.0, write_seconds=5.0)
 
 
 class HttpListener:
@@ -92,6 +102,38 @@ class HttpListener:
 
     def _count_bad_request(self) -> None:
         self.counts["other", HTTPStatus.BAD_REQUEST] += 1
+
+
+def pages_listener(namesrv: Namesrv, server: RemotingServer) -> HttpListener:
+    """The listener for health, metrics and discovery."""
+    tls = namesrv.certificates.https if namesrv.settings.http_tls else None
+    counts = namesrv.counters.http
+    app = _counting(application(namesrv, server), PAGES, counts)
+    return HttpListener(app, counts, tls=tls, read_shares=server.read_shares)
+
+
+def name_servers_listener(namesrv: Namesrv) -> HttpListener:
+    """The listener with the list of NameServers alone, in plain HTTP: RocketMQ's clients ask for it so."""
+    counts = namesrv.counters.http
+    app = _counting(name_servers_application(namesrv), (NAME_SERVERS_PAGE,), counts)
+    return HttpListener(app, counts, NAME_SERVERS_LIMITS)
+
+
+def _counting(app: ASGIApp, paths: Collection[str], counts: Counter[tuple[str, int | str]]) -> ASGIApp:
+    """The application, with its responses counted by path and status; unknown paths are counted together."""
+
+    async def count(scope: Scope, receive: Receive, send: Send) -> None:
+        async def count_and_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                path = scope["path"]
+                counts[path if path in paths else "other", message["status"]] += 1
+            await send(message)
+
+        # Only the end of the listener cancels a request, and uvicorn would log the cancellation as an error.
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, count_and_send)
+
+    return count
 
 
 class _HttpsDetector(asyncio.Protocol):

@@ -1,22 +1,22 @@
-"""The pages /livez (is the server alive?), /readyz (is it ready to answer?) and /metrics."""
+"""The pages of the HTTP port: /livez (is the server alive?), /readyz (is it ready to answer?), /metrics, discovery."""
 
 import asyncio
-import contextlib
 import math
-from collections import Counter
 from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
+from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, discovery_routes
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
 
+PAGES: Final = ("/livez", "/readyz", "/metrics", NAME_SERVERS_PAGE, TARGETS_PAGE)
 _NO_STORE = {"Cache-Control": "no-store"}
 # A rendered page is served again for this time, because rendering takes as long as hundreds of pulls.
 FRESH_SECONDS: Final = 0.25
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 
 def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
-    """The application with all pages; each response is counted in `namesrv.counters.http`."""
+    """The application with all pages."""
     # Metrics are rendered once at a time; the last page is kept until it is too old.
     scraping = asyncio.Lock()
     page, fresh_until = b"", -math.inf
@@ -57,15 +57,14 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
                 fresh_until = namesrv.clock.monotonic() + FRESH_SECONDS
         return Response(page, media_type=CONTENT_TYPE, headers=_NO_STORE)
 
-    pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
-
     async def not_found(_: Request, __: Exception) -> Response:
-        return PlainTextResponse(f"not found; try {', '.join(pages)}\n", 404)
+        return PlainTextResponse(f"not found; try {', '.join(PAGES)}\n", 404)
 
-    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+    pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
+    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()] + discovery_routes(namesrv)
     app = Starlette(routes=routes, exception_handlers={404: not_found})
     app.router.redirect_slashes = False
-    return _counting(_for_own_hosts(app, namesrv), frozenset(pages), namesrv.counters.http)
+    return _for_own_hosts(app, namesrv)
 
 
 def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
@@ -81,23 +80,6 @@ def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
             await PlainTextResponse(text, 421)(scope, receive, send)
 
     return for_own_hosts
-
-
-def _counting(app: ASGIApp, paths: frozenset[str], counts: Counter[tuple[str, int | str]]) -> ASGIApp:
-    """The application, with its responses counted by path and status; unknown paths are counted together."""
-
-    async def counting(scope: Scope, receive: Receive, send: Send) -> None:
-        async def count_and_send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                path = scope["path"]
-                counts[path if path in paths else "other", message["status"]] += 1
-            await send(message)
-
-        # Only the end of the listener cancels a request, and uvicorn would log the cancellation as an error.
-        with contextlib.suppress(asyncio.CancelledError):
-            await app(scope, receive, count_and_send)
-
-    return counting
 
 
 def _checked(checks: list[Check], request: Request) -> Response:

@@ -1,15 +1,15 @@
-"""The HTTP port of a running server, and the measurement of its event loop's lag.
+"""The HTTP ports of a running server, and the measurement of its event loop's lag.
 
-Without the packages for the pages the server runs without the HTTP port, and logs `http_is_off` once.
+Without the packages for the pages the server runs without HTTP ports, and logs `http_is_off` once.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, NamedTuple
 
 from namesrv.context import Namesrv
 from namesrv.histogram import Histogram
@@ -22,32 +22,41 @@ LAG_INTERVAL_SECONDS: Final = 0.1
 _PACKAGES: Final = ("prometheus_client", "starlette", "uvicorn")
 
 
+class HttpAddresses(NamedTuple):
+    """The bound addresses of the HTTP ports; empty for a port that is off."""
+
+    pages: list[tuple[str, int]]
+    name_servers: list[tuple[str, int]]
+
+
 @asynccontextmanager
-async def http_port(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[list[tuple[str, int]]]:
-    """Serve the HTTP port, if enabled, and measure the loop's lag; yields the addresses of the port. Raises OSError."""
-    address = namesrv.settings.http_address
+async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[HttpAddresses]:
+    """Serve the HTTP ports that are enabled, and measure the loop's lag; yields their addresses. Raises OSError."""
+    settings = namesrv.settings
     missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if address is not None and missing:
+    is_wanted = bool(settings.http_listen or settings.name_servers_listen)
+    if is_wanted and missing:
         event(
             logger, logging.WARNING, "http_is_off", missing=missing, install="pip install -r namesrv.txt of make dist"
         )
-    if address is None or missing:
-        yield []
+    if not is_wanted or missing:
+        yield HttpAddresses([], [])
         return
-    from namesrv.observability.http import HttpListener  # noqa: PLC0415  # optional
-    from namesrv.observability.pages import application  # noqa: PLC0415
+    from namesrv.observability.http import HttpListener, name_servers_listener, pages_listener  # noqa: PLC0415
 
-    tls = namesrv.certificates.https if namesrv.settings.http_tls else None
-    listener = HttpListener(
-        application(namesrv, server), namesrv.counters.http, tls=tls, read_shares=server.read_shares
-    )
-    addresses = await listener.listen(*address)
-    lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
-    try:
-        yield addresses
-    finally:
-        lag.cancel()
-        await listener.close()
+    async with AsyncExitStack() as stack:
+
+        async def listen(listener: HttpListener, address: tuple[str, int] | None) -> list[tuple[str, int]]:
+            if address is None:
+                return []
+            stack.push_async_callback(listener.close)
+            return await listener.listen(*address)
+
+        pages = await listen(pages_listener(namesrv, server), settings.http_address)
+        name_servers = await listen(name_servers_listener(namesrv), settings.name_servers_address)
+        lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
+        stack.callback(lag.cancel)
+        yield HttpAddresses(pages, name_servers)
 
 
 async def measure_lag(histogram: Histogram) -> None:

@@ -33,7 +33,7 @@ from namesrv.net.peer import address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.steps import FairScheduler
-from namesrv.observability.surface import http_port
+from namesrv.observability.surface import http_ports
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
 from namesrv.routeinfo.liveness import LivenessClock
@@ -171,6 +171,7 @@ class NamesrvController:
         self.addresses: list[tuple[str, int]] = []
         # (host, port) of every listening HTTP socket; empty without an HTTP port.
         self.http_addresses: list[tuple[str, int]] = []
+        self.name_servers_addresses: list[tuple[str, int]] = []
         # Set once the server listens.
         self.listening = asyncio.Event()
 
@@ -387,9 +388,11 @@ class NamesrvController:
     async def _start(self, housekeeping: Housekeeping, snapshotter: Snapshotter, stack: AsyncExitStack) -> None:
         namesrv, settings = self.namesrv, self._settings
         spawn = namesrv.spawn
-        hint = "(--http-listen ADDRESS:PORT takes another port, and an empty value none)"
-        with _needed(f"cannot listen on {settings.http_listen} for HTTP", hint):
-            self.http_addresses = await stack.enter_async_context(http_port(namesrv, self.server))
+        wanted = " and ".join(filter(None, (settings.http_listen, settings.name_servers_listen)))
+        hint = "(--http-listen and --name-servers-listen take another ADDRESS:PORT, and an empty value none)"
+        with _needed(f"cannot listen on {wanted} for HTTP", hint):
+            ports = await stack.enter_async_context(http_ports(namesrv, self.server))
+        self.http_addresses, self.name_servers_addresses = ports
         with _needed(f"cannot listen on {settings.listen_host}:{settings.listen_port}"):
             self.addresses = await self.server.listen(settings.listen_hosts, settings.listen_port)
         namesrv.addresses.extend(self.addresses)
@@ -407,6 +410,7 @@ class NamesrvController:
             "listening",
             addresses=[address_text(address) for address in self.addresses],
             http=[address_text(address) for address in self.http_addresses],
+            name_servers=[address_text(address) for address in self.name_servers_addresses],
             tls=settings.tls_mode,
             version=version(),
             boot_id=namesrv.boot_id,

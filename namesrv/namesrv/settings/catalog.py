@@ -116,6 +116,7 @@ NEED_RESTART: Final = frozenset(
         "listen_host",
         "listen_port",
         "http_listen",
+        "name_servers_listen",
         "data_dir",
         "nameserver_name",
         "max_memory_bytes",

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_origin
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from namesrv_remoting.aio.tls import TlsFiles
+from namesrv_runtime.log import quoted
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -44,6 +45,7 @@ PATHS: Final = (
 _MAY_BE_EMPTY: Final = frozenset(
     {
         *("access", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
+        *("name_servers", "name_servers_listen", "broker_metrics_target"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
 )
@@ -51,6 +53,9 @@ _MAY_BE_EMPTY: Final = frozenset(
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 _MAX_PORT: Final = 65535
+# Example values of what `broker_metrics_target` may contain, and its syntax.
+_TARGET_FIELDS: Final = {"host": "h", "cluster": "c", "broker_name": "b", "broker_id": "0"}
+_TARGET: Final = re.compile(r"([^{}]|\{(host|cluster|broker_name|broker_id)\})*")
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -92,6 +97,22 @@ class Settings(BaseModel):
     """Further names of this server in requests to its HTTP port, separated by commas; `*.example.com` is every name
     below, `*` every name. Addresses, names without a dot, the host name and the name of this server always count;
     other names get 421, so that no web page can read the port by having its own name resolved to this address."""
+
+    name_servers: str = ""
+    """All NameServers, this one included, as host:port separated by semicolons. Brokers and clients that are configured
+    with an address server (`rocketmq.namesrv.domain`) get the list from `/rocketmq/nsaddr` and ask for it again every
+    two minutes, so that a new NameServer needs no restart. A host name stands for all of its addresses, and is resolved
+    again. An empty value turns the page off."""
+
+    name_servers_listen: str = ""
+    """Address and port of a further HTTP port that serves `/rocketmq/nsaddr` and no other page, as in 0.0.0.0:8080, so
+    that brokers and clients reach the list without reaching health and metrics. Empty: the page is only on
+    http-listen."""
+
+    broker_metrics_target: str = "{host}:5557"
+    """Address of a broker's metrics in `/sd/prometheus` on http-listen, from which Prometheus learns what to scrape
+    (http_sd). {host}, {cluster}, {broker_name} and {broker_id} are filled in; 5557 is the port of RocketMQ 5's own
+    exporter. Empty: the page names only NameServers."""
 
     data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
     """Directory of the KV configuration and the snapshot of expected brokers, made when missing. Two servers must not
@@ -344,10 +365,17 @@ class Settings(BaseModel):
     @property
     def http_address(self) -> tuple[str, int] | None:
         """Host and port of `http_listen`; None if it is off."""
-        if not self.http_listen:
-            return None
-        host, _, port = self.http_listen.rpartition(":")
-        return host.removeprefix("[").removesuffix("]"), int(port)
+        return _host_and_port(self.http_listen) if self.http_listen else None
+
+    @property
+    def name_servers_address(self) -> tuple[str, int] | None:
+        """Host and port of `name_servers_listen`; None if it is off."""
+        return _host_and_port(self.name_servers_listen) if self.name_servers_listen else None
+
+    @property
+    def name_server_list(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each NameServer in `name_servers`."""
+        return tuple(_host_and_port(text) for text in self.name_servers.split(";") if text)
 
     # The functions below check values that pydantic would accept, or refuse in its own words. All messages are read
     # after the value.
@@ -374,15 +402,31 @@ class Settings(BaseModel):
             raise ValueError("contains the same address twice")
         return ",".join(hosts)
 
-    @field_validator("http_listen")
+    @field_validator("http_listen", "name_servers_listen")
     @classmethod
     def _check_endpoint(cls, text: str) -> str:
-        host, _, port = text.rpartition(":")
-        is_bracketed = host.startswith("[") and host.endswith("]")
-        bare = host[1:-1] if is_bracketed else host
-        is_port = re.fullmatch("[0-9]{1,5}", port) is not None and int(port) <= _MAX_PORT
-        if text and not (is_port and _is_host(bare) and is_bracketed == (":" in bare)):
+        if text and not _is_endpoint(text):
             raise ValueError("is not a valid address and port, for example 127.0.0.1:9877 or [::1]:9877")
+        return text
+
+    @field_validator("name_servers")
+    @classmethod
+    def _check_name_servers(cls, text: str) -> str:
+        servers = [server.strip() for server in text.split(";")] if text else []
+        for server in servers:
+            if not _is_endpoint(server):
+                raise ValueError(f"has no valid host and port in {quoted(server)}, for example ns1:9876;ns2:9876")
+        if len(servers) != len(set(servers)):
+            raise ValueError("contains the same NameServer twice")
+        return ";".join(servers)
+
+    @field_validator("broker_metrics_target")
+    @classmethod
+    def _check_target(cls, text: str) -> str:
+        example = text.format_map(_TARGET_FIELDS) if _TARGET.fullmatch(text) else ""
+        if text and not _is_endpoint(example):
+            names = ", ".join(f"{{{name}}}" for name in _TARGET_FIELDS)
+            raise ValueError(f"is not a valid host and port, for example {{host}}:5557 (with {names})")
         return text
 
     @field_validator("http_hosts")
@@ -405,6 +449,19 @@ class Settings(BaseModel):
     def _resolve_path(cls, path: Path | str) -> Path | str:
         resolved = _resolved(Path(path))
         return resolved if isinstance(path, Path) else path
+
+
+def _host_and_port(endpoint: str) -> tuple[str, int]:
+    host, _, port = endpoint.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_bracketed else host
+    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and int(port) <= _MAX_PORT
+    return is_port and _is_host(bare) and is_bracketed == (":" in bare)
 
 
 def _resolved(path: Path) -> Path:

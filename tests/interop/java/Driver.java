@@ -27,6 +27,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  *
  * <pre>
  * producer NAME NAMESRVS [KEY=VALUE...]                  start a producer               -> started
+ *     NAMESRVS may be `address-server`: the client asks the domain of the system property rocketmq.namesrv.domain
  * send NAME TOPIC COUNT PREFIX                           send PREFIX-0 to PREFIX-(n-1)  -> acked | failed ..., sent
  * stream NAME TOPIC PREFIX INTERVAL_MS                   send until halted              -> acked | failed ...
  * halt NAME                                              end the stream                 -> sent
@@ -146,7 +147,9 @@ public final class Driver {
     }
 
     private static void configure(ClientConfig client, String name, String nameServers) {
-        client.setNamesrvAddr(nameServers);
+        if (!nameServers.equals("address-server")) {
+            client.setNamesrvAddr(nameServers);
+        }
         client.setMqClientApiTimeout(TIMEOUT_MS);
         // clients of one process share connections and routes unless their names differ
         client.setInstanceName(name);

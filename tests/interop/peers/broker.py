@@ -96,7 +96,8 @@ class Broker(JavaProcess):
             "brokerClusterName": self.cluster,
             "brokerName": self.name,
             "brokerId": self.broker_id,
-            "namesrvAddr": ";".join(self.name_servers),
+            # With an empty list a broker would not ask the address server.
+            **({"namesrvAddr": ";".join(self.name_servers)} if self.name_servers else {}),
             "listenPort": self.port,
             "haListenPort": self.port + 1,
             "storePathRootDir": home / "store",

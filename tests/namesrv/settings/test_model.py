@@ -96,6 +96,17 @@ NO_PATH = "is not a path|home directory of an unknown user"
         *(("listen_host", value, NO_HOST) for value in HOSTS),
         *(("nameserver_name", value, "is empty|is not a valid name") for value in NAMES),
         *(("http_listen", value, r"is not a valid address and port, for example .* or \[::1\]") for value in ENDPOINTS),
+        *(("name_servers_listen", value, "is not a valid address and port") for value in ENDPOINTS),
+        *(
+            ("name_servers", f"ns1:9876;{value}", "has no valid host and port in")
+            for value in ENDPOINTS
+            if value == value.strip()
+        ),
+        ("name_servers", "ns1:9876;ns1:9876", "contains the same NameServer twice"),
+        *(
+            ("broker_metrics_target", value, "is not a valid host and port")
+            for value in ("{host}", "{ho st}:1", "{host:1", "{name}:1", "{host.a}:1", "{host!r}:1", "{}:1", "a b:1")
+        ),
         *(
             ("http_hosts", value, "is not a valid list of host names")
             for value in ("a,", "a b", "*a", "a:1", "http://a")

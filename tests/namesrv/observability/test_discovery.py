@@ -1,0 +1,111 @@
+"""Discovery pages: the list of NameServers, and targets for Prometheus."""
+
+import asyncio
+import json
+
+import pytest
+
+from namesrv.observability.discovery import BURST_REQUESTS, RESOLVE_EVERY_SECONDS, Endpoint, NameServers, RequestRate
+from tests.support.fake_clock import FakeClock
+from tests.support.http_peer import HttpResponse, ask
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import MASTER, SLAVE, NamesrvPeer
+
+LIST = "10.0.0.1:9876;[fd00::2]:9876"
+
+
+async def get(address: tuple[str, int], target: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    response: HttpResponse = await asyncio.to_thread(ask, address, target)
+    return response.status, response.text
+
+
+@pytest.mark.parametrize("page", ["/rocketmq/nsaddr", "/rocketmq/nsaddr-unit1?nofix=1"])
+@pytest.mark.settings(http_listen="127.0.0.1:0", name_servers_listen="127.0.0.1:0", name_servers=LIST)
+async def test_list_is_served_on_both_ports(server: InProcess, page: str) -> None:
+    """Brokers and clients get the list as RocketMQ's address server has it, with or without a unit name."""
+    controller = server.controller
+    for address in (controller.http_addresses[0], controller.name_servers_addresses[0]):
+        assert await get(address, page) == (200, f"{LIST}\n")
+
+
+@pytest.mark.settings(http_listen="", name_servers_listen="127.0.0.1:0", name_servers=LIST)
+async def test_port_of_the_list_has_no_other_page(server: InProcess) -> None:
+    """Peers that may read the list need not reach health and metrics."""
+    (address,) = server.controller.name_servers_addresses
+    expected = (404, "not found; try /rocketmq/nsaddr\n")
+
+    for page in ("/livez", "/readyz", "/metrics", "/sd/prometheus"):
+        assert await get(address, page) == expected
+    assert server.namesrv.counters.http == {("other", 404): 4}
+
+
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_list_is_off_without_the_setting(server: InProcess) -> None:
+    """An unset list is an error, and not an empty list, which would tell clients that no NameServer exists."""
+    assert await get(server.controller.http_addresses[0], "/rocketmq/nsaddr") == (404, "name-servers is not set\n")
+
+
+async def test_names_are_resolved_again() -> None:
+    """A name stands for all of its addresses; while the resolver fails, the last ones stay."""
+    clock = FakeClock()
+    answers = {"ns": ["10.0.0.1:9876"], "new": []}
+
+    async def resolve(endpoint: Endpoint) -> list[str]:
+        return answers[endpoint[0]]
+
+    name_servers = NameServers(lambda: (("ns", 9876), ("new", 9877)), clock, resolve)
+    assert await name_servers.addresses() == ["10.0.0.1:9876", "new:9877"]
+
+    answers["ns"] = ["10.0.0.1:9876", "10.0.0.4:9876"]
+    assert await name_servers.addresses() == ["10.0.0.1:9876", "new:9877"]
+
+    await clock.advance(RESOLVE_EVERY_SECONDS)
+    assert await name_servers.addresses() == ["10.0.0.1:9876", "10.0.0.4:9876", "new:9877"]
+
+    answers["ns"] = []
+    await clock.advance(RESOLVE_EVERY_SECONDS)
+    assert await name_servers.addresses() == ["10.0.0.1:9876", "10.0.0.4:9876", "new:9877"]
+
+
+async def test_requests_of_one_address_are_bounded() -> None:
+    """One address may send a burst, and then so many requests a second; other addresses are not affected."""
+    clock = FakeClock()
+    rate = RequestRate(clock)
+
+    assert [rate.admit("10.0.0.1") for _ in range(int(BURST_REQUESTS) + 1)] == [True] * int(BURST_REQUESTS) + [False]
+    assert rate.admit("10.0.0.2")
+
+    await clock.advance(0.1)
+    assert [rate.admit("10.0.0.1") for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.settings(
+    http_listen="127.0.0.1:0",
+    name_servers="10.0.0.1:9876;10.0.0.2:9876",
+    broker_metrics_target="{broker_name}.{host}:1",
+)
+async def test_targets_for_prometheus(server: InProcess, peer: NamesrvPeer) -> None:
+    """NameServers have the port of this server's metrics; each broker's target is filled in from the setting."""
+    await peer.register(MASTER)
+    await peer.register(SLAVE)
+    (address,) = server.controller.http_addresses
+
+    status, text = await get(address, "/sd/prometheus")
+
+    def broker(host: str, broker_id: str) -> dict[str, object]:
+        meta = {"role": "broker", "cluster": "cluster-1", "broker_name": "broker-a", "broker_id": broker_id}
+        return {
+            "targets": [f"broker-a.{host}:1"],
+            "labels": {f"__meta_namesrv_{name}": value for name, value in meta.items()},
+        }
+
+    name_servers = [f"10.0.0.1:{address[1]}", f"10.0.0.2:{address[1]}"]
+    assert (status, json.loads(text)) == (
+        200,
+        [
+            {"targets": name_servers, "labels": {"__meta_namesrv_role": "nameserver"}},
+            broker("10.0.0.1", "0"),
+            broker("10.0.0.2", "1"),
+        ],
+    )
