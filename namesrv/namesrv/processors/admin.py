@@ -9,7 +9,7 @@ from namesrv.kv import KVLimitError, KVWriteError
 from namesrv.net.dispatcher import SUCCESS, Handler, Reply, Request
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import apply_update, effective_properties
-from namesrv.processors.topic_lists import LargeLists, TopicLists
+from namesrv.processors.topic_lists import TopicLists
 from namesrv.routeinfo import views
 from namesrv.routeinfo.rows import QueueRow
 from namesrv_remoting.bodies.dialects import dialect_of
@@ -41,8 +41,7 @@ class AdminProcessor:
         self._namesrv = namesrv
         self._manager = namesrv.manager
         self._tables = namesrv.manager.tables
-        self._large_lists = LargeLists(namesrv.clock)
-        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes)
+        self._lists = TopicLists(namesrv.manager, lambda: namesrv.settings.max_frame_bytes, namesrv.clock)
 
     def handlers(self) -> Handlers:
         """Return the handler of each request code."""
@@ -127,9 +126,8 @@ class AdminProcessor:
         live = self._namesrv.live
         if not (live.enable_all_topic_list if kind == _ALL else live.enable_topic_list):
             raise SystemError_("disable")
-        encoded = await self._lists.encoded(dialect_of(request.command), kind, is_wanted)
-        self._large_lists.give(request.connection.peer.network, len(encoded))
-        return Reply(encoded)
+        address = request.connection.peer.network
+        return Reply(await self._lists.encoded(dialect_of(request.command), kind, is_wanted, address=address))
 
     async def update_config(self, request: Request) -> Reply:
         """Handle UPDATE_NAMESRV_CONFIG (318)."""

@@ -1,6 +1,7 @@
 """Lists of topics: built in chunks, cached encoded until the tables change, and limited by peer address."""
 
 import asyncio
+import functools
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -13,14 +14,18 @@ from namesrv_remoting.errors import SystemBusyError, SystemError_
 from namesrv_runtime.clock import Clock
 
 # Topics checked between two yields to the event loop: about a millisecond.
-_SLICE: Final = 5_000
+_SLICE: Final = 2_500
 # Bytes of cached lists; beyond it all lists are dropped and built again on request.
 _MAX_BYTES: Final = 32 * 1024 * 1024
-# A request of 60 bytes can cause a response of 16 MiB. For lists larger than _LARGE_BYTES, one address gets
-# _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a flood.
+# A request of 60 bytes can cause a response of 16 MiB, or a scan of a million topics. For lists larger than
+# _LARGE_BYTES, one address gets _BURST_BYTES at once and then _BYTES_PER_SECOND: enough for tools, too little for a
+# flood.
 _LARGE_BYTES: Final = 256 * 1024
 _BURST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_SECOND: Final = 16 * 1024 * 1024
+# A list that is built costs so many bytes for each topic of the tables, in addition to the bytes of the list: the scan
+# of a topic takes about as long as sending its name.
+_SCANNED_TOPIC_BYTES: Final = 32
 # Beyond this number of addresses, addresses without recent bytes are dropped.
 _MANY_ADDRESSES: Final = 1_000
 # Quotes and a comma around each name in JSON.
@@ -28,11 +33,12 @@ _SPARE_BYTES: Final = 3
 
 
 class TopicLists:
-    """Encoded lists of topics, cached by kind and dialect."""
+    """Encoded lists of topics, cached by kind and dialect; the address that requests a list bears its cost."""
 
-    def __init__(self, manager: RouteInfoManager, max_bytes: Callable[[], int]) -> None:
+    def __init__(self, manager: RouteInfoManager, max_bytes: Callable[[], int], clock: Clock) -> None:
         self._manager = manager
         self._max_bytes = max_bytes
+        self._large_lists = LargeLists(clock)
         # Revision of the routes and membership number of the brokers when the cached lists were built.
         self._made_of = (-1, -1)
         # (dialect, kind) -> the list, or the reason for refusing the list
@@ -40,15 +46,27 @@ class TopicLists:
         # One list is built at a time: several lists would each hold all of their names in memory.
         self._making = asyncio.Lock()
 
-    async def encoded(self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool]) -> bytes:
-        """Return the wanted topics in order of registration. Raises SystemError_ if no response can hold the list."""
+    async def encoded(
+        self, dialect: Dialect, kind: Hashable, is_wanted: Callable[[QueueRow], bool], *, address: str
+    ) -> bytes:
+        """Return the wanted topics in order of registration.
+
+        Raises:
+            SystemError_: no response can hold the list.
+            SystemBusyError: the address has caused too many large lists lately.
+        """
         key = (id(dialect), kind)
         made = self._found(key)
         if made is None:
             async with self._making:
-                made = self._found(key) or await self._make(dialect, key, is_wanted)
+                made = self._found(key)
+                if made is None:
+                    topics = len(self._manager.tables.topic_queue_table)
+                    self._large_lists.charge(address, topics * _SCANNED_TOPIC_BYTES)
+                    made = await self._make(dialect, key, is_wanted)
         if isinstance(made, str):
             raise SystemError_(made)
+        self._large_lists.charge(address, len(made))
         return made
 
     def _found(self, key: Hashable) -> bytes | str | None:
@@ -62,8 +80,10 @@ class TopicLists:
         names: list[str] = []
         size = 0
         made: bytes | str
+        # Most topics share a row.
+        is_row_wanted = functools.cache(lambda row: row is not None and is_wanted(row.queues))
         async for part in in_parts(list(rows), _SLICE):
-            wanted = [name for name in part if (row := rows.get(name)) is not None and is_wanted(row.queues)]
+            wanted = [name for name in part if is_row_wanted(rows.get(name))]
             names += wanted
             size += sum(map(len, wanted)) + _SPARE_BYTES * len(wanted)
             if size > limit:
@@ -79,26 +99,26 @@ class TopicLists:
 
 
 class LargeLists:
-    """Bytes of large lists that each address received lately."""
+    """Bytes of the large lists that were built for each address, or sent to it, lately."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # address -> (bytes that count against the address, time of that count)
-        self._given: dict[str, tuple[float, float]] = {}
+        self._charged: dict[str, tuple[float, float]] = {}
 
-    def give(self, address: str, size: int) -> None:
-        """Count a list for the address that requests it. Raises SystemBusyError after too many bytes lately."""
+    def charge(self, address: str, size: int) -> None:
+        """Charge a list to the address that requests it. Raises SystemBusyError after too many bytes lately."""
         if size <= _LARGE_BYTES:
             return
         now = self._clock.monotonic()
-        given = self._left(address, now) + size
-        if given > _BURST_BYTES:
-            seconds = (given - _BURST_BYTES) / _BYTES_PER_SECOND
+        charged = self._left(address, now) + size
+        if charged > _BURST_BYTES:
+            seconds = (charged - _BURST_BYTES) / _BYTES_PER_SECOND
             raise SystemBusyError(f"too many large lists for {address}, try again in {seconds:.1f} s")
-        if len(self._given) >= _MANY_ADDRESSES:
-            self._given = {known: at for known, at in self._given.items() if self._left(known, now)}
-        self._given[address] = (given, now)
+        if len(self._charged) >= _MANY_ADDRESSES:
+            self._charged = {known: at for known, at in self._charged.items() if self._left(known, now)}
+        self._charged[address] = (charged, now)
 
     def _left(self, address: str, now: float) -> float:
-        given, at = self._given.get(address, (0.0, now))
-        return max(0.0, given - (now - at) * _BYTES_PER_SECOND)
+        charged, at = self._charged.get(address, (0.0, now))
+        return max(0.0, charged - (now - at) * _BYTES_PER_SECOND)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from namesrv.processors.topic_lists import LargeLists
+from namesrv.processors.topic_lists import LargeLists, TopicLists
+from namesrv_remoting.bodies.dialects import NATIVE
 from namesrv_remoting.errors import SystemBusyError
 from tests.support.fake_clock import FakeClock, until
 from tests.support.in_process import InProcess, namesrv_in_process
@@ -221,26 +222,48 @@ async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, p
     assert only_t == (await peer.call(206)).java_value
 
 
+async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InProcess, peer: NamesrvPeer) -> None:
+    """An address gets 64 MiB of lists and scans of 32 bytes for each topic; other addresses are not limited by it."""
+    names = [f"topic-{at}" for at in range(29_999)]
+    await peer.register(MASTER, native_registration("T", *names), spelling="native")
+    manager = server.namesrv.manager
+    lists = TopicLists(manager, lambda: 1 << 20, server.namesrv.clock)
+    no_topics = b"\x82\xaatopic_list\x90\xabbroker_addr\xc0"
+
+    async def flagged(address: str) -> bytes:
+        return await lists.encoded(NATIVE, "flagged", lambda row: row[0].topic_sys_flag == 1, address=address)
+
+    # 69 scans of 30,000 topics cost 63.2 MiB, and a list that is still valid costs no scan.
+    for _ in range(69):
+        manager.routes_may_differ(["T"])
+        assert [await flagged("10.0.0.1"), await flagged("10.0.0.1")] == [no_topics] * 2
+
+    manager.routes_may_differ(["T"])
+    with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 0\.0 s$"):
+        await flagged("10.0.0.1")
+    assert await flagged("10.0.0.2") == no_topics
+
+
 def test_large_lists_are_limited_per_address() -> None:
     """An address gets four large lists, then one each second; small lists and other addresses are not limited."""
     clock, mib = FakeClock(monotonic=100.0), 1024 * 1024
     lists = LargeLists(clock)
     for _ in range(4):
-        lists.give("10.0.0.1", 16 * mib)
+        lists.charge("10.0.0.1", 16 * mib)
     with pytest.raises(SystemBusyError, match=r"^too many large lists for 10\.0\.0\.1, try again in 1\.0 s$"):
-        lists.give("10.0.0.1", 16 * mib)
-    lists.give("10.0.0.1", 1000)
-    lists.give("10.0.0.2", 16 * mib)
+        lists.charge("10.0.0.1", 16 * mib)
+    lists.charge("10.0.0.1", 1000)
+    lists.charge("10.0.0.2", 16 * mib)
 
     clock.stall(1.0)
-    lists.give("10.0.0.1", 16 * mib)
+    lists.charge("10.0.0.1", 16 * mib)
     with pytest.raises(SystemBusyError):
-        lists.give("10.0.0.1", 16 * mib)
+        lists.charge("10.0.0.1", 16 * mib)
 
     for number in range(5_000):
-        lists.give(f"address-{number}", 16 * mib)
+        lists.charge(f"address-{number}", 16 * mib)
         clock.stall(0.01)
-    assert len(lists._given) <= 1_000
+    assert len(lists._charged) <= 1_000
 
 
 @pytest.mark.settings(enable_topic_list=False, enable_all_topic_list=False)
