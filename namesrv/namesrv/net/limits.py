@@ -50,8 +50,8 @@ class ServerLimits:
     # a reserved slot without a registration is closed to admit a new connection.
     reserved_connections: int
     max_connections_per_ip: int
-    # The most requests of one connection that wait or run; further requests stay unread in its socket. Clients that
-    # pipeline send a few dozen.
+    # The most requests of one connection that wait or run, nearly all of them watches; further requests stay unread in
+    # its socket.
     max_in_flight: int = 256
     # A connection is closed when its unread watch responses and notices exceed this size. A single response to another
     # request may be larger, since the peer has to read it before the next response is sent.

@@ -560,8 +560,9 @@ class ServerConnection(asyncio.Protocol):
         self._deadlines.frame_ended()
         self.read_share.left -= DISPATCHED_FRAME_COST + len(raw)
         if self._receive(frame, raw):
-            waits = self._receiver.checks_every_header or not self._has_room or self._owner.scheduler.is_crowded
-            self._is_behind = waits and self._receiver.held_bytes > 0
+            # While requests wait to begin, each connection decodes one frame at a time.
+            is_one_enough = self._receiver.checks_every_header or len(self._owner.scheduler) > 0
+            self._is_behind = (is_one_enough or not self._has_room) and self._receiver.held_bytes > 0
 
     def _handle(self, event: Frame | HeaderReceived | ProxyHeader | RemoteProtocolError) -> None:
         if isinstance(event, Frame):

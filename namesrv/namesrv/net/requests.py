@@ -52,8 +52,13 @@ class RequestQueue(Generic[R]):
         return bool(self._queue)
 
     def has_room(self, requests: int, charged_bytes: int) -> bool:
-        """Whether fewer requests are in flight, and less memory is charged for those in the queue."""
-        return self.in_flight < requests and self._charged_bytes < charged_bytes
+        """Whether fewer requests are in flight, less memory is charged for the queue, and the queue is short.
+
+        Requests beyond those that are answered together would only wait. As undecoded bytes they take less memory, and
+        the garbage collector does not traverse them.
+        """
+        is_short = len(self._queue or ()) < _ANSWERED_TOGETHER
+        return is_short and self.in_flight < requests and self._charged_bytes < charged_bytes
 
     def add(self, request: R, charge: int) -> None:
         """Append a request to the queue."""

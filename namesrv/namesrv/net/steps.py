@@ -20,9 +20,6 @@ _ITERATION_SECONDS: Final = 0.002
 # The estimated cost of a task decays by this factor with each iteration of cheaper tasks, since costly and cheap tasks
 # may alternate.
 _REMEMBERED: Final = 0.75
-# While more requests than that wait, each peer has only one of its requests decoded. An undecoded request takes less
-# memory than a task, and the garbage collector does not traverse it again and again.
-_CROWD: Final = 2 * _AT_ONCE
 
 
 def _computing_seconds() -> float:
@@ -107,11 +104,6 @@ class FairScheduler:
     def has_waiting(self, peer: object) -> bool:
         """True if a request of this peer waits to begin."""
         return peer in self._queue_of
-
-    @property
-    def is_crowded(self) -> bool:
-        """True if so many requests wait that each peer should have only one request decoded."""
-        return self._waiting > _CROWD
 
     def _join_queue(self, peer: object) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -116,6 +116,26 @@ async def test_requests_of_many_peers_start_in_batches() -> None:
     assert max(Counter(number for number, _ in begun).values()) <= 32
 
 
+async def test_pipelined_frames_stay_undecoded() -> None:
+    """Of 50 pipelined requests on each of 40 connections, no connection decodes more than 8 before their responses."""
+    in_flight = [0]
+
+    def note_iteration() -> None:
+        in_flight.append(sum(connection.in_flight for connection in served.server.connections.values()))
+        loop.call_soon(note_iteration)
+
+    loop = asyncio.get_running_loop()
+    async with serving() as served:
+        peers = [await served.connect() for _ in range(40)]
+        loop.call_soon(note_iteration)
+        for peer in peers:
+            served.connection_of(peer).data_received(requests(50, ECHO))
+        responses = [[(await peer.receive()).opaque for _ in range(50)] for peer in peers]
+
+    assert responses == [list(range(1, 51))] * 40
+    assert max(in_flight) <= 40 * 8
+
+
 async def test_pipelining_peer_that_reads_gets_every_response() -> None:
     """The responses exceed the write buffer many times, and the peer is not closed, since it reads."""
     async with serving(write_buffer_bytes=MEBIBYTE, fast_path=fast_response) as served:

@@ -77,19 +77,12 @@ async def test_peers_begin_in_turn() -> None:
     assert not scheduler
 
 
-async def test_queue_is_crowded_with_more_than_64_requests() -> None:
-    """A crowded queue leaves a peer's frames undecoded, since bytes take less memory than requests."""
-    scheduler, peer, crowded = FairScheduler(BatchSize(1)), object(), list[bool]()
-    crowd = [asyncio.create_task(scheduler.begin()) for _ in range(65)]
+async def test_peer_has_waiting_until_its_requests_begin() -> None:
+    """A peer's frames stay undecoded while one of its requests waits."""
+    scheduler, peer = FairScheduler(BatchSize(1)), object()
+    tasks = [asyncio.create_task(scheduler.begin(each)) for each in (None, peer, peer)]
     await asyncio.sleep(0)
-    crowded.append(scheduler.is_crowded)
 
-    crowd += [asyncio.create_task(scheduler.begin(peer)) for _ in range(3)]
-    await asyncio.sleep(0)
-    crowded.append(scheduler.is_crowded)
-    assert scheduler.has_waiting(peer)
-    await asyncio.gather(*crowd)
-    crowded.append(scheduler.is_crowded)
-
-    assert crowded == [False, True, False]
-    assert not scheduler.has_waiting(peer)
+    assert (len(scheduler), scheduler.has_waiting(peer)) == (2, True)
+    await asyncio.gather(*tasks)
+    assert (len(scheduler), scheduler.has_waiting(peer)) == (0, False)
