@@ -1,7 +1,7 @@
 """Configuration of all tests: event loops, budgets of hypothesis, and the marking of slow tests.
 
-`make test` runs tests that are not marked `slow`, each async test on uvloop, with the profile `quick`. `make test-all`
-runs everything, also on asyncio's own loop, with the profile `full`. See docs/testing.md.
+`make test` runs tests that are not marked `slow`, each async test on uvloop, with the profile `quick`. `make test-rest`
+runs the other tests, those of connections also on asyncio's own loop, with the profile `full`. See docs/testing.md.
 """
 
 import asyncio
@@ -33,6 +33,12 @@ if threading.current_thread() is threading.main_thread() and signal.getsignal(si
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
 
 HERE = Path(__file__).parent
+# async tests at these places run on both loops, because sockets, transports and processes differ between the loops
+BOTH_LOOPS = [
+    *(HERE / folder for folder in ("broker_agent", "fuzz", "golden", "journeys", "remoting", "runtime")),
+    *(HERE / "namesrv" / folder for folder in ("net", "server")),
+    HERE / "client" / "test_client.py",
+]
 # tests in these folders are slow; other ones are marked in their file
 SLOW_FOLDERS = ("demo", "fuzz", "interop", "netns")
 # longer values are shortened in test ids
@@ -51,12 +57,15 @@ settings.load_profile("quick")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for asyncio's own loop."""
-    parser.addoption("--all-loops", action="store_true", help="run async tests on asyncio's own event loop, too")
+    parser.addoption("--all-loops", action="store_true", help="run tests of connections on asyncio's own loop, too")
 
 
-def pytest_asyncio_loop_factories(config: pytest.Config) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Loops of every async test; with two of them the name is part of the test id."""
-    return LOOPS if config.getoption("--all-loops") else dict([*LOOPS.items()][:1])
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Loops of an async test; with two of them the name is part of the test id."""
+    on_both = config.getoption("--all-loops") and any(item.path.is_relative_to(folder) for folder in BOTH_LOOPS)
+    return LOOPS if on_both else dict([*LOOPS.items()][:1])
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -45,6 +45,7 @@ def test_examples_run(tmp_path: Path) -> None:
             assert printed in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_example_of_the_test_kit_passes(tmp_path: Path) -> None:
     """The example runs in a project of its own."""
     (tmp_path / "test_failover.py").write_text(example("docs/api/testing.md", "test_failover.py"))

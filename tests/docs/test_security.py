@@ -39,6 +39,7 @@ def test_class_table_is_current() -> None:
     )
 
 
+@pytest.mark.slow
 def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
     """With the page's openssl commands a server requires and accepts client certificates, and loads a new one."""
     reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})
@@ -64,6 +65,7 @@ def test_certificates_are_made_used_and_replaced(tmp_path: Path) -> None:
         assert _shown(daemon.address, tmp_path) != before
 
 
+@pytest.mark.slow
 def test_certificates_are_revoked(tmp_path: Path) -> None:
     """With the page's commands a running server refuses the revoked client, and clients refuse a revoked server."""
     reader = Reader(tmp_path, "docs/security.md", {"ns1.example.com": "localhost", "10.0.0.1": "127.0.0.1"})

@@ -34,6 +34,7 @@ def test_killed_broker_is_evicted_while_its_requests_wait(start: Start, connect:
     assert client.ask(ROUTE, ORDERS).code == TOPIC_NOT_EXIST
 
 
+@pytest.mark.slow
 def test_disconnect_evicts_no_broker_when_disabled(start: Start, connect: Connect) -> None:
     """With --no-evict-on-disconnect a closed connection evicts no broker; the expiry does."""
     daemon = start(*EXPIRY, "--no-evict-on-disconnect", "--log-level", "debug")

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import pytest
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -148,6 +149,7 @@ def side_car(path: Path, server: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_secrets_appear_nowhere(start: Start, tmp_path: Path, data_dir: Path) -> None:
     """No log, metric, setting, error, event, heartbeat log, audit trail or traceback contains a secret."""
     inputs = tmp_path / "inputs"

@@ -38,6 +38,7 @@ def test_service_from_start_to_end(systemd: NotifySocket, start: Start) -> None:
     assert [line for line in daemon.log if "service_manager" in line["event"]] == []
 
 
+@pytest.mark.slow
 def test_stopped_loop_feeds_no_watchdog(systemd: NotifySocket, start: Start) -> None:
     """A stopped server sends no watchdog ping, so that systemd would restart it."""
     daemon = start()

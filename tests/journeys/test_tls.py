@@ -124,6 +124,7 @@ def serial_number(daemon: Daemon, ca: Authority) -> Any:
         return (wrapped.getpeercert() or {})["serialNumber"]
 
 
+@pytest.mark.slow
 def test_certificate_is_replaced_while_running(start: Start, ca: Authority) -> None:
     """New connections get a replaced certificate without a signal; a broken one is logged and not used."""
     daemon = start(*flags(ca, "enforcing", "--http-listen=127.0.0.1:0"))

@@ -80,6 +80,7 @@ def test_ready_when_all_are_back(start: Start, connect: Connect) -> None:
     assert perms(connect(daemon)) == {"broker-a": 6, "broker-b": 6}
 
 
+@pytest.mark.slow
 def test_killed_server_knows_its_brokers_and_wiped_permissions(start: Start, connect: Connect) -> None:
     """The snapshot is written within 5 s of a change; a permission that is added back stays so after a restart."""
     daemon = start("--log-level", "debug")

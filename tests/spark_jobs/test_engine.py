@@ -95,6 +95,7 @@ def test_interrupted_report_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
+@pytest.mark.slow
 def test_paths_are_not_taken_for_patterns(tmp_path: Path) -> None:
     """Not even where another path would match them: text, compressed text, tables, and what is worked in."""
     plain, odd = tmp_path / "plain", tmp_path / "a[b]?*"

@@ -191,6 +191,7 @@ def test_missing_trail_directory_may_appear_later(tmp_path: Path) -> None:
     assert [*trail.news()] == [KV]
 
 
+@pytest.mark.slow
 def test_follow_shows_new_lines_across_restart(tmp_path: Path) -> None:
     """`--follow` shows lines as they are written, across closed files and a new boot of the server."""
     data_dir = tmp_path / "data"

@@ -93,6 +93,7 @@ def test_overwritten_events_are_counted(known: Sequence[int], found: Sequence[in
     assert missed == missed_between(before, after)
 
 
+@pytest.mark.slow
 def test_events_are_followed_across_a_restart(tmp_path: Path) -> None:
     """New events of several servers appear, also after a restart; Ctrl-C exits with 0."""
     with Daemon(tmp_path / "1").listening() as one, Daemon(tmp_path / "2").listening() as two:
@@ -179,6 +180,7 @@ async def test_watch_polls_an_apache_server(tmp_path: Path) -> None:
             assert [text for name, text in shown if name == address_of(one)] == ["T  absent", "T  appeared on broker-a"]
 
 
+@pytest.mark.slow
 def test_watch_continues_across_a_restart(tmp_path: Path) -> None:
     """A difference after the restart is a change; Ctrl-C exits with 0."""
     with Daemon(tmp_path / "data").listening() as daemon:

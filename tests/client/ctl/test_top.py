@@ -112,6 +112,7 @@ def test_top_without_a_terminal_needs_once() -> None:
     assert "--once" in refused.err
 
 
+@pytest.mark.slow
 def test_frozen_server_does_not_delay_the_others(tmp_path: Path) -> None:
     """A frozen server is marked while the other one is updated; Ctrl-C restores the screen."""
     with (

@@ -81,6 +81,7 @@ async def test_worker_ends_with_its_console(tmp_path: Path) -> None:
         await waiting
 
 
+@pytest.mark.slow
 def test_worker_of_a_killed_console_removes_its_folder(tmp_path: Path) -> None:
     """The worker removes the folder itself; its output is one answer for each line, and nothing else."""
     tables = tmp_path / "tables"
