@@ -123,7 +123,7 @@ _ORDERS: Final = {"topic": "orders"}
 _NO_TOPIC: Final = f"No topic route info in name server for the topic: nothing\n{_FAQ}"
 _NO_BROKER: Final = "broker broker-a at 10.0.0.29:10911 is not registered"
 EXCHANGES: Final = (
-    _registered("register", 1, 1, "full", TopicConfig("orders", 8, 8), TopicConfig("bills", 4, 4)),
+    _registered("register", 1, 1, "full", TopicConfig("orders", 8, 8)),
     _heartbeat("heartbeat", 2, {}, msgpack.packb({"state": {"queued": 17}})),
     _heartbeat(
         "heartbeat-of-unknown-broker", 3, {"brokerAddr": "10.0.0.29:10911"}, response_code=22, remark=_NO_BROKER
