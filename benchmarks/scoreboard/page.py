@@ -16,7 +16,9 @@ from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import Figure, spelt, spelt_target
 from benchmarks.scoreboard.programs import Measure
 
-_HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "run", "date", "commit", "files", "machine")
+_HEADINGS: Final = ("id", "what", "target", "figures", "result", "how", "measured")
+# between the run, date, commit, files and machine of a measurement
+_BETWEEN: Final = "; "
 _IN_FULL: Final = "in full"
 GREEN: Final = "green"
 RED: Final = "**red**"
@@ -35,7 +37,8 @@ After this page you know each promise of this project, its target, and when it w
 _CONDITIONS: Final = """\
 ## Conditions
 
-*Files* is a digest of the files that a row is about; a commit with a plus had uncommitted changes.
+*Measured* is the part of the target that was run; the date; the commit; a digest of the row's files; the machine.
+A commit with a plus had uncommitted changes.
 *Load* is the load average at the start, *others* the share of the processors that other processes took.
 
 """
@@ -144,7 +147,8 @@ def records(page: str) -> dict[str, Record]:
     """The records on the page, by the ids of their rows."""
     found, models = {}, dict(_MACHINE.findall(page))
     for name, cells in _lines(page).items():
-        _, _, _, figures, result, *rest, machine = cells
+        _, _, _, figures, result, how, measured = cells
+        *rest, machine = how, *measured.split(_BETWEEN)
         missed = result.removeprefix(f"{RED}: ") if result.startswith(RED) else ""
         letter, _, load = machine.partition(_LOAD)
         rest.append(models[letter] + _LOAD + load)
@@ -192,11 +196,11 @@ def _model(record: Record) -> str:
 
 
 def _line(name: str, row: Row, record: Record, colour: str, letters: Mapping[str, str]) -> Sequence[str]:
-    # why a row is yellow stands in its column `run`
+    # why a row is yellow stands in its column `measured`
     result = colour if record.missed else colour.partition(":")[0]
     machine = letters[_model(record)] + record.machine.removeprefix(_model(record))
-    made = (record.how, record.run, record.date, record.commit, record.files, machine)
-    return (name, row.what, row.target, record.figures, result, *made)
+    measured = _BETWEEN.join((record.run, record.date, record.commit, record.files, machine))
+    return (name, row.what, row.target, record.figures, result, record.how, measured)
 
 
 def read(path: Path) -> dict[str, Record]:
