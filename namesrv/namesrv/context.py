@@ -17,6 +17,7 @@ from namesrv.kv import KVConfig
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import FairScheduler
+from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.settings.limits import Limits
@@ -57,6 +58,8 @@ class Namesrv:
     manager: RouteInfoManager
     answers: EncodedRoutes
     fast_path: FastPath
+    # Addresses of brokers as peers on other networks reach them.
+    views: PeerViews
     # None without an access file: all peers may send all requests.
     guard: AccessGuard | None
     # Connection id -> connection; all admitted connections that are open.

@@ -11,6 +11,7 @@ import msgspec
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.route import TopicRouteData
 from namesrv_remoting.bodies.topic import DataVersion
@@ -97,9 +98,9 @@ class EncodedRoutes:
         self.json.clear()
         self.native.clear()
 
-    def native_body(self, topic: str) -> bytes | None:
-        """The native route of a topic, for a response with many routes; None without a route."""
-        response = self.native.find(topic)
+    def native_body(self, topic: str, view: AddressView | None = None) -> bytes | None:
+        """The native route of a topic in a view, for a response with many routes; None without a route."""
+        response = self.native.find(topic) if view is None else self.native.find_for(topic, "", view)
         return None if response is None else response.body
 
     def _encode_native(self, route: TopicRouteData) -> tuple[EncodedResponse, int]:

@@ -15,8 +15,9 @@ import msgpack
 import msgspec
 
 from namesrv.encoded_routes import JSON_SUCCESS, EncodedResponse, EncodedRoutes, version_response
-from namesrv.heartbeat_log.late_brokers import LateBrokers
+from namesrv.heartbeat_log.log import HeartbeatLog
 from namesrv.net.protocol import LONGEST_FAST_REQUEST, ServerConnection
+from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo
 from namesrv.routeinfo.route_cache import RouteCache
@@ -37,8 +38,6 @@ from namesrv_remoting.requests import AccessClass
 from namesrv_remoting.serializers import decode_frame
 from namesrv_remoting.signatures import ACCESS_KEY
 
-# Notes the response for a topic that a connection received.
-FirstServed = Callable[[ServerConnection, str, object], None]
 # Returns the access classes of requests that need no further check on a connection.
 OpenClasses = Callable[[ServerConnection], frozenset[AccessClass]]
 
@@ -203,9 +202,9 @@ class FastPath:
         manager: RouteInfoManager,
         routes: EncodedRoutes,
         *,
+        views: PeerViews,
         open_classes: OpenClasses | None = None,
-        first_served: FirstServed | None = None,
-        late: LateBrokers | None = None,
+        log: HeartbeatLog | None = None,
     ) -> None:
         self.is_ready = False
         # Responses of the fast path, for metrics.
@@ -213,13 +212,14 @@ class FastPath:
         self.heartbeats = 0
         # Heartbeats among these that were version queries (322).
         self.data_versions = 0
+        self._views = views
         # None on a server without an access file, where every class is open.
         self._open_classes = open_classes
         # For the heartbeat log: a callback for a connection's new response of a topic, and pulls of topics with late
         # brokers.
-        self._first_served = first_served
-        self._late_topics = set() if late is None else late.topics
-        self._late_pulls = Counter() if late is None else late.pulls
+        self._first_served = None if log is None else log.served
+        self._late_topics = set() if log is None else log.late.topics
+        self._late_pulls = Counter() if log is None else log.late.pulls
         self._manager = manager
         self._rows = manager.tables.topic_queue_table
         self._routes = routes
@@ -272,9 +272,13 @@ class FastPath:
         if not self.is_ready:
             return None
         topic, is_json = pull.topic, serialize_type == _JSON
-        if pull.zone:
+        if pull.zone or self._views.is_active:
+            if self._views.need_accounts:
+                # The account of a request is known only after the checks of the dispatcher.
+                return None
+            view = self._views.of_connection(connection) if self._views.is_active else None
             cache: RouteCache[EncodedResponse] = self._routes.json if is_json else self._routes.native
-            response = cache.find_in_zone(topic, pull.zone)
+            response = cache.find_for(topic, pull.zone, view) if pull.zone or view else cache.find(topic)
         else:
             row = self._rows.get(topic, _NO_ROW)
             # The value on the row is None until the response is encoded, and for a topic without a route.

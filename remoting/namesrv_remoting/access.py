@@ -6,7 +6,6 @@ order has no meaning.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from namesrv_remoting.addresses import Address, address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
-from namesrv_runtime.suggestions import did_you_mean
+from namesrv_remoting.typed_toml import read_table, read_toml
 
 Network = IPv4Network | IPv6Network
 
@@ -380,11 +379,9 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 def parse_access_file(text: str) -> AccessFile:
     """Parse the text of an access file. Raises AccessFileError with all problems."""
     try:
-        written = msgspec.convert(tomllib.loads(text), _File)
-    except msgspec.ValidationError as error:
-        raise AccessFileError([_in_words(str(error), _File)]) from None
-    except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
-        raise AccessFileError([f"not TOML: {error}"]) from None
+        written = read_toml(text, _File)
+    except ValueError as error:
+        raise AccessFileError([str(error)]) from None
     problems: list[str] = []
     accounts = {name: _account(name, fields, problems) for name, fields in written.accounts.items()}
     problems += _shared(accounts.values())
@@ -393,31 +390,12 @@ def parse_access_file(text: str) -> AccessFile:
     return AccessFile(accounts, written.unknown_access_keys == "ignore")
 
 
-def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
-    """An error message of msgspec, reworded: place first, lower case, lengths and unknown fields in plain words."""
-    what, _, place = complaint.partition(" - at ")
-    place = place.strip("`").removeprefix("$").removeprefix(".")
-    what = what[:1].lower() + what[1:].replace("`", "")
-    if found := _LENGTH.fullmatch(what):
-        kind, bound, number = found.groups()
-        what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
-    elif found := _UNKNOWN.fullmatch(what):
-        what = f"unknown field {found[1]}{did_you_mean(found[1], struct.__struct_fields__)}"
-    return f"{place}: {what}" if place else what
-
-
-_LENGTH: Final = re.compile(r"expected (str|array) of length ([<>]=) (\d+)")
-_UNKNOWN: Final = re.compile(r"object contains unknown field (.+)")
-_BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
-_UNITS: Final = {"str": "character", "array": "value"}
-
-
 def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Account:
     where = f"account {name}"
     try:
-        written = msgspec.convert(fields, _FileAccount)
-    except msgspec.ValidationError as error:
-        problems.append(f"{where}: {_in_words(str(error), _FileAccount)}")
+        written = read_table(fields, _FileAccount)
+    except ValueError as error:
+        problems.append(f"{where}: {error}")
         return Account(name)
     if written.access_key is not None and written.secrets is None:
         problems.append(f"{where}: an access key needs secrets")
@@ -432,14 +410,15 @@ def _account(name: str, fields: Mapping[str, Any], problems: list[str]) -> Accou
         access_key=written.access_key or (name if written.secrets else None),
         secrets=tuple(secret.encode() for secret in written.secrets or ()),
         certificates=tuple(written.certificates or ()),
-        networks=tuple(_networks(where, written.networks or (), problems)),
+        networks=tuple(read_networks(where, written.networks or (), problems)),
         expires=expires,
         trusts_rocketmq_signatures=written.trust_rocketmq_signatures,
         rules=tuple(_rules(where, written.may, problems)),
     )
 
 
-def _networks(where: str, texts: Iterable[str], problems: list[str]) -> Iterable[Network]:
+def read_networks(where: str, texts: Iterable[str], problems: list[str]) -> Iterable[Network]:
+    """The networks in a list of a file; a text that is not a network is added to the problems."""
     for text in texts:
         try:
             yield ip_network(text)

@@ -19,6 +19,11 @@ def address_of(text: str) -> Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def host_of(address: str) -> str:
+    """The host of an address with a port, without brackets."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 @lru_cache(maxsize=4096)
 def network_of(text: str) -> str:
     """The key of all limits, budgets and shares of a peer address: an IPv4 address, or the /64 of an IPv6 address."""

@@ -12,7 +12,7 @@ from namesrv.routeinfo.effects import Effect
 from namesrv.server.controller import NamesrvController
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import read_access_file
+from namesrv.settings.sources import read_access_file, read_address_views
 from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
@@ -38,7 +38,12 @@ class InProcess:
         self.clock = clock
         self.data_dir = data_dir
         self.controller = NamesrvController(
-            settings, clock, access=read_access_file(settings), origins=origins, limits=limits
+            settings,
+            clock,
+            access=read_access_file(settings),
+            address_views=read_address_views(settings),
+            origins=origins,
+            limits=limits,
         )
         # the last event number and log line number that `forget` marked as seen
         self._last_event = self._last_line = 0

@@ -102,6 +102,14 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
         "access:reserved",
         "List broker names and addresses that are reserved for the account that held them last.",
     ),
+    "views check": (
+        "views:check",
+        "Check an address views file, and list its views. Exits with 1 if a server would refuse it.",
+    ),
+    "views explain": (
+        "views:explain",
+        "Show which address of each registered broker a peer gets, and by which view of a file.",
+    ),
     "access keygen": (
         "access:keygen",
         "Make an access key and secret, and print them as lines for the access file and the environment.",
@@ -112,6 +120,7 @@ _GROUPS: Final = {
     "kv": "Read and change the key-value config.",
     "config": "Read and change settings of running servers.",
     "access": "Check access files, make keys for them, and list reserved places.",
+    "views": "Check address views files, and show the addresses that a peer gets.",
     "migrate": "Replace one NameServer by another.",
 }
 

@@ -19,8 +19,9 @@ class Peer:
     role: str = ""
     # the account of the last request, if the server has accounts
     account: str = ""
-    # state of access control for this connection, and state of the heartbeat log for this connection
+    # state of access control, of the address views and of the heartbeat log for this connection
     identity: Any = None
+    view: Any = None
     served: Any = None
     # serialize type of the last request; negative before the first request
     serialize_type: int = -1

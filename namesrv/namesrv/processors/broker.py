@@ -14,13 +14,14 @@ from namesrv.processors.admin import log_change
 from namesrv.processors.handlers import Handlers
 from namesrv.routeinfo.manager import RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, RegisterResult, Registration
+from namesrv_remoting.address_views import BrokerIdentity
 from namesrv_remoting.bodies.base import Steps, emptied
 from namesrv_remoting.bodies.dialects import dialect_of
 from namesrv_remoting.bodies.extensions import heartbeat_state
 from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body, is_zlib
 from namesrv_remoting.bodies.route import BrokerMemberGroup, KVTable, MemberGroup
-from namesrv_remoting.codes import ORDER_TOPIC_CONFIG, RequestCode
+from namesrv_remoting.codes import MASTER_ID, ORDER_TOPIC_CONFIG, RequestCode
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import BadRequestError, QueryNotFoundError, SystemBusyError, SystemError_
 from namesrv_remoting.headers import (
@@ -87,9 +88,21 @@ class BrokerProcessor:
             # The registration is too large or unreadable, but its broker is alive.
             _count_as_heartbeat(self._manager, header, request.connection.id)
             raise
-        ext = RegisterBrokerResponseHeader(master_addr=result.master_addr, ha_server_addr=result.ha_server_addr)
+        ext = self._master_for(request, header, result)
         order = await self._order_config(request)
         return Reply(b"" if order is None else dialect_of(command).encode(KVTable(order)), ext.to_ext())
+
+    def _master_for(
+        self, request: Request, header: RegisterBrokerRequestHeader, result: RegisterResult
+    ) -> RegisterBrokerResponseHeader:
+        """The addresses of a slave's master, in the view of the slave."""
+        view = self._namesrv.views.of_request(request)
+        master, ha = result.master_addr, result.ha_server_addr
+        if view is not None:
+            broker = BrokerIdentity(header.cluster_name, header.broker_name, MASTER_ID)
+            master = None if master is None else view.address(broker, master)
+            ha = None if ha is None else view.address(broker, ha)
+        return RegisterBrokerResponseHeader(master_addr=master, ha_server_addr=ha)
 
     async def _order_config(self, request: Request) -> Mapping[str, str] | None:
         """Return the order configuration of the topics that the account may read; None if it is missing or not sent."""
@@ -222,6 +235,9 @@ class BrokerProcessor:
     async def member_group(self, request: Request, header: GetBrokerMemberGroupRequestHeader) -> Reply:
         """Handle GET_BROKER_MEMBER_GROUP (901): the response repeats the cluster of the request unchecked."""
         group = self._manager.tables.broker_addr_table.get(header.broker_name)
+        view = self._namesrv.views.of_request(request)
+        if group is not None and view is not None:
+            group = view.group(group)
         addrs = {} if group is None else group.broker_addrs
         found = BrokerMemberGroup(MemberGroup(header.cluster_name, header.broker_name, addrs))
         return Reply(dialect_of(request.command).encode(found))

@@ -50,6 +50,9 @@ class ClientProcessor:
         """Handle GET_ROUTEINFO_BY_TOPIC (105)."""
         self._check_ready()
         route = self._namesrv.answers.json.route(header.topic)
+        view = self._namesrv.views.of_request(request)
+        if route is not None and view is not None:
+            route = view.route(route)
         # A response without a route is logged as well: the client learns from it that the last broker is gone.
         self._note_served(request, [(header.topic, self._namesrv.manager.revisions.last_change(header.topic))])
         if route is None:
@@ -112,7 +115,7 @@ class ClientProcessor:
             connection.release(count * _WATCHED_BYTES)
 
     async def _routes(self, request: Request, asked: Pull) -> Reply:
-        namesrv = self._namesrv
+        namesrv, view = self._namesrv, self._namesrv.views.of_request(request)
         last_change = namesrv.manager.revisions.last_change
         routes: dict[str, msgspec.Raw] = {}
         # Pairs of a topic and the revision of its last change.
@@ -123,7 +126,7 @@ class ClientProcessor:
             revision = namesrv.manager.revisions.revision
             changed = await self._changed(asked)
             for number, topic in enumerate(asked.topics if changed is None else changed, start=1):
-                body = namesrv.answers.native_body(topic)
+                body = namesrv.answers.native_body(topic, view)
                 routes[topic] = ABSENT_ROUTE if body is None else msgspec.Raw(body)
                 served.append((topic, last_change(topic)))
                 size += len(routes[topic])

@@ -17,14 +17,15 @@ from namesrv.routeinfo.acting_master import is_shown_as_it_is
 from namesrv.routeinfo.records import RouteOptions
 from namesrv.routeinfo.rows import TopicRow
 from namesrv.routeinfo.tables import RouteTables
+from namesrv_remoting.address_views import AddressView
 from namesrv_remoting.bodies.route import TopicRouteData, in_zone
 
 T = TypeVar("T")
 
 # A row, and the other inputs of a response: the zone (casefolded; "" for a request without a zone, None for every zone
-# without a broker of the row), the order configuration, and whether slaves are shown as such where others act as
-# masters.
-ResponseKey = tuple[TopicRow, str | None, str | None, bool]
+# without a broker of the row), the order configuration, whether slaves are shown as such where others act as masters,
+# and the view of broker addresses (None: as registered).
+ResponseKey = tuple[TopicRow, str | None, str | None, bool, AddressView | None]
 
 # Bytes of responses held per dialect before the oldest are dropped: that happens only when most topics have queues of
 # their own.
@@ -82,24 +83,29 @@ class RouteCache(Generic[T]):
         if row is None:
             return None
         options = self.options
-        key = self._key(topic, row, "") if options.order_message_enable or options.support_acting_master else None
+        key = self._key(topic, row, "", None) if options.order_message_enable or options.support_acting_master else None
         return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
-    def find_in_zone(self, topic: str, zone_name: str) -> T | None:
-        """Return the response for a client in a zone."""
+    def find_for(self, topic: str, zone_name: str, view: AddressView | None) -> T | None:
+        """Return the response for a client in a zone (empty: none), with the broker addresses of a view."""
         row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
         zone = zone_name.casefold()
-        key = self._key(topic, row, zone)
+        key = self._key(topic, row, zone, view)
         known = self._others.get(key)
-        if known is None and not self._has_broker_in(row, zone):
+        if known is None and zone and not self._has_broker_in(row, zone):
             # A peer can name any number of zones: all zones without a broker share a response.
-            key = self._key(topic, row, None)
+            key = self._key(topic, row, None, view)
             known = self._others.get(key)
         if known is not None:
             return known
-        return self._keep(topic, row, key, *self.encode(in_zone(self._route(topic), zone_name)))
+        route: TopicRouteData | None = self._route(topic)
+        if route is not None and zone:
+            route = in_zone(route, zone_name)
+        if route is not None and view is not None:
+            route = view.route(route)
+        return None if route is None else self._keep(topic, row, key, *self.encode(route))
 
     def _has_broker_in(self, row: TopicRow, zone: str) -> bool:
         groups = self.tables.broker_addr_table
@@ -114,10 +120,10 @@ class RouteCache(Generic[T]):
         assert route is not None  # noqa: S101 - it has a row
         return route
 
-    def _key(self, topic: str, row: TopicRow, zone: str | None) -> ResponseKey:
+    def _key(self, topic: str, row: TopicRow, zone: str | None, view: AddressView | None) -> ResponseKey:
         conf = self.order_topic_conf(topic) if self.options.order_message_enable else None
         shows_slaves = self.options.support_acting_master and is_shown_as_it_is(topic)
-        return row, zone, conf, shows_slaves
+        return row, zone, conf, shows_slaves, view
 
     def _known(self, row: TopicRow, key: ResponseKey | None) -> T | None:
         return getattr(row, self.dialect) if key is None else self._others.get(key)

@@ -34,6 +34,7 @@ from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import http_ports
+from namesrv.peer_views import PeerViews
 from namesrv.processors import CONCURRENT, processors
 from namesrv.processors.broker import note_unread
 from namesrv.routeinfo.liveness import LivenessClock
@@ -52,6 +53,7 @@ from namesrv.state.sd_notify import ServiceManager
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
 from namesrv_remoting.access import AccessFile
+from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.codes import ORDER_TOPIC_CONFIG
 from namesrv_runtime import freed_memory, log, loops
@@ -124,7 +126,10 @@ def _raise_open_files_limit() -> None:
 async def _exit_code(loaded: Loaded, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> int:
     code = EXIT_BUG
     try:
-        await NamesrvController(loaded.settings, access=loaded.access, origins=loaded.origins).run(read_again, deadline)
+        controller = NamesrvController(
+            loaded.settings, access=loaded.access, address_views=loaded.address_views, origins=loaded.origins
+        )
+        await controller.run(read_again, deadline)
         code = EXIT_OK
     except* StartError as group:
         event(logger, logging.ERROR, "start_failed", error=str(group.exceptions[0]))
@@ -148,17 +153,23 @@ class NamesrvController:
         service_manager: ServiceManager | None = None,
         *,
         access: AccessFile | None = None,
+        address_views: AddressViews | None = None,
         origins: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`access` is the content of the access file that the settings name; `origins` maps settings to their sources.
+        """Create a server; `access` and `address_views` are the contents of the files that the settings name.
+
+        `origins` maps settings to their sources.
 
         Without `limits`, the limits of the settings apply.
         """
         if access is None and settings.access:
             raise ValueError(f"a server with access file {settings.access} cannot run without its accounts")
+        if address_views is None and settings.address_views:
+            raise ValueError(f"a server with address views {settings.address_views} cannot run without them")
         self._settings = settings
         self._access = access
+        self._address_views = address_views or AddressViews()
         self._origins = dict(origins or {})
         self._limits = limits or Limits.of(settings)
         self._clock = clock or SystemClock()
@@ -273,11 +284,12 @@ class NamesrvController:
         if settings.heartbeat_log_path is not None:
             log = HeartbeatLog(settings, limits.retention, boot_id, clock=clock, tables=tables, liveness=liveness)
         guard = self._guard(tables, audit)
-        watchers, events = RouteWatchers(), EventRing()
+        watchers, events, views = RouteWatchers(), EventRing(), PeerViews(self._address_views)
         sink = EffectSink(
             clock=clock,
             tables=tables,
             connections=connections,
+            views=views,
             readiness=readiness,
             watchers=watchers,
             events=events,
@@ -316,10 +328,11 @@ class NamesrvController:
             fast_path=FastPath(
                 manager,
                 answers,
+                views=views,
                 open_classes=None if guard is None else guard.open_classes,
-                first_served=None if log is None else log.served,
-                late=None if log is None else log.late,
+                log=log,
             ),
+            views=views,
             guard=guard,
             connections=connections,
             scheduler=FairScheduler(),

@@ -12,13 +12,15 @@ from typing import Final
 
 from namesrv.context import Spawn
 from namesrv.net.protocol import ServerConnection
+from namesrv.peer_views import PeerViews
 from namesrv.routeinfo.effects import Effect, Evicted, MinBrokerIdChanged, Registered, RouteChanged, identity
 from namesrv.routeinfo.tables import RouteTables
 from namesrv.state.events import EventRing
 from namesrv.state.snapshot import Readiness
 from namesrv.state.watchers import RouteWatchers
+from namesrv_remoting.address_views import AddressView, BrokerIdentity
 from namesrv_remoting.aio.client import RemotingClient
-from namesrv_remoting.codes import FLAG_ONEWAY, RequestCode, SerializeType
+from namesrv_remoting.codes import FLAG_ONEWAY, MASTER_ID, RequestCode, SerializeType
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemotingError
 from namesrv_remoting.headers import NotifyMinBrokerIdChangeRequestHeader
@@ -41,6 +43,7 @@ class EffectSink:
     clock: Clock
     tables: RouteTables
     connections: Mapping[int, ServerConnection]
+    views: PeerViews
     readiness: Readiness
     watchers: RouteWatchers
     events: EventRing
@@ -85,28 +88,42 @@ class EffectSink:
 
     def _notify_members(self, effect: MinBrokerIdChanged) -> None:
         """Notify the other members of a group; a member that cannot be reached sees the change in its next response."""
-        ext_fields = NotifyMinBrokerIdChangeRequestHeader(
+        group = {
+            key.broker_addr: live
+            for key, live in self.tables.broker_live_table.items()
+            if live.broker_name == effect.broker_name
+        }
+        for addr in effect.recipients:
+            live = group.get(addr)
+            connection = None if live is None else self.connections.get(live.connection_id)
+            ext_fields = self._notice(effect, None if connection is None else self.views.of_connection(connection))
+            # A native member is notified over the connection of its registration; a Java broker listens on a port of
+            # its own.
+            if connection is None or live is None or not live.is_native:
+                self.spawn(self._dial(addr, ext_fields))
+                continue
+            notice = RemotingCommand(
+                _NOTICE, flag=FLAG_ONEWAY, ext_fields=ext_fields, serialize_type=SerializeType.MSGPACK
+            )
+            connection.write(encode_command(notice))
+
+    def _notice(self, effect: MinBrokerIdChanged, view: AddressView | None) -> Mapping[str, str]:
+        """The fields of a notice, with the addresses of a view."""
+        group = self.tables.broker_addr_table.get(effect.broker_name)
+        broker = BrokerIdentity("" if group is None else group.cluster, effect.broker_name, effect.min_broker_id)
+
+        def seen(broker: BrokerIdentity, addr: str | None) -> str | None:
+            return addr if addr is None or view is None else view.address(broker, addr)
+
+        return NotifyMinBrokerIdChangeRequestHeader(
             min_broker_id=effect.min_broker_id,
             # Java leaves the name out, and its brokers do not need it.
             broker_name=effect.broker_name,
-            min_broker_addr=effect.min_broker_addr,
-            ha_broker_addr=effect.ha_broker_addr,
-            offline_broker_addr=effect.offline_broker_addr,
+            min_broker_addr=seen(broker, effect.min_broker_addr) or effect.min_broker_addr,
+            ha_broker_addr=seen(broker, effect.ha_broker_addr),
+            # Brokers compare this address with that of their master only.
+            offline_broker_addr=seen(broker._replace(broker_id=MASTER_ID), effect.offline_broker_addr),
         ).to_ext()
-        notice = RemotingCommand(_NOTICE, flag=FLAG_ONEWAY, ext_fields=ext_fields, serialize_type=SerializeType.MSGPACK)
-        # A native member is notified over the connection of its registration; a Java broker listens on a port of its
-        # own.
-        native = {
-            key.broker_addr: live.connection_id
-            for key, live in self.tables.broker_live_table.items()
-            if live.is_native and live.broker_name == effect.broker_name
-        }
-        for addr in effect.recipients:
-            connection = self.connections.get(native.get(addr, 0))
-            if connection is None:
-                self.spawn(self._dial(addr, ext_fields))
-            else:
-                connection.write(encode_command(notice))
 
     async def _dial(self, addr: str, ext_fields: Mapping[str, str]) -> None:
         try:

@@ -20,6 +20,7 @@ from namesrv.net.peer import address_text
 from namesrv.settings.catalog import NEED_RESTART, SETTINGS
 from namesrv.settings.certificate import Certificate
 from namesrv.settings.sources import Loaded, SettingsError
+from namesrv_remoting.address_views import AddressViews
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_runtime import log
@@ -88,6 +89,7 @@ class Reloader:
             lines = (SettingChanged(name, running[name], value) for name, value in changed.items())
             self.namesrv.audit.settings_changed(*lines, cause="SIGHUP")
         await self._follow_access_file(loaded)
+        self._follow_address_views(loaded)
         self.namesrv.certificates.use(self.namesrv.settings, certificate)
         if not was_open:
             warn_if_open(self.namesrv)
@@ -117,6 +119,15 @@ class Reloader:
             revoked = await revoke_registrations(file, tables, connections, namesrv.clock.wall())
             if revoked and namesrv.audit is not None:
                 namesrv.audit.registrations_revoked(revoked)
+
+    def _follow_address_views(self, loaded: Loaded) -> None:
+        views, file = self.namesrv.views, loaded.address_views or AddressViews()
+        if file == views.file:
+            return
+        views.follow(file)
+        event(logger, logging.WARNING, "address_views_changed", views=[view.name for view in views.file.views])
+        # Clients that watch routes, or ask what has changed, get the new addresses.
+        self.namesrv.manager.routes_may_differ()
 
 
 def warn_if_open(namesrv: Namesrv) -> None:

@@ -38,13 +38,13 @@ DEFAULTS_IN_WORDS: Final = {
 }
 # Settings that are paths of files.
 PATHS: Final = (
-    *("access", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
+    *("access", "address_views", "data_dir", "heartbeat_log_dir", "audit_log_dir"),
     *("tls_cert_file", "tls_key_file", "tls_ca_file", "tls_crl_file"),
 )
 # Settings whose empty value switches something off.
 _MAY_BE_EMPTY: Final = frozenset(
     {
-        *("access", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
+        *("access", "address_views", "audit_log_dir", "heartbeat_log_dir", "http_hosts", "http_listen"),
         *("name_servers", "name_servers_listen", "broker_metrics_target"),
         *("tls_cert_file", "tls_key_file", "tls_key_password", "tls_ca_file", "tls_crl_file"),
     }
@@ -108,6 +108,10 @@ class Settings(BaseModel):
     """Address and port of a further HTTP port that serves `/rocketmq/nsaddr` and no other page, as in 0.0.0.0:8080, so
     that brokers and clients reach the list without reaching health and metrics. Empty: the page is only on
     http-listen."""
+
+    address_views: str = ""
+    """File (TOML) of address views: for peers on other networks it maps the addresses of brokers in routes to addresses
+    that these peers can reach; see docs/reach.md. Empty: every peer gets the addresses that the brokers register."""
 
     broker_metrics_target: str = "{host}:5557"
     """Address of a broker's metrics in `/sd/prometheus` on http-listen, from which Prometheus learns what to scrape

@@ -5,6 +5,7 @@ import json
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
 from namesrv.settings.removed import hint
 from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
+from namesrv_remoting.address_views import AddressViews, AddressViewsError, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
 from namesrv_runtime.log import printable, quoted
@@ -64,6 +66,8 @@ class Loaded:
     warnings: tuple[str, ...]
     # The accounts, if there is an access file.
     access: AccessFile | None = None
+    # The address views, if there is such a file.
+    address_views: AddressViews | None = None
 
 
 def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
@@ -84,10 +88,14 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
         settings = Settings.model_validate({name: item.value for name, item in given.items()})
     except ValidationError as error:
         problems += (_problem(given, dict(detail)) for detail in error.errors(include_url=False))
-    access = None
+    access, address_views = None, None
     if settings is not None:
         try:
             access = read_access_file(settings)
+        except SettingsError as error:
+            problems += error.problems
+        try:
+            address_views = read_address_views(settings)
         except SettingsError as error:
             problems += error.problems
     problems += () if settings is None else _contradictions(settings)
@@ -95,7 +103,7 @@ def load(line: CommandLine, environ: Mapping[str, str]) -> Loaded:
         raise SettingsError(problems)
     origins = {name: given[name].origin if name in given else "default" for name in SETTINGS}
     warnings = [*(warning for source in sources for warning in source.warnings), *_doubts(settings)]
-    return Loaded(settings, origins, tuple(warnings), access)
+    return Loaded(settings, origins, tuple(warnings), access, address_views)
 
 
 def read_access_file(settings: Settings) -> AccessFile | None:
@@ -107,9 +115,24 @@ def read_access_file(settings: Settings) -> AccessFile | None:
     path = settings.access_path
     if path is None:
         return None
-    try:
+    with _problems_of(path):
         return parse_access_file(_text_of_file(str(path)))
-    except (SettingsError, AccessFileError) as error:
+
+
+def read_address_views(settings: Settings) -> AddressViews | None:
+    """Read the address views file, if the settings name one. Raises SettingsError."""
+    if not settings.address_views:
+        return None
+    with _problems_of(settings.address_views):
+        return parse_address_views(_text_of_file(settings.address_views))
+
+
+@contextmanager
+def _problems_of(path: Path | str) -> Iterator[None]:
+    """Raise the problems of a file as a SettingsError that names the file."""
+    try:
+        yield
+    except (SettingsError, AccessFileError, AddressViewsError) as error:
         raise SettingsError([f"{printable(str(path))}: {printable(each)}" for each in error.problems]) from None
 
 

@@ -52,7 +52,7 @@ def test_response_is_encoded_once() -> None:
     assert cache.ask("t1") == cache.ask("t1")
     assert cache.encoded == 1
     assert cache.ask("unknown") is None
-    assert cache.find_in_zone("unknown", "z") is None
+    assert cache.find_for("unknown", "z", None) is None
     assert f"<RouteCache [1 responses | {cache.held()} bytes]>" == repr(cache)
 
 
@@ -90,7 +90,7 @@ def test_zone_has_responses_of_its_own() -> None:
         tables_of(registration("b1", 0, "m:1", zone_name="z1"), registration("b2", 0, "o:1", zone_name="z2"))
     )
 
-    responses = [cache.find_in_zone("t1", zone) for zone in ("z1", "Z1", "z2", "Z2")]
+    responses = [cache.find_for("t1", zone, None) for zone in ("z1", "Z1", "z2", "Z2")]
 
     assert [broker_names(json.loads(response or b"")) for response in responses] == [["b1"], ["b1"], ["b2"], ["b2"]]
     assert broker_names(cache.ask("t1")) == ["b1", "b2"]
@@ -103,7 +103,7 @@ def test_responses_of_zones_are_bounded() -> None:
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", *queues)), max_bytes=5_000)
     for zone in ("z1", "z2", "z3"):
         for number in range(100):
-            assert cache.find_in_zone(f"t{number}", zone) is not None
+            assert cache.find_for(f"t{number}", zone, None) is not None
             assert cache.held() <= 5_000
     assert len(cache) > 5
 
@@ -137,8 +137,8 @@ def test_made_up_zones_share_a_response() -> None:
             registration("b2", 1, "s:1", zone_name="z2", enable_acting_master=True),
         )
     )
-    made_up = {cache.find_in_zone("t1", f"invented-{number}") for number in range(100)}
-    real = [cache.find_in_zone("t1", zone) for zone in ("z1", "z2", "Z1", "Z2")]
+    made_up = {cache.find_for("t1", f"invented-{number}", None) for number in range(100)}
+    real = [cache.find_for("t1", zone, None) for zone in ("z1", "z2", "Z1", "Z2")]
 
     # a group without a master is in every response
     assert [broker_names(json.loads(answer or b"")) for answer in (*made_up, *real)] == [
@@ -166,7 +166,7 @@ def test_clear_empties_the_cache() -> None:
     """A changed option may change every response, so the cache is cleared as a whole."""
     cache = CountedCache(tables_of(registration("b1", 0, "m:1", zone_name="z1")))
     cache.ask("t1")
-    cache.find_in_zone("t1", "z1")
+    cache.find_for("t1", "z1", None)
 
     cache.clear()
 

@@ -628,7 +628,7 @@ class RouteMachine(RuleBasedStateMachine):
             row = tables.topic_queue_table.get(topic)
             native = (row and row.native) or self.scene.native_cache.find(topic)
             assert as_native(route) == (None if native is None else msgpack.unpackb(native, strict_map_key=False))
-            here = self.scene.json_cache.find_in_zone(topic, ZONE.upper())
+            here = self.scene.json_cache.find_for(topic, ZONE.upper(), None)
             assert as_json(None if route is None else in_zone(route, ZONE)) == (here and json.loads(here))
         if not self.operations:
             hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}

@@ -180,6 +180,7 @@ async def test_new_effect_reaches_every_observer(
         clock=server.clock,
         tables=namesrv.manager.tables,
         connections=namesrv.connections,
+        views=namesrv.views,
         readiness=namesrv.readiness,
         watchers=namesrv.watchers,
         events=namesrv.events,

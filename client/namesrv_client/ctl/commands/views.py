@@ -1,0 +1,103 @@
+"""`views`: checks of an address views file, and the addresses of brokers as a given peer gets them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.options import Options
+from namesrv_client.ctl.output import Report, complain, table
+from namesrv_client.ctl.running import print_once, show_list
+from namesrv_remoting.address_views import (
+    AddressView,
+    AddressViews,
+    AddressViewsError,
+    BrokerIdentity,
+    Viewer,
+    parse_address_views,
+)
+from namesrv_remoting.addresses import address_of
+from namesrv_remoting.bodies.extensions import LiveBroker
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", envvar="NAMESRV_ADDRESS_VIEWS", help="The daemon's --address-views.", show_default=False
+    ),
+]
+
+
+def check(options: Options, file: File) -> None:
+    """Check an address views file, and list its views. Exits with 1 if a server would refuse it."""
+    views = [_summary(view) for view in _read(file).views]
+    rows = [[value or None for value in view.values()] for view in views]
+    print_once(options, Report({"views": views}, table(tuple(views[0]) if views else (), rows)))
+
+
+def explain(
+    options: Options,
+    file: File,
+    address: Annotated[
+        str, typer.Option("--from", metavar="ADDRESS", help="Address of the peer that asks.", show_default=False)
+    ],
+    account: Annotated[str, typer.Option("--account", help="Account of the peer.")] = "",
+    certificate: Annotated[list[str] | None, typer.Option("--certificate", help="Name in its certificate.")] = None,
+) -> None:
+    """Show which address of each registered broker a peer gets, and by which view of a file."""
+    if address_of(address) is None:
+        raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
+    view = _read(file).view_of(Viewer(address, account, certificate or ()))
+
+    def shown(broker: LiveBroker) -> str | None:
+        identity = BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
+        return broker.broker_addr if view is None else view.address(identity, broker.broker_addr)
+
+    show_list(
+        options,
+        lambda server: server.brokers(),
+        "brokers",
+        {
+            "cluster": lambda it: it.cluster,
+            "broker": lambda it: it.broker_name,
+            "id": lambda it: it.broker_id,
+            "registered": lambda it: it.broker_addr,
+            "view": lambda _: "none" if view is None else view.name,
+            "shown": lambda it: shown(it) or "hidden",
+        },
+        lambda found: found,
+        document=lambda found: [
+            {
+                "cluster": broker.cluster,
+                "broker_name": broker.broker_name,
+                "broker_id": broker.broker_id,
+                "registered": broker.broker_addr,
+                "view": None if view is None else view.name,
+                "shown": shown(broker),
+            }
+            for broker in found
+        ],
+    )
+
+
+def _read(path: Path) -> AddressViews:
+    """The views of the file; prints the problems of a wrong file, and ends the command."""
+    try:
+        return parse_address_views(path.read_text(encoding="utf-8"))
+    except AddressViewsError as error:
+        complain(f"{path}: {problem}" for problem in error.problems)
+        raise typer.Exit(ExitCode.NO) from None
+    except (OSError, UnicodeDecodeError) as error:
+        complain([f"{path}: {error.strerror if isinstance(error, OSError) else 'not UTF-8'}"])
+        raise typer.Exit(ExitCode.USAGE) from None
+
+
+def _summary(view: AddressView) -> dict[str, str]:
+    return {
+        "view": view.name,
+        "networks": ", ".join(map(str, view.networks or ())),
+        "accounts": ", ".join(view.accounts.texts) if view.accounts else "",
+        "certificates": ", ".join(view.certificates.texts) if view.certificates else "",
+        "brokers": ", ".join(rule.shown for rule in view.rules),
+        "others": "hide" if view.hides_others else "show",
+    }

@@ -1,0 +1,256 @@
+"""The address views file: addresses of brokers as peers on other networks reach them.
+
+A view says which peers it is for, and what the registered address of a broker becomes for them. The daemon maps its
+responses with it, and `namesrvctl views` shows the mapping for a given peer.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, NamedTuple
+
+import msgspec
+
+from namesrv_remoting.access import BrokerAddresses, Network, Patterns, read_networks
+from namesrv_remoting.addresses import address_of
+from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
+from namesrv_remoting.typed_toml import read_toml
+
+MAX_VIEWS: Final = 64
+_MAX_PORT: Final = 65535
+_EXAMPLE: Final = "{host}:{port+20000}, {broker_name}-{broker_id}.mq.example.com:{port}, 203.0.113.7:30911"
+# {host}, {port}, {port+20000}, {port-2}
+_PLACEHOLDER: Final = re.compile(r"\{(host|port|cluster|broker_name|broker_id)([+-]\d{1,5})?\}")
+_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+
+
+class AddressViewsError(Exception):
+    """The address views file cannot be used; each problem is a readable line."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class Viewer(NamedTuple):
+    """The peer that gets a response: its address, its account (empty without one), the names in its certificate."""
+
+    ip: str
+    account: str = ""
+    certificate_names: Sequence[str] = ()
+
+
+class BrokerIdentity(NamedTuple):
+    """The names of one registered broker."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+
+
+@dataclass(slots=True, frozen=True)
+class AddressRule:
+    """What the addresses of some brokers become; a field that is None does not narrow the rule."""
+
+    shown: str
+    clusters: Patterns | None = None
+    broker_names: Patterns | None = None
+    broker_id: int | None = None
+    registered: BrokerAddresses | None = None
+
+    def matches(self, broker: BrokerIdentity, address: str) -> bool:
+        """Whether the rule is about this address of this broker."""
+        return (
+            (self.clusters is None or self.clusters.match(broker.cluster))
+            and (self.broker_names is None or self.broker_names.match(broker.broker_name))
+            and (self.broker_id is None or self.broker_id == broker.broker_id)
+            and (self.registered is None or self.registered.match(address))
+        )
+
+    def address(self, broker: BrokerIdentity, registered: str) -> str | None:
+        """The address in place of a registered one; None if the result is not a host and port."""
+        host, _, port = registered.rpartition(":")
+        values = {"host": host, "port": port, **{name: str(value) for name, value in broker._asdict().items()}}
+        try:
+            shown = _PLACEHOLDER.sub(lambda found: _filled(values[found[1]], found[2]), self.shown)
+        except ValueError:
+            return None
+        return shown if _is_endpoint(shown) else None
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class AddressView:
+    """One view; it is compared by identity, since responses are cached for it until the file changes."""
+
+    name: str
+    rules: tuple[AddressRule, ...]
+    # which peers the view is for; a field that is None does not narrow the view
+    networks: tuple[Network, ...] | None = None
+    accounts: Patterns | None = None
+    certificates: Patterns | None = None
+    # True if addresses without a rule are left out of responses; otherwise they are shown as registered
+    hides_others: bool = False
+
+    def is_for(self, viewer: Viewer) -> bool:
+        """Whether a peer sees this view."""
+        address = address_of(viewer.ip)
+        return (
+            (self.networks is None or (address is not None and any(address in network for network in self.networks)))
+            and (self.accounts is None or self.accounts.match(viewer.account))
+            and (self.certificates is None or any(map(self.certificates.match, viewer.certificate_names)))
+        )
+
+    def address(self, broker: BrokerIdentity, registered: str) -> str | None:
+        """The address of a broker in this view; None if it is left out."""
+        for rule in self.rules:
+            if rule.matches(broker, registered):
+                return rule.address(broker, registered)
+        return None if self.hides_others else registered
+
+    def group(self, group: BrokerData) -> BrokerData | None:
+        """A broker group in this view; None if no broker of it is left."""
+        addrs = {
+            broker_id: shown
+            for broker_id, addr in group.broker_addrs.items()
+            if (shown := self.address(BrokerIdentity(group.cluster, group.broker_name, broker_id), addr)) is not None
+        }
+        return msgspec.structs.replace(group, broker_addrs=addrs) if addrs else None
+
+    def route(self, route: TopicRouteData) -> TopicRouteData | None:
+        """A route in this view; None if no broker of it is left."""
+        groups = [shown for group in route.broker_datas if (shown := self.group(group)) is not None]
+        if not groups:
+            return None
+        names = {group.broker_name for group in groups}
+        return msgspec.structs.replace(
+            route,
+            broker_datas=groups,
+            queue_datas=[queues for queues in route.queue_datas if queues.broker_name in names],
+            filter_server_table=self._filter_servers(route),
+        )
+
+    def clusters(self, info: ClusterInfo) -> ClusterInfo:
+        """All clusters in this view."""
+        groups = {name: shown for name, group in info.broker_addr_table.items() if (shown := self.group(group))}
+        names = {
+            cluster: [name for name in names if name in groups] for cluster, names in info.cluster_addr_table.items()
+        }
+        return ClusterInfo(groups, {cluster: kept for cluster, kept in names.items() if kept})
+
+    def _filter_servers(self, route: TopicRouteData) -> Mapping[str, Sequence[str]]:
+        """The filter servers by the broker's address in this view; the servers have no rules of their own."""
+        servers = route.filter_server_table
+        if not servers:
+            return {}
+        found = {}
+        for group in route.broker_datas:
+            for broker_id, addr in group.broker_addrs.items():
+                shown = self.address(BrokerIdentity(group.cluster, group.broker_name, broker_id), addr)
+                if shown is not None and addr in servers:
+                    found[shown] = servers[addr]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class AddressViews:
+    """All views of a file, in order: the first one that is for a peer counts. Files with the same text are equal."""
+
+    text: str = ""
+    views: tuple[AddressView, ...] = field(default=(), compare=False)
+
+    @property
+    def need_accounts(self) -> bool:
+        """Whether the view of a connection depends on the account of a request."""
+        return any(view.accounts is not None for view in self.views)
+
+    def view_of(self, viewer: Viewer) -> AddressView | None:
+        """The view of a peer; None if it sees addresses as they are registered."""
+        return next((view for view in self.views if view.is_for(viewer)), None)
+
+
+def _filled(value: str, offset: str | None) -> str:
+    """The value of a placeholder. Raises ValueError if an offset has no number to be added to."""
+    return value if offset is None else str(int(value) + int(offset))
+
+
+def _is_endpoint(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT)) and 0 < int(port) <= _MAX_PORT
+    return is_port and _HOST.fullmatch(host) is not None
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+_Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
+
+
+class _FileRule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    shown: _Word
+    clusters: _Words | None = None
+    broker_names: _Words | None = None
+    broker_id: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    registered: _Words | None = None
+
+
+class _FileView(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: _Word
+    brokers: Annotated[list[_FileRule], msgspec.Meta(max_length=10_000)] = []
+    networks: _Words | None = None
+    accounts: _Words | None = None
+    certificates: _Words | None = None
+    others: Literal["show", "hide"] = "show"
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    views: Annotated[list[_FileView], msgspec.Meta(max_length=MAX_VIEWS)] = []
+
+
+def parse_address_views(text: str) -> AddressViews:
+    """Parse the text of an address views file. Raises AddressViewsError with all problems."""
+    try:
+        written = read_toml(text, _File)
+    except ValueError as error:
+        raise AddressViewsError([str(error)]) from None
+    problems: list[str] = []
+    views = tuple(_view(view, problems) for view in written.views)
+    names = [view.name for view in views]
+    problems += (f"view {name}: the name is used twice" for name in sorted({*names}) if names.count(name) > 1)
+    if problems:
+        raise AddressViewsError(problems)
+    return AddressViews(text, views)
+
+
+def _view(written: _FileView, problems: list[str]) -> AddressView:
+    where = f"view {written.name}"
+    if not written.brokers and written.others == "show":
+        problems.append(f"{where}: changes no address: it has no brokers, and others is show")
+    return AddressView(
+        name=written.name,
+        rules=tuple(_rules(where, written.brokers, problems)),
+        networks=None if written.networks is None else tuple(read_networks(where, written.networks, problems)),
+        accounts=_patterns(written.accounts),
+        certificates=_patterns(written.certificates),
+        hides_others=written.others == "hide",
+    )
+
+
+def _rules(where: str, written: Iterable[_FileRule], problems: list[str]) -> Iterator[AddressRule]:
+    for number, rule in enumerate(written):
+        place = f"{where}: brokers[{number}]"
+        try:
+            registered = None if rule.registered is None else BrokerAddresses(tuple(rule.registered))
+        except ValueError as error:
+            examples = "10.1.0.0/16, 10.1.2.3, 10.1.2.3:10911"
+            problems.append(f"{place}.registered: not a network or address: {error} (for example {examples})")
+            continue
+        found = AddressRule(
+            rule.shown, _patterns(rule.clusters), _patterns(rule.broker_names), rule.broker_id, registered
+        )
+        if found.address(BrokerIdentity("cluster", "broker", 0), "192.0.2.1:10911") is None:
+            problems.append(f"{place}.shown: {rule.shown!r} is not a host and port (for example {_EXAMPLE})")
+        yield found
+
+
+def _patterns(texts: Sequence[str] | None) -> Patterns | None:
+    return None if texts is None else Patterns(tuple(texts))

@@ -1,0 +1,46 @@
+"""Reads TOML into msgspec structs, with error messages in plain words."""
+
+import re
+import tomllib
+from typing import Final, TypeVar
+
+import msgspec
+
+from namesrv_runtime.suggestions import did_you_mean
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_LENGTH: Final = re.compile(r"expected (str|array) of length ([<>]=) (\d+)")
+_UNKNOWN: Final = re.compile(r"object contains unknown field (.+)")
+_BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
+_UNITS: Final = {"str": "character", "array": "value"}
+
+
+def read_toml(text: str, struct: type[S]) -> S:
+    """Read a file. Raises ValueError with the place and the problem of the first error."""
+    try:
+        written = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
+        raise ValueError(f"not TOML: {error}") from None
+    return read_table(written, struct)
+
+
+def read_table(table: object, struct: type[S]) -> S:
+    """Read a table of a file. Raises ValueError with the place in the table and the problem of the first error."""
+    try:
+        return msgspec.convert(table, struct)
+    except msgspec.ValidationError as error:
+        raise ValueError(_in_words(str(error), struct)) from None
+
+
+def _in_words(complaint: str, struct: type[msgspec.Struct]) -> str:
+    """An error message of msgspec, reworded: place first, lower case, lengths and unknown fields in plain words."""
+    what, _, place = complaint.partition(" - at ")
+    place = place.strip("`").removeprefix("$").removeprefix(".")
+    what = what[:1].lower() + what[1:].replace("`", "")
+    if found := _LENGTH.fullmatch(what):
+        kind, bound, number = found.groups()
+        what = f"{_BOUNDS[bound]} {number} {_UNITS[kind]}{'' if number == '1' else 's'}"
+    elif found := _UNKNOWN.fullmatch(what):
+        what = f"unknown field {found[1]}{did_you_mean(found[1], struct.__struct_fields__)}"
+    return f"{place}: {what}" if place else what

@@ -1,0 +1,67 @@
+"""The `views` commands: check an address views file, and show the addresses that a peer gets."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.ctl import ctl, one_server, run
+from tests.support.namesrv_peer import MASTER, SLAVE
+
+FILE = """
+[[views]]
+name = "outside"
+networks = ["203.0.113.0/24"]
+others = "hide"
+[[views.brokers]]
+broker_id = 0
+shown = "{broker_name}.mq.example.com:{port+20000}"
+"""
+
+
+@pytest.fixture(name="file")
+def written(tmp_path: Path) -> str:
+    """A file with one view."""
+    path = tmp_path / "views.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return str(path)
+
+
+def test_check_lists_views(file: str) -> None:
+    """A valid file is shown view by view."""
+    done = run("views", "check", file)
+
+    assert (done.code, done.err) == (0, "")
+    assert done.cells == [
+        ["VIEW", "NETWORKS", "BROKERS", "OTHERS"],
+        ["outside", "203.0.113.0/24", "{broker_name}.mq.example.com:{port+20000}", "hide"],
+    ]
+
+
+def test_check_reports_problems(tmp_path: Path) -> None:
+    """A file that a server would refuse is an error with the place in it."""
+    path = tmp_path / "views.toml"
+    path.write_text('[[views]]\nname = "a"\nbrokers = [{shown = "h"}]', encoding="utf-8")
+
+    done = run("views", "check", str(path))
+
+    assert done.code == 1
+    assert f"{path}: view a: brokers[0].shown: 'h' is not a host and port" in done.err
+
+
+async def test_explain_shows_the_addresses_of_a_peer(tmp_path: Path, file: str) -> None:
+    """A peer of the view gets its addresses, and a peer without a view the registered ones."""
+    async with one_server(tmp_path / "server") as (server, address):
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(SLAVE)
+
+        outside = await ctl("-s", address, "views", "explain", file, "--from", "203.0.113.9")
+        inside = await ctl("-s", address, "views", "explain", file, "--from", "10.0.0.9", "-o", "json")
+
+    assert outside.cells == [
+        ["CLUSTER", "BROKER", "ID", "REGISTERED", "VIEW", "SHOWN"],
+        ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "outside", "broker-a.mq.example.com:30911"],
+        ["cluster-1", "broker-a", "1", "10.0.0.2:10911", "outside", "hidden"],
+    ]
+    (found,) = inside.json["servers"]
+    assert [broker["shown"] for broker in found["brokers"]] == ["10.0.0.1:10911", "10.0.0.2:10911"]

@@ -1,0 +1,150 @@
+"""Address views in responses: a peer on another network gets addresses that it can reach, in every response."""
+
+import json
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from namesrv.server.reload import Reloader
+from namesrv.settings.flags import parse
+from namesrv.settings.sources import load
+from namesrv_remoting.codes import RequestCode
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import MASTER, SLAVE, Broker, NamesrvPeer, Spelling, native
+
+VIEWS = """
+[[views]]
+name = "outside"
+networks = ["127.0.0.2"]
+others = "hide"
+[[views.brokers]]
+registered = ["10.0.0.0/16"]
+shown = "{broker_name}-{broker_id}.mq.example.com:{port+20000}"
+"""
+HIDDEN = Broker("broker-z", 0, "192.168.0.1:10911")
+OUTSIDE = {"0": "broker-a-0.mq.example.com:30911", "1": "broker-a-1.mq.example.com:30911"}
+INSIDE = {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+
+
+class World:
+    """A server with views and brokers, a peer inside, and a peer outside."""
+
+    def __init__(self, server: InProcess, inside: NamesrvPeer, outside: NamesrvPeer) -> None:
+        self.server, self.inside, self.outside = server, inside, outside
+
+    @classmethod
+    async def build(cls, server: InProcess) -> "World":
+        inside, outside = await server.connect(), await server.connect(source="127.0.0.2")
+        for broker in (MASTER, SLAVE, HIDDEN):
+            await inside.register(broker)
+        return cls(server, inside, outside)
+
+
+def views_file(directory: Path, text: str = VIEWS) -> Path:
+    """A file with views."""
+    path = directory / "views.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def addresses(route: bytes, spelling: Spelling) -> dict[str, dict[str, str]]:
+    """The broker addresses in a route, by broker name."""
+    if spelling == "native":
+        groups = msgpack.unpackb(route, strict_map_key=False)["broker_datas"]
+        return {
+            group["broker_name"]: {str(number): addr for number, addr in group["broker_addrs"].items()}
+            for group in groups
+        }
+    return {group["brokerName"]: group["brokerAddrs"] for group in json.loads(route)["brokerDatas"]}
+
+
+async def test_routes_have_addresses_of_the_view(tmp_path: Path, spelling: Spelling) -> None:
+    """Repeated requests, which the fast path answers, have the same addresses as the first one."""
+    async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:
+        world = await World.build(server)
+        for _ in range(3):
+            seen = await world.outside.call(105, {"topic": "T"}, spelling=spelling)
+            assert addresses(seen.body, spelling) == {"broker-a": OUTSIDE}
+            seen = await world.inside.call(105, {"topic": "T"}, spelling=spelling)
+            assert addresses(seen.body, spelling) == {"broker-a": INSIDE, "broker-z": {"0": HIDDEN.addr}}
+        assert server.namesrv.fast_path.pulls == (0 if spelling == "binary" else 5)
+
+
+async def test_clusters_and_member_groups_have_addresses_of_the_view(tmp_path: Path) -> None:
+    """106 and 901 leave out hidden brokers."""
+    async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:
+        world = await World.build(server)
+        clusters = json.loads((await world.outside.call(106)).body)
+        assert clusters["clusterAddrTable"] == {"cluster-1": ["broker-a"]}
+        assert clusters["brokerAddrTable"]["broker-a"]["brokerAddrs"] == OUTSIDE
+        group = await world.outside.call(901, {"clusterName": "cluster-1", "brokerName": "broker-a"})
+        assert json.loads(group.body)["brokerMemberGroup"]["brokerAddrs"] == OUTSIDE
+        hidden = await world.outside.call(901, {"clusterName": "cluster-1", "brokerName": "broker-z"})
+        assert json.loads(hidden.body)["brokerMemberGroup"]["brokerAddrs"] == {}
+
+
+async def test_slave_outside_reaches_its_master(tmp_path: Path) -> None:
+    """The master and HA address in the response to a slave's registration are those of the slave's view."""
+    async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:
+        world = await World.build(server)
+        await world.inside.register(MASTER, haServerAddr="10.0.0.1:10912")
+
+        response = await world.outside.register(SLAVE, haServerAddr="10.0.0.2:10912")
+
+        assert (response.fields["masterAddr"], response.fields["haServerAddr"]) == (
+            "broker-a-0.mq.example.com:30911",
+            "broker-a-0.mq.example.com:30912",
+        )
+
+
+async def test_topic_without_a_visible_broker_has_no_route(tmp_path: Path) -> None:
+    """All brokers of the topic are hidden: the response is that for an unknown topic."""
+    async with namesrv_in_process(tmp_path, address_views=str(views_file(tmp_path))) as server:
+        peer, outside = await server.connect(), await server.connect(source="127.0.0.2")
+        await peer.register(HIDDEN)
+
+        assert [(await outside.call(105, {"topic": "T"})).code for _ in range(2)] == [17, 17]
+
+
+async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> None:
+    """After a reload, all responses and waiting watches have the new addresses; a bad file changes nothing."""
+    path = views_file(tmp_path)
+    async with namesrv_in_process(tmp_path, address_views=str(path)) as server:
+        world = await World.build(server)
+        reloader = Reloader(server.namesrv, lambda: load(parse([f"--address-views={path}"]), {}))
+        pull = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "wait_ms": 60_000}
+        first = await world.outside.call(
+            RequestCode.PULL_ROUTES, None, native({**pull, "since": 0, "wait_ms": 0}), spelling="native"
+        )
+        since = msgpack.unpackb(first.body, strict_map_key=False)["revision"]
+        watch = world.outside.send_request(
+            RequestCode.PULL_ROUTES, None, native({**pull, "since": since}), spelling="native"
+        )
+
+        path.write_text("views = 1", encoding="utf-8")
+        await reloader.reload()
+        assert server.namesrv.counters.is_reload_refused
+        views_file(tmp_path, VIEWS.replace("example.com", "example.org"))
+        await reloader.reload()
+
+        woken = msgpack.unpackb((await world.outside.response_to(watch)).body, strict_map_key=False)
+        (group,) = woken["routes"]["T"]["broker_datas"]
+        assert group["broker_addrs"][0] == "broker-a-0.mq.example.org:30911"
+        seen = await world.outside.call(105, {"topic": "T"})
+        assert addresses(seen.body, "json")["broker-a"]["0"] == "broker-a-0.mq.example.org:30911"
+
+
+@pytest.mark.parametrize(("account", "shown"), [("inner", INSIDE), ("outer-1", OUTSIDE)])
+async def test_view_of_an_account(tmp_path: Path, account: str, shown: dict[str, str]) -> None:
+    """A view by account holds for the requests of that account, whatever connection they come over."""
+    access = tmp_path / "access.toml"
+    access.write_text(f'[accounts.{account}]\nnetworks = ["127.0.0.0/8"]\nmay = ["route-read", "broker-control"]\n')
+    path = views_file(tmp_path, VIEWS.replace('networks = ["127.0.0.2"]', 'accounts = ["outer-*"]'))
+    async with namesrv_in_process(tmp_path, address_views=str(path), access=str(access)) as server:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        await peer.register(SLAVE)
+        for _ in range(3):
+            seen = await peer.call(105, {"topic": "T"})
+            assert addresses(seen.body, "json") == {"broker-a": shown}
