@@ -25,9 +25,10 @@ FAST_FRAME_COST: Final = 256
 DISPATCHED_FRAME_COST: Final = 1024
 # Python's ssl module takes about 3 microseconds for a small record of data.
 TLS_RECORD_COST: Final = 512
-# A record without data, for example a KeyUpdate of 27 bytes, takes about 35 microseconds: OpenSSL derives new keys, and
-# Python raises an exception.
-TLS_RECORD_WITHOUT_DATA_COST: Final = 4096
+# A record without data, for example a KeyUpdate of 27 bytes, takes about 50 microseconds: OpenSSL derives new keys, and
+# Python raises an exception. The cost is several times as high, since honest peers send such a record once in millions:
+# only the sender of a flood waits for further iterations.
+TLS_RECORD_WITHOUT_DATA_COST: Final = 16 * 1024
 # The longest read (the size of uvloop's buffer), and its cost if the bytes are only copied or dropped.
 LONGEST_READ_BYTES: Final = 256 * 1024
 COPIED_READ_COST: Final = 8 * 1024

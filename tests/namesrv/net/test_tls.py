@@ -37,8 +37,8 @@ from tests.support.spelling import Answer, binary_frame, json_frame, native_fram
 
 ASK = 77
 MEBIBYTE = 1024 * 1024
-# One iteration of the loop decrypts 16 KeyUpdates, which takes about half a millisecond.
-IN_ONE_ITERATION = 16
+# One iteration of the loop decrypts four KeyUpdates, which takes about 0.2 ms.
+IN_ONE_ITERATION = 4
 
 PLAIN_REFUSED = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
 TLS_IS_OFF = "this server does not speak TLS (tls-mode is off)"
@@ -719,7 +719,7 @@ async def test_bad_proxy_headers_before_tls_are_refused(
 
 
 async def test_records_without_data_count_towards_share_and_memory(ca: Authority) -> None:
-    """An iteration of the loop decrypts sixteen KeyUpdates of a peer, and 64 KiB of them close the connection."""
+    """An iteration of the loop decrypts four KeyUpdates of a peer, and 64 KiB of them close the connection."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
             records = await asyncio.to_thread(TlsRecords, peer)
