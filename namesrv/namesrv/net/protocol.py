@@ -58,6 +58,7 @@ _TLS_BYTES: Final = 20 * 1024
 # properties of a TlsTransport that other transports do not have
 _NAMES: Final = "certificate_names"
 _EXPIRES_AT: Final = "certificate_expires_at"
+_HAS_UNREAD: Final = "has_unread_records"
 
 
 # Looking up a member of an enum is slow in Python 3.11.
@@ -381,9 +382,10 @@ class ServerConnection(asyncio.Protocol):
 
     def _is_input_unread(self) -> bool:
         """Whether the server is late, not the peer: input is unread, reading is paused, or a handshake step is due."""
-        if self._deadlines.is_held:
-            return True
         accepted, transport = self.socket, self._transport
+        has_unread_records = transport is not None and transport.get_extra_info(_HAS_UNREAD)
+        if has_unread_records or self._deadlines.is_held:
+            return True
         if accepted is None or transport is None or not transport.is_reading():
             return transport is not None and not transport.is_closing()
         poll = select.poll()

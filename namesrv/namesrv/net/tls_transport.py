@@ -460,11 +460,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._throttle()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """A property of the TCP transport, or `certificate_names` or `certificate_expires_at` of a verified peer."""
+        """A property of the TCP transport, or one of this transport.
+
+        `certificate_names` and `certificate_expires_at` are those of a verified peer; `has_unread_records` is true
+        while complete records wait to be decrypted.
+        """
         if name == "certificate_names":
             return self._names
         if name == "certificate_expires_at":
             return self._expires_at
+        if name == "has_unread_records":
+            return self._next_record() > 0
         if name == "sslcontext":
             return self._tls.context
         return default if self._below is None else self._below.get_extra_info(name, default)

@@ -742,3 +742,29 @@ async def test_records_without_data_count_towards_share_and_memory(ca: Authority
         [(_, reason, message)] = served.listener.refused
         assert reason == "tls"
         assert re.fullmatch(r"TLS records of 6\d{4} bytes without data", message)
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole record", "part of a record"])
+async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority, is_whole: bool) -> None:
+    """A frame whose last record arrived in time, and waits for the share of its address, is not late."""
+    async with serving(tls=tls(ca)) as served:
+        with socket.create_connection(served.addresses[0]) as peer:
+            records = await asyncio.to_thread(TlsRecords, peer)
+            [connection] = served.server.connections.values()
+            transport = connection._transport
+            assert transport is not None
+            await until(lambda: connection.peer.tls_version)
+            frame = json_frame(ECHO, 7)
+            transport.data_received(records.sealed(frame[:9]))  # type: ignore[attr-defined]  # as the socket's transport does
+            await served.clock.advance(8)
+            connection.read_share.spend(ITERATION_COST)
+            record = records.sealed(frame[9:])
+            transport.data_received(record if is_whole else record[:-1])  # type: ignore[attr-defined]
+            served.clock.stall(5)
+            connection.check_deadlines(served.clock.monotonic())
+            await settle()
+
+        assert served.server.dispatcher.answered == ({(ECHO, 0): 1} if is_whole else {})
+        assert [message for _, _, message in served.listener.refused] == (
+            [] if is_whole else ["timed out waiting for the first frame"]
+        )
