@@ -1,0 +1,45 @@
+"""A real broker registers an address that clients cannot reach, and they use it through an address view."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers.broker import Broker, BrokerPeer
+from tests.interop.peers.driver import Driver, GoProducer
+from tests.interop.peers.route import members_of
+from tests.interop.peers.waiting import until_equal
+from tests.support.daemon import Daemon
+
+pytestmark = pytest.mark.needs("java", "javac", "mvn", "go")
+
+# An address of TEST-NET-1, which nothing answers, as a pod's address is for a client outside of Kubernetes.
+_UNREACHABLE = "192.0.2.1"
+_VIEWS = """
+[[views]]
+name = "outside"
+networks = ["127.0.0.0/8"]
+[[views.brokers]]
+registered = ["192.0.2.0/24"]
+shown = "127.0.0.1:{port}"
+"""
+
+
+@pytest.mark.parametrize("peer", ["broker-5", "broker-4"])
+def test_clients_reach_a_broker_through_a_view(tmp_path: Path, clients: Driver, unique: str, peer: BrokerPeer) -> None:
+    """Unmodified Java and Go clients send and receive by the address of the view."""
+    views = tmp_path / "views.toml"
+    views.write_text(_VIEWS, encoding="utf-8")
+    with (
+        Daemon(tmp_path / "server", f"--address-views={views}") as daemon,
+        Broker(
+            tmp_path / "broker", [daemon.listening().where], peer=peer, settings={"brokerIP1": _UNREACHABLE}
+        ) as broker,
+        GoProducer(tmp_path / "go", [daemon.where]) as go,
+    ):
+        broker.booted()
+        until_equal([{0: f"127.0.0.1:{broker.port}"}], lambda: members_of([daemon.where], broker.name))
+        (registered,) = {line["broker_addr"] for line in daemon.lines("broker_registered")}
+        assert registered == f"{_UNREACHABLE}:{broker.port}"
+
+        assert len(clients.pass_on(unique, [daemon.where], f"topic-{unique}")) == 20
+        assert go.started().send(f"topic-{unique}", "from Go")
