@@ -67,8 +67,9 @@ def settings_table() -> str:
 
 def _row(setting: Setting) -> str:
     at_once = "changes it" if setting.name in RELOADABLE else "restart"
-    consequence = setting.consequence.replace("|", "\\|")
-    return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {consequence} |\n"
+    # --help has the other sentences: what higher and lower values cause
+    meaning = setting.consequence.partition(". ")[0].removesuffix(".").replace("|", "\\|")
+    return f"| `{setting.name}` | {setting.default or 'empty'} | {setting.may_be} | {at_once} | {meaning} |\n"
 
 
 def main() -> int:

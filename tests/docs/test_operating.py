@@ -11,7 +11,7 @@ from tests.support.http_peer import ask
 
 
 def test_settings_table_is_current() -> None:
-    """Names, defaults, ranges and consequences are those declared in the code."""
+    """Names, defaults, ranges and meanings are those declared in the code."""
     page = OPERATING.read_text()
     assert with_settings(page) == page, "python -m tests.docs.generated writes it anew"
 
