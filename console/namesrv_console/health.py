@@ -1,13 +1,20 @@
 """Health of the servers and brokers over time: the problems, when each began, and the brokers that have left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from namesrv_client.health import Affected, Gone, Problem, names_to_weigh, problems, removals, weighed, write_shares
 from namesrv_console.compared import Compared
 from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView
-from namesrv_console.views.problems import Gone, Problem, Verdict, problems, reports_brokers, verdict
+from namesrv_console.views.problems import (
+    Verdict,
+    missing_among,
+    report_of,
+    reports_brokers,
+    verdict,
+)
 from namesrv_runtime.clock import Clock
 
 # Interval of judgements, since a master becomes silent without any response.
@@ -31,7 +38,7 @@ class Report:
 
     def since_of(self, problem: Problem) -> float:
         """The start of a problem."""
-        return self.since[problem.kind, problem.subject]
+        return self.since[problem.key]
 
 
 class Health:
@@ -44,6 +51,8 @@ class Health:
         # The servers that reported their brokers at the last look, as they were then.
         self._reporting: Sequence[ServerView] = ()
         self._gone: dict[BrokerKey, Gone] = {}
+        # Address -> routes of a server, and the write queues in them of broker groups with a problem, by broker name.
+        self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
         self._report = self._judged(observed.cluster, {})
         self._revision = observed.cluster.revision
 
@@ -76,11 +85,27 @@ class Health:
         now = self._clock.monotonic()
         gone = sorted(self._gone.values(), key=lambda one: (-one.left_at, one.key))
         disagreements = self._compared.disagreements(cluster)
-        found = problems(cluster, disagreements, gone, now)
+        missing, others = missing_among(disagreements, cluster)
+        reports = [report_of(view, now) for view in cluster.servers]
+        found = problems(reports, gone=gone, missing=missing, disagreements=others)
+        found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
         since: dict[tuple[str, str], float] = {
-            (one.kind, one.subject): known_since.get((one.kind, one.subject), now) for one in found
+            one.key: known_since.get(one.key, now - (one.seconds or 0.0)) for one in found
         }
         return Report(verdict(cluster, found, disagreements), found, since, gone)
+
+    def _shares(self, views: Sequence[ServerView], names: Collection[str]) -> dict[str, Affected]:
+        """The affected write queues of broker groups; counted again only when routes have changed."""
+        shares: dict[str, Affected] = {}
+        for view in views:
+            routes, known = self._counted.get(view.address, (None, {}))
+            if routes is not view.routes:
+                known = {}
+            if wanted := set(names) - known.keys():
+                known |= write_shares(view.routes.items(), wanted)
+            self._counted[view.address] = view.routes, known
+            shares = known | shares
+        return shares
 
     def _note_gone(self, cluster: Cluster) -> None:
         """Remember the brokers that have left all servers since the last look, and forget those that are back."""
@@ -96,7 +121,9 @@ class Health:
         # A broker whose servers have all become unreachable may still be there.
         for view in (before for before in self._reporting if before.address in addresses):
             for key in sorted(view.brokers.keys() - present):
-                self._gone[key] = Gone(key, now, _reason(cluster, key), view.brokers[key].live.topics or 0)
+                affected = write_shares(view.routes.items(), [key.broker_name]).get(key.broker_name)
+                topics = view.brokers[key].live.topics or 0
+                self._gone[key] = Gone(key, now, _reason(cluster, key), topics, affected)
         self._gone = {key: one for key, one in self._gone.items() if now - one.left_at < _GONE_SECONDS}
         while len(self._gone) > _MAX_GONE:
             del self._gone[next(iter(self._gone))]
@@ -106,11 +133,8 @@ class Health:
 def _reason(cluster: Cluster, key: BrokerKey) -> str:
     """The reason in the last eviction event of a broker; empty if no server has such an event."""
     found = [
-        event
+        removal
         for view in cluster.servers
-        for event in view.events
-        if event.event == "evict"
-        and (event.fields.get("cluster"), event.fields.get("broker_name"), event.fields.get("broker_id")) == key
+        if view.info is not None and (removal := removals(view.events, view.info).get(key)) is not None
     ]
-    last = max(found, key=lambda event: event.ts_ms or 0, default=None)
-    return "" if last is None else str(last.fields.get("reason") or "")
+    return min(found, key=lambda removal: removal.seconds_ago).reason if found else ""

@@ -13,6 +13,7 @@ from typing import Final, NoReturn, TypeVar
 
 from namesrv_client.ctl.nameserver import ROUTES_PER_PULL, NameServer
 from namesrv_client.ctl.servers import reason
+from namesrv_client.health import failure_state
 from namesrv_console.state import KEPT_EVENTS, Cluster, ServerView, seen_brokers
 from namesrv_remoting.bodies.extensions import Event, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
@@ -128,8 +129,8 @@ class Poller:
                 await asks.all(self._observed.cluster.server(server.address), self._observed.put)
             except RemotingError as error:
                 # Responses before the error are in the stored view already.
-                view, refuses = self._observed.cluster.server(server.address), isinstance(error, ResponseError)
-                self._observed.put(view.lost(reason(error), self._clock.monotonic(), refuses=refuses))
+                view = self._observed.cluster.server(server.address)
+                self._observed.put(view.lost(reason(error), self._clock.monotonic(), failure_state(error)))
                 times.clear()
                 await self._clock.sleep(_RETRY_SECONDS)
             else:

@@ -6,12 +6,11 @@ The module has no clock and no I/O: times are monotonic seconds of the console's
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
+from namesrv_client.health import ServerState, state_of
 from namesrv_remoting.bodies.extensions import Connection, Event, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import TopicRouteData
-
-ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "refuses", "unreachable"]
 
 # A response travels for a few milliseconds, and each for another few: only a last-seen time that is later by more than
 # this is a new heartbeat.
@@ -51,8 +50,8 @@ class ServerView:
     since: float = 0.0
     # The reason that the server is unreachable.
     error: str | None = None
-    # True: the server can be reached, and refuses all requests.
-    refuses: bool = False
+    # State of a server that is not reachable: unreachable, frozen or refuses.
+    failure: ServerState = "unreachable"
     # False: Apache's server; None: not known yet.
     is_native: bool | None = None
     # Time of the last response.
@@ -78,18 +77,12 @@ class ServerView:
         """The state in one word."""
         if self.is_reachable is None:
             return "asking"
-        if not self.is_reachable:
-            return "refuses" if self.refuses else "unreachable"
-        if self.info is None:
-            return "answers"
-        if self.info.draining:
-            return "draining"
-        return "ready" if self.info.ready else "not_ready"
+        return state_of(self.info) if self.is_reachable else self.failure
 
-    def lost(self, why: str, now: float, *, refuses: bool = False) -> Self:
-        """The view after the server became unreachable, or refused this console; its last reported state stays."""
+    def lost(self, why: str, now: float, failure: ServerState = "unreachable") -> Self:
+        """The view after a failed request; the last reported state of the server stays."""
         since = self.since if self.is_reachable is False else now
-        return replace(self, is_reachable=False, since=since, error=why, refuses=refuses)
+        return replace(self, is_reachable=False, since=since, error=why, failure=failure)
 
     def answered(self, now: float, *, info: ServerInfo | None) -> Self:
         """The view after a response; with another boot id only the new response counts."""
@@ -104,7 +97,6 @@ class ServerView:
             is_reachable=True,
             since=since,
             error=None,
-            refuses=False,
             is_native=info is not None,
             answered_at=now,
             info=info,
@@ -194,4 +186,6 @@ def _steady_info(info: ServerInfo | None) -> tuple[object, ...]:
     """The values of a server's info that do not change by themselves."""
     if info is None:
         return ()
-    return (info.boot_id, info.revision, info.ready, info.draining, info.version, info.connections, info.brokers)
+    # A newer server may describe a problem with a number that changes every second; the kinds count.
+    kinds = [one.kind for one in info.problems or ()]
+    return (info.boot_id, info.revision, info.ready, info.draining, info.version, info.connections, info.brokers, kinds)

@@ -17,7 +17,7 @@ logger: Final = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 2.0
 _DAY_SECONDS: Final = 86_400.0
 # A certificate with less time left causes a warning.
-_SOON_DAYS: Final = 14.0
+SOON_DAYS: Final = 14.0
 
 
 class Certificates:
@@ -45,7 +45,7 @@ class Certificates:
         self.tls.mode, self.tls.context = settings.tls_mode, certificate.context
         self.https.context = certificate.https_context
         days = self.days_left()
-        if days is not None and days < _SOON_DAYS:
+        if days is not None and days < SOON_DAYS:
             event(logger, logging.WARNING, "tls_certificate_expires", days=round(days, 1), file=settings.tls_cert_file)
 
     def days_left(self) -> float | None:

@@ -116,6 +116,10 @@ class Namesrv:
             writes["audit"], writes["audit_registrations"] = (log.writes for log in self.audit.logs)
         return writes
 
+    def memory_bytes(self) -> int:
+        """Return the bytes that count towards `max_memory_bytes`: the tables, and what peers hold."""
+        return self.manager.tables.estimated_bytes() + self.budget.used_bytes
+
     def effective_settings(self) -> dict[str, Any]:
         """Return all current settings, including changes made over the wire."""
         return {**dict(self.settings), **asdict(self.live)}

@@ -29,7 +29,7 @@ async def test_killed_group_stays_visible_until_it_is_back(tmp_path: Path) -> No
 
         await server.hang_up(master)
         await passing(server.clock, lambda: kinds(shown) == ["without_master", "broker_gone"])
-        assert [(one.key.broker_id, one.reason) for one in report(shown).gone] == [(0, "disconnected")]
+        assert [(one.key[2], one.reason) for one in report(shown).gone] == [(0, "disconnected")]
 
         await server.hang_up(slave)
         await passing(server.clock, lambda: kinds(shown) == ["group_gone"])

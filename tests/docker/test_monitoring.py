@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from namesrv.counters import Counters
+from namesrv_remoting.health import LEVELS, Kind
 from tests.support.certificates import Authority
 from tests.support.fake_clock import GUARD_SECONDS, until
 from tests.support.http_peer import Scrape, scrape
@@ -37,6 +38,33 @@ def alert_expressions() -> Iterator[str]:
     for group in yaml.safe_load(ALERTS.read_text())["groups"]:
         for rule in group["rules"]:
             yield rule["expr"]
+
+
+# Problems that only a client of several servers can see.
+OF_CLIENTS: set[Kind] = {
+    *("server_refuses", "not_reported", "server_asked"),
+    # An alert on a server that cannot be scraped covers one that hangs, and an alert on lost brokers a whole group.
+    *("server_frozen", "group_gone"),
+    # Alerts compare the number of brokers only.
+    "disagreement",
+}
+
+
+def test_every_problem_has_an_alert_that_a_rule_test_raises() -> None:
+    """Alerts carry the names and the levels of the shared health model."""
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    found = {rule["alert"]: rule["labels"] for rule in rules if "problem" in rule["labels"]}
+    raised = {
+        test["alertname"]
+        for group in yaml.safe_load(ALERT_TESTS.read_text())["tests"]
+        for test in group["alert_rule_test"]
+        if test.get("exp_alerts")
+    }
+
+    assert {labels["problem"]: labels["severity"] for labels in found.values()} == {
+        kind: level for kind, level in LEVELS.items() if kind not in OF_CLIENTS
+    }
+    assert found.keys() - raised == set()
 
 
 def panels() -> list[dict[str, Any]]:

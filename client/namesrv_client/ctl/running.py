@@ -86,10 +86,11 @@ def show_list(  # noqa: PLR0913 - by keyword
     document: Callable[[T], Any] = msgspec.to_builtins,
     absent: Callable[[T], Iterable[str]] = lambda _: (),
     merged: Callable[[Mapping[str, T]], list[RenderableType]] | None = None,
+    remarks: Callable[[Mapping[str, T]], list[str]] = lambda _: [],
 ) -> NoReturn:
     """Show a list of each server, or with `merged` one list of several servers; ends the command.
 
-    `absent` returns the names of requested things that a server does not have.
+    `absent` returns the names of requested things that a server does not have, `remarks` lines about the answers.
     """
 
     async def ask(servers: Servers) -> Report:
@@ -103,7 +104,7 @@ def show_list(  # noqa: PLR0913 - by keyword
             {"servers": responses.documents(lambda value: {name: document(value)})},
             body,
             max(responses.code(), ExitCode.NO if absences else ExitCode.OK),
-            [*responses.problems(), *absences, *nothing],
+            [*responses.problems(), *absences, *nothing, *remarks(responses.given)],
         )
 
     show(options, ask)

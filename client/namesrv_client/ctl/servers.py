@@ -13,6 +13,7 @@ from namesrv_remoting.errors import RemotingError, ResponseError
 from namesrv_runtime.clock import SystemClock
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,15 @@ class Responses(Generic[T]):
     def given(self) -> dict[str, T]:
         """The answers, without errors."""
         return {server: found for server, found in self.outcomes.items() if not isinstance(found, RemotingError)}
+
+    def mapped(self, change: Callable[[T], U]) -> "Responses[U]":
+        """The same outcomes, with each answer changed."""
+        return Responses(
+            {
+                server: found if isinstance(found, RemotingError) else change(found)
+                for server, found in self.outcomes.items()
+            }
+        )
 
     def code(self, *, needs_all: bool = False) -> ExitCode:
         """The exit code for missing answers; with `needs_all` one missing answer makes the code NO."""

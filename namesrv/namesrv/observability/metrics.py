@@ -26,9 +26,8 @@ from namesrv.fast_path import FastPath
 from namesrv.histogram import Histogram
 from namesrv.net.listener import RemotingServer
 from namesrv.net.steps import in_parts
-from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv.observability.health import Groups, groups_by_health
 from namesrv_remoting.codes import RequestCode, ResponseCode, SerializeType
-from namesrv_remoting.group_health import GroupHealth, group_health
 from namesrv_runtime.log import lines_lost
 
 # A single value, or values by label value or tuple of label values.
@@ -53,7 +52,7 @@ _CHUNK: Final = 500
 async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """Return all metrics in Prometheus' text format, with the usual names for metrics of the process."""
     families = chain(
-        _state_families(namesrv, await count_brokers(namesrv), await count_groups(namesrv)),
+        _state_families(namesrv, await count_brokers(namesrv), await groups_by_health(namesrv)),
         _life_families(namesrv),
         _traffic_families(namesrv, server, await count_connections(namesrv)),
         _tls_families(namesrv),
@@ -87,26 +86,7 @@ async def count_brokers(namesrv: Namesrv) -> Counter[str]:
     return found
 
 
-async def count_groups(namesrv: Namesrv) -> Counter[str]:
-    """Count broker groups by their health, in chunks."""
-    found: Counter[str] = Counter({health.value: 0 for health in GroupHealth})
-    now, tables = namesrv.manager.now(), namesrv.manager.tables
-    async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
-        for group in part:
-            # A broker that left since the previous chunk has no live entry.
-            found[
-                group_health(
-                    {
-                        number: (now - live.last_update) / live.expiry_seconds
-                        for number, addr in group.broker_addrs.items()
-                        if (live := tables.broker_live_table.get(BrokerAddrInfo(group.cluster, addr))) is not None
-                    }
-                ).value
-            ] += 1
-    return found
-
-
-def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str]) -> Iterator[Metric]:
+def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> Iterator[Metric]:
     """Yield metrics of the server's version, state and tables."""
     counters, tables = namesrv.counters, namesrv.manager.tables
     versions = {(version(), python_version()): 1}
@@ -140,7 +120,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str
     yield _gauge(
         "broker_groups",
         "Broker groups; a silent master has missed two heartbeats while a slave of it sends them.",
-        groups,
+        {health.value: len(names) for health, names in groups.items()},
         "state",
     )
     problems = {file: state.problem() is not None for file, state in namesrv.writes().items()}
@@ -149,6 +129,11 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Counter[str
     yield _gauge("topics", "Topics with a route.", len(tables.topic_queue_table))
     yield _gauge("queues", "Queues of all topics on all brokers.", tables.topics.queue_count)
     yield _gauge("table_bytes", "Estimated memory of the tables, part of max-memory-bytes.", tables.estimated_bytes())
+    yield _gauge(
+        "memory_budget_ratio",
+        "Share of max-memory-bytes that tables and peers take.",
+        namesrv.memory_bytes() / namesrv.settings.max_memory_bytes,
+    )
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
@@ -13,8 +14,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, discovery_routes
+from namesrv.observability.health import all_problems
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
+from namesrv_remoting.bodies.extensions import ServerProblem
 
 PAGES: Final = ("/livez", "/readyz", "/metrics", NAME_SERVERS_PAGE, TARGETS_PAGE)
 _NO_STORE = {"Cache-Control": "no-store"}
@@ -44,10 +47,11 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
     page, fresh_until = b"", -math.inf
 
     async def livez(request: Request) -> Response:
-        return _checked(liveness(namesrv), request)
+        return _checked(liveness(namesrv), (), request)
 
     async def readyz(request: Request) -> Response:
-        return _checked(readiness(namesrv), request)
+        is_verbose = "verbose" in request.query_params
+        return _checked(readiness(namesrv), await all_problems(namesrv) if is_verbose else (), request)
 
     async def metrics(_: Request) -> Response:
         nonlocal page, fresh_until
@@ -82,10 +86,11 @@ def _for_own_hosts(app: ASGIApp, namesrv: Namesrv) -> ASGIApp:
     return for_own_hosts
 
 
-def _checked(checks: list[Check], request: Request) -> Response:
-    """The response with all checks (verbose) or only the failed ones, a line each."""
+def _checked(checks: Sequence[Check], problems: Sequence[ServerProblem], request: Request) -> Response:
+    """The response with all checks (verbose) or only the failed ones, and the problems, a line each."""
     is_ok = all(check.is_ok for check in checks)
     shown = [str(check) for check in checks if "verbose" in request.query_params or not check.is_ok]
+    shown += [f"[!] {one.kind}: {one.why}" for one in problems]
     text = "\n".join([*shown, "ok" if is_ok else "failed", ""])
     return PlainTextResponse(text, 200 if is_ok else 503, headers=_NO_STORE)
 
@@ -107,19 +112,12 @@ def readiness(namesrv: Namesrv) -> list[Check]:
         Check("registered", True, registered),  # noqa: FBT003 - for people: other servers may have no more
         Check("staying", not namesrv.is_draining, "draining" if namesrv.is_draining else "yes"),
         *_certificate(namesrv),
-        _disk(namesrv),
         _housekeeping(namesrv),
     ]
 
 
 def _brokers(count: int) -> str:
     return f"{count} broker{'' if count == 1 else 's'}"
-
-
-def _disk(namesrv: Namesrv) -> Check:
-    """A failing disk does not make the server unready, because routes are in memory."""
-    problems = {name: problem for name, state in namesrv.writes().items() if (problem := state.problem())}
-    return Check("disk", True, "; ".join(map(": ".join, problems.items())) or "no problem")  # noqa: FBT003
 
 
 def _certificate(namesrv: Namesrv) -> list[Check]:

@@ -8,6 +8,7 @@ from namesrv import version
 from namesrv.context import Namesrv
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.steps import in_parts
+from namesrv.observability.health import ServerState, server_problems
 from namesrv.processors.handlers import Handlers
 from namesrv.processors.live_settings import settings_list
 from namesrv_remoting.access import Account
@@ -75,6 +76,7 @@ class ExtensionProcessor:
             heartbeats=namesrv.fast_path.heartbeats,
             refusals=namesrv.counters.refusals_by_reason(),
             last_event_seq=namesrv.events.last_seq,
+            problems=server_problems(ServerState.of(namesrv)),
         )
         return Reply(NATIVE.encode(info))
 

@@ -174,6 +174,15 @@ class PulledRoutes:
     routes: dict[str, TopicRouteData | None]
 
 
+class ServerProblem(msgspec.Struct, frozen=True):
+    """A problem that a server knows by itself."""
+
+    # one of `namesrv_remoting.health.LEVELS`; a newer server may send another one
+    kind: str
+    # the reason, or the names of the affected broker groups
+    why: str = ""
+
+
 class ServerInfo(msgspec.Struct):
     """20002: the boot of a server, its state, and the sizes of its tables."""
 
@@ -197,6 +206,8 @@ class ServerInfo(msgspec.Struct):
     heartbeats: int | None = None
     refusals: dict[str, int] | None = None
     last_event_seq: int | None = None
+    # problems of the server itself, not those of its broker groups; None from a server that does not report them
+    problems: list[ServerProblem] | None = None
 
 
 @dataclass(frozen=True, slots=True)

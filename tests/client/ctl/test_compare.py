@@ -7,7 +7,8 @@ import pytest
 
 from namesrv_client.ctl.commands.explain import Instance
 from namesrv_client.ctl.comparison import Difference, View, differences, view_of
-from namesrv_client.ctl.health import broker_problems, lines_of
+from namesrv_client.ctl.problems import line_of
+from namesrv_client.health import Problem
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
@@ -166,7 +167,12 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
 
     silent = "no heartbeat of the master for 1 m 15 s, while a slave sends them"
     line = f"{where}: critical: cluster-1/broker-a: {silent}; producers may fail to write to 8 of 16 write queues of T"
-    assert (1, [f"{line}; see `namesrvctl brokers --name broker-a`"]) == (shown.code, shown.problems)
+    look = "see `namesrvctl brokers --name broker-a`"
+    removed = "warning: cluster-1/broker-a: write permission removed by an operator; producers do not write to"
+    assert (1, [f"{line}; {look}", f"{where}: {removed} 8 of 16 write queues of T; {look}"]) == (
+        shown.code,
+        shown.problems,
+    )
     assert shown.cells == [
         ["BROKER", "ID", "ADDRESS", "VERDICT", "LAST SEEN", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
@@ -175,7 +181,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     ]
     document = found.json
     last = document["servers"][0].pop("brokers")[-1]
-    (problem,) = document["servers"][0].pop("problems")
+    problem = document.pop("problems")[0]
     assert (*(problem[name] for name in ("severity", "kind", "subject", "since_seconds")),) == (
         "critical",
         "silent_master",
@@ -207,28 +213,25 @@ async def test_group_without_a_master_is_critical(tmp_path: Path, dialect: Liter
         status = await ctl(*at(where), "status")
         document = (await ctl(*at(where), "status", "-o", "json")).json
 
-    missing = f"{where}: critical: cluster-1/broker-a: no master is registered; producers cannot write to"
+    lasts = " for 0.0 s" if dialect == "native" else ""
+    missing = f"{where}: critical: cluster-1/broker-a: no master is registered{lasts}; producers cannot write to"
     look = "see `namesrvctl brokers --name broker-a`"
     assert (healthy.code, healthy.err) == (0, "")
     assert (1, [f"{missing} 8 of 16 write queues of T; {look}"]) == (explained.code, explained.problems)
     assert [cell for cell in explained.cells[1] if cell != "-"][:3] == ["broker-a", "0", "no master"]
-    topics = "its topics (2)" if dialect == "native" else "its topics"
-    assert (1, [f"{missing} {topics}; {look}"]) == (status.code, status.problems)
+    assert (1, [f"{missing} 16 of 32 write queues of 2 topics; {look}"]) == (status.code, status.problems)
     assert (
         document["healthy"],
-        [problem["kind"] for problem in document["servers"][0]["problems"]],
+        [problem["kind"] for problem in document["problems"]],
     ) == (False, ["without_master"])
 
 
 def test_a_problem_of_several_servers_is_one_line() -> None:
-    """The line names the servers that report the problem."""
-    slave = LiveBroker("c", "b", 1, "a:2", age_seconds=1.0, expiry_seconds=120.0, topics=4)
-    problems = broker_problems([slave])
-    what = "critical: c/b: no master is registered; producers cannot write to its topics (4)"
+    """The line names the servers that report the problem, and the number of topics if the routes are unknown."""
+    problem = Problem("without_master", "c/b", ("s1", "s3"), seconds=61.0, count=4, group=("c", "b"))
+    what = "critical: c/b: no master is registered for 1 m 1 s; producers cannot write to its 4 topics"
 
-    assert [f"s1, s3: {what}; see `namesrvctl brokers --name b`"] == lines_of(
-        {"s1": problems, "s2": [], "s3": problems}
-    )
+    assert line_of(problem) == f"s1, s3: {what}; see `namesrvctl brokers --name b`"
 
 
 async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
@@ -249,7 +252,9 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
         agreed.err,
         *(row[4:6] for row in agreed.cells[1:]),
     ) == (0, "", ["fine", "7.0 s ago"], ["fine", "0.0 s ago"])
-    assert (shown.code, shown.problems) == (1, ["the servers disagree about T"])
+    assert (shown.code, shown.problems[0]) == (1, "the servers disagree about T")
+    removed = f"{two}: warning: cluster-1/broker-a: write permission removed by an operator; producers do not write to "
+    assert [line.partition("8 of 8")[0] for line in shown.problems[1:]] == [removed]
     assert [
         [two, "broker-b", "0", "10.0.0.3:10911", "missing", *["-"] * 6],
         [],

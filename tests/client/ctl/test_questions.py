@@ -50,9 +50,9 @@ async def test_status_of_a_ready_server(tmp_path: Path) -> None:
             "boot_id": server.namesrv.boot_id, "version": version(), "ready": True, "revision": 1, "connections": 2,
             "nameserver": "ns-1", "readiness": "ready: no brokers expected", "draining": False,
             "started_ms": 1_700_000_000_000, "uptime_seconds": 125.0, "pid": os.getpid(), "clusters": 1,
-            "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2,
-            "problems": [],
+            "watchers": 0, "pulls": 0, "heartbeats": 0, "refusals": {}, "last_event_seq": 2, "problems": [],
         } == found.json["servers"][0]  # fmt: skip
+        assert found.json["problems"] == []
         assert found.json["healthy"] is True
         server.namesrv.is_draining = True
         draining = await ctl(*at(where), "status")
@@ -70,7 +70,8 @@ async def test_server_that_is_not_ready_is_unhealthy(tmp_path: Path) -> None:
         route = await ctl(*at(where), "route", "T")
 
     awaited = "waiting 45 s more for 1 of 1 expected brokers: cluster-1/broker-a/0 at 10.0.0.1:10911"
-    assert (1, "not ready", [f"{where}: not ready: {awaited}"]) == (shown.code, shown.cells[1][1], shown.problems)
+    line = f"warning: {where}: not ready: {awaited}; clients get no routes from it; see `namesrvctl -s {where} status`"
+    assert (1, "not ready", [line]) == (shown.code, shown.cells[1][1], shown.problems)
     assert (1, "", f"namesrvctl: {where}: refused with code 1: name server not ready\n") == route
 
 
@@ -85,11 +86,13 @@ async def test_unreachable_server_has_its_own_row(tmp_path: Path) -> None:
             none = await ctl(*at(absent), "status", "-o", "json")
 
     assert (1, [[absent, "unreachable"], [where, "ready"]]) == (shown.code, [row[:2] for row in shown.cells[1:]])
-    assert [problem.startswith(f"no connection to {absent}: ") for problem in shown.problems] == [True]
+    unreachable = f"critical: {absent}: unreachable: no connection to {absent}: "
+    assert [problem.startswith(unreachable) for problem in shown.problems] == [True]
     assert (found.code, found.json["healthy"]) == (1, False)
     assert [(absent, False), (where, None)] == [(one["server"], one.get("answered")) for one in found.json["servers"]]
     # routes come from the reachable server; standard error names the other one
-    assert (0, [where], shown.problems) == (route.code, [row[0] for row in route.cells[1:]], route.problems)
+    assert (0, [where]) == (route.code, [row[0] for row in route.cells[1:]])
+    assert [problem.startswith(f"no connection to {absent}: ") for problem in route.problems] == [True]
     assert (none.code, list(none.json["servers"][0])) == (2, ["server", "error", "answered"])
 
 
@@ -112,9 +115,8 @@ async def test_status_of_an_apache_server(tmp_path: Path, topics: int | None) ->
         "state": "answers",
         "brokers": 2,
         "topics": topics,
-        "problems": [],
     }
-    assert {"healthy": True, "servers": [members]} == found.json
+    assert {"healthy": True, "servers": [members], "problems": []} == found.json
 
 
 async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:

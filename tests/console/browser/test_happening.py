@@ -99,7 +99,7 @@ def test_frozen_server_turns_every_page_red(opened: webdriver.Chrome, tmp_path: 
         try:
             shown(opened, "return document.querySelector('#verdict.critical')")
             assert opened.execute_script(VERDICT, "bad") == [
-                "Critical 1 server unreachable · Brokers · namesrv console", "icon-critical.svg", True,
+                "Critical 1 server does not respond · Brokers · namesrv console", "icon-critical.svg", True,
             ]  # fmt: skip
         finally:
             daemon.send_signal(signal.SIGCONT)

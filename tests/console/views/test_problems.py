@@ -1,110 +1,57 @@
-"""Problems of servers and broker groups, and the verdict on all of them."""
+"""The console's views as reports of the health model, and the verdict on every page."""
 
 import pytest
 
 from namesrv_client.ctl.comparison import PRESENT, Difference
+from namesrv_client.health import Missing, Problem, ServerState
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
-from namesrv_console.views.problems import Gone, Problem, problems, verdict
+from namesrv_console.views.problems import missing_among, report_of, verdict
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 
-NOW = 1000.0
-MASTER, SLAVE = BrokerKey("c1", "a", 0), BrokerKey("c1", "a", 1)
+KEY = BrokerKey("c1", "a/b", 0)
 
 
-def server(*brokers: BrokerSeen, ready: bool = True, refused: str = "") -> ServerView:
-    """A reachable server with these brokers."""
-    view = ServerView("s1").answered(NOW, info=ServerInfo("b1", ready=ready))
-    known = {BrokerKey(one.live.cluster, one.live.broker_name, one.live.broker_id): one for one in brokers}
+def view(*, topics: int = 3) -> ServerView:
+    """A reachable server with one broker, last seen at 995 s."""
+    live = LiveBroker(*KEY, "10.0.0.1:10911", expiry_seconds=120.0, topics=topics)
+    answered = ServerView("s1").answered(1000.0, info=ServerInfo("b1", ready=True))
     return ServerView(
-        view.address,
-        is_reachable=True,
-        info=view.info,
-        is_native=True,
-        brokers=known,
-        refused={refused: "denied"} if refused else {},
+        "s1", is_reachable=True, is_native=True, info=answered.info, brokers={KEY: BrokerSeen(live, 995.0, 1115.0)}
     )
 
 
-def seen(key: BrokerKey = MASTER, age: float = 0.0, *, wiped: bool = False) -> BrokerSeen:
-    """A broker with an expiry of 120 s and three topics."""
-    live = LiveBroker(*key, "10.0.0.1:10911", expiry_seconds=120.0, topics=3, write_wiped=wiped)
-    return BrokerSeen(live, NOW - age, NOW - age + 120)
+def test_ages_continue_without_a_response() -> None:
+    """The age of a broker is relative to the moment of the judgement."""
+    (broker,) = report_of(view(), 1007.0).brokers or ()
+
+    assert (broker.key, broker.silent_seconds, broker.topics) == (KEY, 12.0, 3)
 
 
-def found(*views: ServerView, gone: tuple[Gone, ...] = (), differing: tuple[Disagreement, ...] = ()) -> list[Problem]:
-    """The problems of these servers."""
-    return problems(Cluster(1, views), differing, gone, NOW)
+@pytest.mark.parametrize("failure", ["unreachable", "frozen", "refuses"])
+def test_brokers_of_a_server_without_responses_are_unknown(failure: ServerState) -> None:
+    """The last reported brokers stay on the pages, but say nothing about now."""
+    report = report_of(view().lost("2 s", 1001.0, failure), 1007.0)
+
+    assert (report.state, report.why, report.state_seconds, report.brokers) == (failure, "2 s", 6.0, None)
 
 
-GROUP = ("c1", "a")
+def test_unexpected_differences_are_split_into_missing_brokers_and_others() -> None:
+    """Expected differences do not count, and the name of a broker may contain a slash."""
+    missing = Disagreement(Difference("broker", "c1/a/b/0", PRESENT, {"s1": True, "s2": False}), 1.0)
+    queues = Disagreement(Difference("topic", "t", "queues on a", {"s1": "8", "s2": "4"}), 1.0)
+    expected = Disagreement(Difference("topic", "u", "queues on a", {"s1": "8", "s2": "4"}), 1.0, "starting")
 
-
-@pytest.mark.parametrize(
-    ("view", "problem", "level"),
-    [
-        (server(seen(SLAVE)), Problem("without_master", "c1/a", ("s1",), count=3, group=GROUP), "critical"),
-        (
-            server(seen(age=61), seen(SLAVE)),
-            Problem("silent_master", "c1/a", ("s1",), count=3, group=GROUP),
-            "critical",
-        ),
-        (server(seen(wiped=True)), Problem("write_removed", "c1/a", ("s1",), group=GROUP), "warning"),
-        (server(seen(), ready=False), Problem("server_not_ready", "s1"), "warning"),
-        (server(refused="brokers"), Problem("not_reported", "s1", why="denied"), "unknown"),
-        (ServerView("s1"), Problem("server_asked", "s1"), "unknown"),
-        (ServerView("s1").lost("timed out", NOW), Problem("server_unreachable", "s1", why="timed out"), "critical"),
-        (
-            ServerView("s1").lost("denied", NOW, refuses=True),
-            Problem("server_refuses", "s1", why="denied"),
-            "unknown",
-        ),
-    ],
-)
-def test_each_failure_is_a_problem(view: ServerView, problem: Problem, level: str) -> None:
-    """A failure yields one problem, and its level is the verdict's."""
-    assert found(view) == [problem]
-    assert verdict(Cluster(1, (view,)), [problem], ()).level == level
-
-
-@pytest.mark.parametrize("age", [0.0, 60.0])
-def test_group_with_heartbeats_is_healthy(age: float) -> None:
-    """A master may be silent for half of its expiry; then the verdict counts brokers, topics and servers."""
-    view = server(seen(age=age), seen(SLAVE))
-
-    assert found(view) == []
-    it = verdict(Cluster(1, (view,)), [], ())
-    assert (it.level, it.counts, it.brokers, it.topics, it.servers) == ("good", (), 2, 0, 1)
-
-
-def test_brokers_that_left_are_problems_unless_they_unregistered() -> None:
-    """A group without any broker is critical, one broker of a group a warning, and a planned stop neither."""
-    slave, other = Gone(SLAVE, NOW, "disconnected", 3), Gone(BrokerKey("c1", "b", 0), NOW, "unregistered", 2)
-    last = Gone(MASTER, NOW, "silent", 3)
-
-    assert found(server(seen()), gone=(slave, other)) == [
-        Problem("broker_gone", "c1/a/1", why="disconnected", count=3, group=GROUP)
-    ]
-    assert found(server(), gone=(last, slave)) == [
-        Problem("group_gone", "c1/a", why="disconnected", count=3, group=GROUP)
-    ]
-
-
-def test_unexpected_differences_are_problems() -> None:
-    """A broker that a server lacks is named; other differences are counted; expected ones do not count."""
-    missing = Disagreement(Difference("broker", "c1/a/0", PRESENT, {"s1": True, "s2": False}), NOW)
-    queues = Disagreement(Difference("topic", "t", "queues on a", {"s1": "8", "s2": "4"}), NOW)
-    expected = Disagreement(Difference("topic", "u", "queues on a", {"s1": "8", "s2": "4"}), NOW, "starting")
-
-    assert found(server(seen()), differing=(missing, queues, expected)) == [
-        Problem("missing_broker", "c1/a/0", ("s2",)),
-        Problem("disagreement", "", count=1),
-    ]
+    assert missing_among([missing, queues, expected], Cluster(1, (view(),))) == ([Missing(KEY, ("s2",), 3)], 1)
 
 
 def test_worst_problem_decides() -> None:
     """Counts are by kind, worst first, and the worst level is the verdict's."""
-    views = (server(seen(SLAVE)), ServerView("s2"), ServerView("s3"))
-    it = verdict(Cluster(1, views), found(*views), ())
+    cluster = Cluster(1, (view(), ServerView("s2"), ServerView("s3")))
+    asked, lost = [Problem("server_asked", one) for one in ("s2", "s3")], Problem("without_master", "c1/a")
 
-    assert (it.level, it.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
+    found = verdict(cluster, [*asked, lost], ())
+    good = verdict(cluster, [], ())
+
+    assert (found.level, found.counts) == ("critical", (("without_master", 1), ("server_asked", 2)))
+    assert (good.level, good.counts, good.brokers, good.servers, good.agrees) == ("good", (), 1, 3, True)

@@ -13,12 +13,13 @@ from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.completing import broker_names, cluster_names
-from namesrv_client.ctl.health import Problem, broker_problems, lines_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, cell, lasting, table
+from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of, reports_in, with_queues
 from namesrv_client.ctl.running import Columns, absences_in, change, show, show_list
 from namesrv_client.ctl.servers import Servers, reason
+from namesrv_client.health import Server, broker_of, failure_state, missing_brokers, problems, state_of
 from namesrv_remoting.bodies.extensions import Connection, LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo
 from namesrv_remoting.codes import MASTER_ID, RequestCode
@@ -98,7 +99,16 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
         lambda found: found,
         absent=lambda found: [] if found or not (cluster or name) else [asked],
         merged=_side_by_side,
+        remarks=_group_problems,
     )
+
+
+def _group_problems(given: Mapping[str, list[LiveBroker]]) -> list[str]:
+    """A line for each critical problem of the listed broker groups; the table shows the others."""
+    reports = [
+        Server(server, "answers", brokers=[broker_of(broker) for broker in found]) for server, found in given.items()
+    ]
+    return [line_of(one) for one in problems(reports) if one.level == "critical"]
 
 
 _GROUPS: Final[Columns[tuple[str, BrokerData]]] = {
@@ -212,88 +222,68 @@ HEALTHY: Final = ("ready", "answers")
 def status(options: Options) -> None:
     """Show whether each NameServer answers and is ready, and how much it knows.
 
-    Exits with 1 if one of them is unreachable, not ready or draining, or if a broker group has no master, or one that
-    is silent while a slave is not.
+    Exits with 1 if one of them is unreachable, not ready or draining, or if a problem is critical: a broker group has
+    no master, or one that is silent while a slave is not.
     """
     show(options, _status)
 
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """The report of one server, and the problems of its broker groups."""
+    """One server: its members in the table, and its report for the health model."""
 
     members: dict[str, Any]
-    problems: list[Problem]
-    # The reason that the problems are unknown.
-    refusal: str | None = None
-
-    def document(self) -> dict[str, Any]:
-        """The members, for JSON and YAML."""
-        problems = [one.document() for one in self.problems]
-        return {**self.members, "problems": problems if self.refusal is None else None}
+    report: Server
 
 
 async def _status(servers: Servers) -> Report:
     answers = await servers.ask(_status_of)
     members = {server: found.members for server, found in answers.given.items()}
-    problems = lines_of({server: found.problems for server, found in answers.given.items()})
-    is_healthy = not problems and all(found["state"] in HEALTHY for found in members.values())
-    not_ready = [
-        f"{server}: {found['readiness'] or 'not ready'}"
-        for server, found in members.items()
-        if found.get("ready") is False
-    ]
-    unknown = [
-        f"{server}: health of the broker groups is unknown: {found.refusal}"
-        for server, found in answers.given.items()
-        if found.refusal is not None
-    ]
+    reports = reports_in(answers.mapped(lambda found: found.report))
+    found = await with_queues(servers, reports, problems(reports, missing=missing_brokers(reports)))
+    is_healthy = code_of(found) is ExitCode.OK and all(one["state"] in HEALTHY for one in members.values())
     return Report(
         {
             "healthy": is_healthy and len(answers.given) == len(answers.outcomes),
-            "servers": answers.documents(_Status.document),
+            "servers": answers.documents(lambda one: one.members),
+            "problems": [document_of(one) for one in found],
         },
         table(_STATUS, [_row(server, found) for server, found in answers.outcomes.items()]),
         max(answers.code(needs_all=True), ExitCode.OK if is_healthy else ExitCode.NO),
-        [*answers.problems(), *not_ready, *problems, *unknown],
+        [line_of(one) for one in found],
     )
 
 
 async def _status_of(server: NameServer) -> _Status:
-    members = await _members(server)
-    try:
-        return _Status(members, broker_problems(await server.brokers()))
-    except ResponseError as error:
-        return _Status(members, [], reason(error))
-
-
-def state_of(info: ServerInfo | None) -> str:
-    """A server's state in a word; None is Apache's server, which reports no state."""
-    if info is None:
-        return "answers"
-    return "draining" if info.draining else "ready" if info.ready else "not ready"
-
-
-async def _members(server: NameServer) -> dict[str, Any]:
-    """The server's own report, or counts of brokers and topics if the server is Apache's."""
     info = await server.info()
+    members = await _members(server, info)
+    try:
+        return _Status(members, await report_of(server, info, await server.brokers()))
+    except ResponseError as error:
+        return _Status(members, Server(server.address, state_of(info), info=info, refusal=reason(error)))
+
+
+def state_word(info: ServerInfo | None) -> str:
+    """A server's state in words; None is Apache's server, which reports no state."""
+    return state_of(info).replace("_", " ")
+
+
+async def _members(server: NameServer, info: ServerInfo | None) -> dict[str, Any]:
+    """The server's own report, or counts of brokers and topics if the server is Apache's."""
     if info is not None:
         counts = {"brokers": info.brokers, "topics": info.topics}
-        return {"protocol": "native", "state": state_of(info), **counts, **msgspec.to_builtins(info)}
+        return {"protocol": "native", "state": state_word(info), **counts, **msgspec.to_builtins(info)}
     groups = (await server.cluster_info()).broker_addr_table.values()
     topics: int | None = None
     # Apache's server can be configured to refuse the topic list.
     with suppress(ResponseError):
         topics = len(await server.topics())
     brokers = sum(len(group.broker_addrs) for group in groups)
-    return {"protocol": "rocketmq", "state": state_of(info), "brokers": brokers, "topics": topics}
+    return {"protocol": "rocketmq", "state": state_word(info), "brokers": brokers, "topics": topics}
 
 
 def _row(server: str, status: _Status | RemotingError) -> tuple[object, ...]:
-    if isinstance(status, _Status):
-        found = status.members
-    else:
-        found = {"state": "refuses" if isinstance(status, ResponseError) else "unreachable"}
+    found: Mapping[str, Any] = status.members if isinstance(status, _Status) else {"state": failure_state(status)}
     state = Text(found["state"], style="green" if found["state"] in HEALTHY else "red")
     about = (found.get("protocol"), found.get("nameserver"), found.get("version"), lasting(found.get("uptime_seconds")))
     return (server, state, *about, *(found.get(count) for count in _STATUS[6:]))

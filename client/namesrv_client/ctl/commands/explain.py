@@ -1,6 +1,6 @@
 """`explain`: every broker of a topic's route on each server, when it was last seen and when it expires."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -11,30 +11,20 @@ from namesrv_client.ctl import ExitCode
 from namesrv_client.ctl.commands.diff import difference_table
 from namesrv_client.ctl.commands.topics import TopicArgument, joined
 from namesrv_client.ctl.comparison import Facts, View, differences, facts_with_addresses, perm_text
-from namesrv_client.ctl.health import Problem, group_problem, groups_of, lines_of
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Report, ago, lasting
+from namesrv_client.ctl.problems import code_of, document_of, line_of, report_of
 from namesrv_client.ctl.running import Columns, absences_in, server_table, show
 from namesrv_client.ctl.servers import Responses, Servers
+from namesrv_client.health import Gone, GroupKey, Problem, Server, liveness, problems, weighed, write_shares
 from namesrv_remoting.bodies.extensions import LiveBroker
 from namesrv_remoting.bodies.route import QueueData, TopicRouteData
 from namesrv_remoting.codes import MASTER_ID
-from namesrv_remoting.group_health import SILENT_SHARE
 
 _STYLES: Final = {"fine": "green", "unknown": ""}
 # Stands for a broker without a live entry.
 _NO_ENTRY: Final = LiveBroker("", "", 0, "")
-
-
-def liveness(live: LiveBroker) -> str:
-    """The liveness of a broker on one server: fine, late or overdue; unknown on Apache's server."""
-    age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
-    if age is None or left is None or expiry is None:
-        return "unknown"
-    if left < 0:
-        return "overdue"
-    return "late" if age > expiry * SILENT_SHARE else "fine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +93,10 @@ class Explained:
 
     facts: Facts | None
     instances: Sequence[Instance]
-    # Problems of the broker groups in the route.
-    problems: Sequence[Problem] = ()
+    # None without a route.
+    route: TopicRouteData | None = None
+    # The broker groups in the route.
+    report: Server | None = None
 
 
 def explain(options: Options, topic: TopicArgument) -> None:
@@ -125,7 +117,7 @@ def explain(options: Options, topic: TopicArgument) -> None:
         }
         differing = differences(views)
         absent = absences_in(answers, lambda found: [f"topic {topic}"] if found.facts is None else [])
-        problems = lines_of({server: found.problems for server, found in answers.given.items()})
+        found_problems = _problems(topic, answers.given.values())
         everywhere = _with_missing(answers)
         body = server_table(everywhere, _COLUMNS, lambda found: found.instances)
         return Report(
@@ -136,14 +128,19 @@ def explain(options: Options, topic: TopicArgument) -> None:
                     lambda found: {
                         "present": found.facts is not None,
                         "brokers": [one.document() for one in found.instances],
-                        "problems": [one.document() for one in found.problems],
                     }
                 ),
+                "problems": [document_of(one) for one in found_problems],
                 "differences": [asdict(one) for one in differing],
             },
             [*body, Text(""), *difference_table(differing, tuple(views))] if differing else body,
-            max(answers.code(needs_all=True), ExitCode.NO if absent or differing or problems else ExitCode.OK),
-            [*answers.problems(), *absent, *([f"the servers disagree about {topic}"] if differing else []), *problems],
+            max(answers.code(needs_all=True), ExitCode.NO if absent or differing else code_of(found_problems)),
+            [
+                *answers.problems(),
+                *absent,
+                *([f"the servers disagree about {topic}"] if differing else []),
+                *map(line_of, found_problems),
+            ],
         )
 
     show(options, ask)
@@ -153,8 +150,8 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     route = (await server.routes([topic]))[topic]
     if route is None:
         return Explained(None, ())
-    knows = await server.is_native()
-    brokers = await server.brokers()
+    info, brokers = await server.info(), await server.brokers()
+    knows = info is not None
     live = {(one.cluster, one.broker_addr): one for one in brokers} if knows else {}
     instances = []
     for group, queues in joined(route):
@@ -169,20 +166,32 @@ async def _explained(server: NameServer, topic: str) -> Explained:
     # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
     facts.update({f"wiped on {one.broker_name}": True for one in instances if one.entry.write_wiped})
-    return Explained(facts, instances, _problems(topic, route, brokers))
+    groups = {(one.cluster, one.broker_name) for one in route.broker_datas}
+    return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
 
 
-def _problems(topic: str, route: TopicRouteData, brokers: Sequence[LiveBroker]) -> list[Problem]:
-    """The problems of the broker groups that hold the topic's queues."""
-    groups = groups_of(brokers)
-    total = sum(queues.write_queue_nums for queues in route.queue_datas)
+def _problems(topic: str, found: Iterable[Explained]) -> list[Problem]:
+    """The problems of the broker groups that hold the topic's queues, without those of the servers."""
+    known = [(one.report, one.route) for one in found if one.report is not None and one.route is not None]
+    reports = [report for report, _ in known]
+    live = {broker.key[:2] for report in reports for broker in report.brokers or ()}
+    gone = {one.key: one for _, route in known for one in _gone(topic, route, live)}
+    shares = {
+        name: share
+        for _, route in known
+        for name, share in write_shares([(topic, route)], [queues.broker_name for queues in route.queue_datas]).items()
+    }
+    return weighed((one for one in problems(reports, gone=gone.values()) if one.group is not None), shares)
+
+
+def _gone(topic: str, route: TopicRouteData, live: Iterable[GroupKey]) -> list[Gone]:
+    """The broker groups of the route without a live broker; an Apache server keeps the queues of removed brokers."""
     found = []
+    shares = write_shares([(topic, route)], [queues.broker_name for queues in route.queue_datas])
     for group, queues in joined(route):
-        cluster = "" if group is None else group.cluster
-        affected = f"{queues.write_queue_nums} of {total} write queues of {topic}"
-        key = cluster, queues.broker_name
-        if problem := group_problem(key, groups.get(key, ()), affected):
-            found.append(problem)
+        key = ("" if group is None else group.cluster, queues.broker_name, MASTER_ID)
+        if key[:2] not in live:
+            found.append(Gone(key, 0.0, "", 1, shares[queues.broker_name]))
     return found
 
 

@@ -13,15 +13,25 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
-from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_of
-from namesrv_client.ctl.commands.explain import liveness
+from namesrv_client.ctl.commands.brokers import HEALTHY, ClusterOption, NameOption, state_word
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_client.ctl.options import Options
 from namesrv_client.ctl.output import Output, Report, cell, lasting, speaks_unicode, table
+from namesrv_client.ctl.problems import code_of, document_of, line_of
 from namesrv_client.ctl.running import run, show
-from namesrv_client.ctl.servers import Servers
+from namesrv_client.ctl.servers import Servers, reason
+from namesrv_client.health import (
+    Problem,
+    Server,
+    broker_of,
+    failure_state,
+    liveness,
+    missing_brokers,
+    problems,
+    state_of,
+)
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
-from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
+from namesrv_remoting.errors import RemotingError
 from namesrv_runtime.clock import Clock
 
 # A server that hangs turns grey within 3 s of its last answer: it gets a request every second, and the screen is
@@ -37,6 +47,8 @@ _RED: Final = 0.25
 # Verdicts of the brokers at the top of the table, which an operator should check.
 _URGENT: Final = ("missing", "overdue", "late")
 _SERVER: Final = ("server", "state", "brokers", "topics", "connections", "revision")
+_PROBLEM_LINES: Final = 5
+_LEVEL_STYLES: Final = {"critical": "red"}
 # Width of an age bar.
 _BAR_CELLS: Final = 8
 _EIGHTHS: Final = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -67,13 +79,23 @@ class Seen:
 
     def state_at(self, now: float) -> str:
         """The state in words."""
-        if isinstance(self.error, ResponseError):
-            return "refuses"
-        if self.error is not None and not isinstance(self.error, RequestTimeoutError):
-            return "unreachable"
+        failure = None if self.error is None else failure_state(self.error)
+        if failure in ("refuses", "unreachable"):
+            return failure
         if self.is_silent(now):
             return f"no answer for {lasting(now - self.answered_at)}"
         return self.state or "connecting"
+
+    def report(self, now: float) -> Server:
+        """The report for the health model."""
+        passed = now - self.answered_at
+        if self.is_silent(now):
+            state = "frozen" if self.error is None else failure_state(self.error)
+            return Server(self.server, state, "" if self.error is None else reason(self.error), passed)
+        if self.state is None:
+            return Server(self.server, "asking")
+        brokers = [broker_of(one, passed_seconds=passed) for one in self.brokers.values()]
+        return Server(self.server, state_of(self.info), info=self.info, brokers=brokers)
 
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
         """The verdict on a broker and its live entry on this server, with ages as of now."""
@@ -88,6 +110,16 @@ class Seen:
             age, left = found.age_seconds + passed, found.expires_in_seconds - passed
             found = msgspec.structs.replace(found, age_seconds=age, expires_in_seconds=left)
         return liveness(found), found
+
+
+def found_problems(seen: Sequence[Seen], now: float) -> list[Problem]:
+    """All problems but those that the table of servers shows."""
+    reports = [one.report(now) for one in seen]
+    return [
+        one
+        for one in problems(reports, missing=missing_brokers(reports))
+        if one.kind not in ("server_asked", "missing_broker")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +155,8 @@ def top(
 
     A server that hangs turns grey within 3 s and delays no other. First come the brokers to look at: missing (only
     other servers have it), overdue (the next scan evicts it) or late (silent for over half of its time).
-    With --once, exits with 1 if a server did not answer, or if a broker is missing or overdue.
+    Below the servers come their problems and those of the broker groups.
+    With --once, exits with 1 if a server did not answer, a broker is missing or overdue, or a problem is critical.
     """
     is_repeated = once or options.watch_seconds is not None
     if not is_repeated and (options.output != "table" or not sys.stdout.isatty()):
@@ -132,7 +165,7 @@ def top(
     async def ask(server: NameServer, clock: Clock) -> Seen:
         info, found = await server.info(), await server.brokers(cluster, name)
         brokers = {(one.cluster, one.broker_name, one.broker_id, one.broker_addr): one for one in found}
-        return Seen(server.address, clock.monotonic(), state_of(info), info, brokers)
+        return Seen(server.address, clock.monotonic(), state_word(info), info, brokers)
 
     if is_repeated:
         show(options, lambda servers: _report(servers, ask))
@@ -147,15 +180,17 @@ async def _report(servers: Servers, ask: Ask) -> Report:
         for server, found in answers.outcomes.items()
     ]
     rows = broker_rows(seen, now)
+    found = found_problems(seen, now)
     is_wrong = any(verdict in {"missing", "overdue"} for row in rows for verdict, _ in row.on.values())
     return Report(
         {
             "servers": answers.documents(
                 lambda found: {"state": found.state, "brokers": [row.members(found.server) for row in rows]}
-            )
+            ),
+            "problems": [document_of(one) for one in found],
         },
         page(seen, now),
-        max(answers.code(needs_all=True), ExitCode.NO if is_wrong else ExitCode.OK),
+        max(answers.code(needs_all=True), ExitCode.NO if is_wrong else code_of(found)),
         answers.problems(),
     )
 
@@ -192,8 +227,9 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     """The servers, and below them as many brokers as there is room for."""
     silent = {one.server for one in seen if one.is_silent(now)}
     rows = broker_rows(seen, now)
+    remarks = _problem_lines(seen, now)
     # Two lines of heads, one between the tables, one for the number of brokers left out.
-    room = max(1, height - len(seen) - 4)
+    room = max(1, height - len(seen) - len(remarks) - 4)
     shown = rows[: room if len(rows) > room + 1 else room + 1]
     heads = ("cluster", "broker", "id", "address", *(one.server for one in seen))
     cells = [_broker_cells(row, silent, _sentence) for row in shown]
@@ -203,7 +239,15 @@ def page(seen: Sequence[Seen], now: float, width: int = sys.maxsize, height: int
     brokers = table(heads, cells) if cells else [Text("no brokers", style="dim")]
     left_out = [Text(f"... {len(rows) - len(shown)} more brokers", style="dim")] if len(shown) < len(rows) else []
     servers = table(_SERVER, [_server_cells(one, now) for one in seen])
-    return [*servers, Text(""), *brokers, *left_out]
+    return [*servers, *remarks, Text(""), *brokers, *left_out]
+
+
+def _problem_lines(seen: Sequence[Seen], now: float) -> list[RenderableType]:
+    """The worst problems of the broker groups, a line each."""
+    found = [one for one in found_problems(seen, now) if one.group is not None]
+    shown = [Text(line_of(one), style=_LEVEL_STYLES.get(one.level, "yellow")) for one in found[:_PROBLEM_LINES]]
+    left_out = len(found) - len(shown)
+    return [*shown, *([Text(f"... {left_out} more problems", style="dim")] if left_out else [])]
 
 
 def _server_cells(seen: Seen, now: float) -> list[object]:

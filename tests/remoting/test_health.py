@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from namesrv_remoting.group_health import GroupHealth, group_health
+from namesrv_remoting.health import GroupHealth, group_health
 
 
 @pytest.mark.parametrize(

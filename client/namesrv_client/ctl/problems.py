@@ -1,0 +1,144 @@
+"""Problems in words, and the requests that find them."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.nameserver import NameServer
+from namesrv_client.ctl.output import counted, lasting
+from namesrv_client.ctl.servers import Responses, Servers, reason
+from namesrv_client.health import (
+    Affected,
+    GroupKey,
+    Problem,
+    Server,
+    broker_of,
+    failure_state,
+    names_to_weigh,
+    problems,
+    removals,
+    state_of,
+    weighed,
+    write_shares,
+)
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+from namesrv_remoting.errors import RemotingError, ResponseError
+from namesrv_remoting.health import Kind
+
+# Number of events that a server remembers.
+_MOST_EVENTS: Final = 1000
+
+# The problem, and its consequence. `lasts` is empty or " for" and the duration.
+_TEXTS: Final[Mapping[Kind, tuple[str, str]]] = {
+    "group_gone": ("all brokers of the group have left", "producers and consumers cannot reach {affected}"),
+    "without_master": ("no master is registered{lasts}", "producers cannot write to {affected}"),
+    "silent_master": (
+        "no heartbeat of the master{lasts}, while a slave sends them",
+        "producers may fail to write to {affected}",
+    ),
+    "server_unreachable": ("unreachable{lasts}", "its clients use other servers, or the routes they have"),
+    "server_frozen": ("does not respond{lasts}", "its clients use other servers, or the routes they have"),
+    "server_refuses": ("access denied{lasts}", "its state is unknown"),
+    "not_reported": ("health of the broker groups is unknown", "a group may be without a master"),
+    "server_asked": ("no response yet", "its state is unknown"),
+    "broker_gone": ("the broker has left", "{topics} have one broker fewer"),
+    "server_not_ready": ("not ready", "clients get no routes from it"),
+    "missing_broker": ("missing", "clients of this server cannot reach it for {topics}"),
+    "disagreement": ("{count} differences between servers", "clients of different servers get different routes"),
+    "write_removed": ("write permission removed by an operator", "producers do not write to {affected}"),
+    "disk_failing": ("a file cannot be written", "it will lack changes after a restart"),
+    "memory_budget": ("memory is nearly used up", "it refuses large registrations and connections soon"),
+    "certificate_expires": ("the certificate runs out", "then no peer that verifies it connects"),
+}
+
+
+def line_of(problem: Problem) -> str:
+    """The problem in a sentence, with the servers that report it."""
+    what, consequence = words_of(problem)
+    subject = [] if problem.subject in ("", *problem.servers) else [problem.subject]
+    why = f": {problem.why}" if problem.why else ""
+    where = [", ".join(problem.servers)] if problem.servers else []
+    look = f"; see `{problem.command}`" if problem.command else ""
+    return f"{': '.join([*where, problem.level, *subject])}: {what}{why}; {consequence}{look}"
+
+
+def words_of(problem: Problem) -> tuple[str, str]:
+    """The problem and its consequence, without names."""
+    lasts = "" if problem.seconds is None else f" for {lasting(problem.seconds)}"
+    topics = counted(problem.count, "topic")
+    what, consequence = _TEXTS[problem.kind]
+    affected = f"its {topics}" if problem.count else "its topics"
+    if problem.affected is not None:
+        affected = affected_text(problem.affected)
+    return what.format(lasts=lasts, count=problem.count), consequence.format(affected=affected, topics=topics)
+
+
+def affected_text(affected: Affected) -> str:
+    """The queues, for example "8 of 24 write queues of 4 topics"."""
+    queues = f"{affected.write_queues:,} of {affected.all_write_queues:,} write queues"
+    return f"{queues} of {affected.topic or counted(affected.topics, 'topic')}"
+
+
+def document_of(problem: Problem) -> dict[str, Any]:
+    """The members of a problem, for JSON and YAML."""
+    what, consequence = words_of(problem)
+    affected = None if problem.affected is None else problem.affected._asdict()
+    return {
+        "severity": problem.level,
+        "kind": problem.kind,
+        "subject": problem.subject,
+        "servers": [*problem.servers],
+        "since_seconds": problem.seconds,
+        "what": what,
+        "why": problem.why,
+        "consequence": consequence,
+        "affected": affected,
+        "command": problem.command,
+    }
+
+
+def code_of(found: Iterable[Problem]) -> ExitCode:
+    """The exit code for these problems: one that is critical makes the code NO."""
+    return ExitCode.NO if any(one.level == "critical" for one in found) else ExitCode.OK
+
+
+async def report_of(
+    server: NameServer,
+    info: ServerInfo | None,
+    brokers: Sequence[LiveBroker],
+    groups: Container[GroupKey] | None = None,
+) -> Server:
+    """The report of a server on all its broker groups, or on some of them."""
+    known = [broker_of(one) for one in brokers if groups is None or (one.cluster, one.broker_name) in groups]
+    report = Server(server.address, state_of(info), info=info, brokers=known)
+    if info is None or all(one.kind != "without_master" for one in problems([report])):
+        return report
+    # The events say since when a master is missing.
+    with suppress(ResponseError):
+        events = (await server.events(0, _MOST_EVENTS)).events
+        return Server(server.address, report.state, info=info, brokers=known, removals=removals(events, info))
+    return report
+
+
+def reports_in(answers: Responses[Server]) -> list[Server]:
+    """The report of each server, also of those that did not respond."""
+    return [
+        Server(server, failure_state(found), reason(found)) if isinstance(found, RemotingError) else found
+        for server, found in answers.outcomes.items()
+    ]
+
+
+async def with_queues(servers: Servers, reports: Iterable[Server], found: Sequence[Problem]) -> list[Problem]:
+    """The problems with the affected write queues; routes are requested only if a broker group has a problem."""
+    shares: dict[str, Affected] = {}
+    wanted = names_to_weigh(found)
+    reporting = {one.address for one in reports if one.brokers}
+    for server in servers.all:
+        if server.address in reporting and not wanted <= shares.keys():
+            # Without access to the topics, the consequence has the number of topics only.
+            with suppress(RemotingError):
+                routes = await server.routes(await server.topics())
+                given = ((topic, route) for topic, route in routes.items() if route is not None)
+                shares = write_shares(given, wanted) | shares
+    return weighed(found, shares)

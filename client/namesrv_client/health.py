@@ -1,0 +1,370 @@
+"""The health model: values that servers reported, in; the problems of servers and broker groups, out.
+
+The console and `namesrvctl` fill in what they know, so that both name the same problems. The module has no clock and no
+I/O; durations are relative to the moment of the judgement.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, NamedTuple, cast
+
+from namesrv_remoting.bodies.extensions import Event, LiveBroker, ServerInfo
+from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.codes import MASTER_ID
+from namesrv_remoting.errors import RemotingError, RequestTimeoutError, ResponseError
+from namesrv_remoting.health import LEVELS, SILENT_SHARE, GroupHealth, Kind, Level, group_health
+
+# Frozen: the server does not respond in time, although no error says that it is unreachable.
+ServerState = Literal["asking", "ready", "not_ready", "draining", "answers", "refuses", "frozen", "unreachable"]
+
+# Cluster and broker name.
+GroupKey = tuple[str, str]
+# Cluster, broker name and broker id.
+InstanceKey = tuple[str, str, int]
+
+KINDS: Final[tuple[Kind, ...]] = tuple(LEVELS)
+# Problems of a whole group, which affect all its write queues.
+_OF_QUEUES: Final = frozenset[Kind]({"group_gone", "without_master", "silent_master", "write_removed"})
+_OF_SERVERS: Final[Mapping[ServerState, Kind]] = {
+    "asking": "server_asked",
+    "unreachable": "server_unreachable",
+    "frozen": "server_frozen",
+    "refuses": "server_refuses",
+}
+# Commands that look closer at a server.
+_LOOKS: Final[Mapping[Kind, str]] = {
+    "server_refuses": "whoami",
+    "not_reported": "whoami",
+    "disk_failing": "config show",
+    "memory_budget": "connections",
+    "certificate_expires": "config show",
+}
+_OF_GROUPS: Final[Mapping[GroupHealth, Kind]] = {
+    GroupHealth.WITHOUT_MASTER: "without_master",
+    GroupHealth.SILENT_MASTER: "silent_master",
+}
+
+
+class Broker(NamedTuple):
+    """A live broker, as one server reports it."""
+
+    key: InstanceKey
+    # None from Apache's server, which does not report them.
+    silent_seconds: float | None = None
+    expiry_seconds: float | None = None
+    topics: int = 0
+    is_write_removed: bool = False
+
+    @property
+    def silence(self) -> float | None:
+        """Share of the expiry that has passed since the last heartbeat."""
+        if self.silent_seconds is None or not self.expiry_seconds:
+            return None
+        return self.silent_seconds / self.expiry_seconds
+
+
+class Removal(NamedTuple):
+    """The last removal of a broker by a server."""
+
+    # For example `disconnected`.
+    reason: str
+    seconds_ago: float
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The reports of one server."""
+
+    address: str
+    state: ServerState
+    # Reason of the state, in the server's or the operating system's words.
+    why: str = ""
+    # Duration of a state without responses; None if unknown.
+    state_seconds: float | None = None
+    info: ServerInfo | None = None
+    # None: the brokers of the server are unknown.
+    brokers: Sequence[Broker] | None = None
+    # Reason that a part of the report is missing.
+    refusal: str = ""
+    removals: Mapping[InstanceKey, Removal] = field(default_factory=dict)
+
+
+class Affected(NamedTuple):
+    """The write queues of a broker group, among all write queues of its topics."""
+
+    write_queues: int
+    all_write_queues: int
+    topics: int
+    # The name of the topic if the group has only one; else empty.
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A broker that has left all servers."""
+
+    key: InstanceKey
+    # Time at which the last server removed it, on the observer's clock.
+    left_at: float
+    # Reason in the server's event, for example `disconnected`; empty if the event is unknown.
+    reason: str
+    topics: int
+    # The queues of its group before it left; None for a slave, or without routes.
+    affected: Affected | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        """True for a broker that unregistered itself."""
+        return self.reason == "unregistered"
+
+    @property
+    def group(self) -> GroupKey:
+        """The broker group."""
+        return self.key[:2]
+
+
+class Missing(NamedTuple):
+    """A broker that some servers lack."""
+
+    key: InstanceKey
+    servers: tuple[str, ...]
+    topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem; `kind` and `subject` identify it while it lasts."""
+
+    kind: Kind
+    # A server's address, a broker group or a broker; empty for disagreements, which have a page of their own.
+    subject: str
+    # Addresses of the servers that report the problem, or lack the broker.
+    servers: tuple[str, ...] = ()
+    # Reason in a server's or the operating system's words; empty without one.
+    why: str = ""
+    # Duration as far as it is known.
+    seconds: float | None = field(default=None, compare=False)
+    # Number of topics of the broker or group, or number of disagreements.
+    count: int = 0
+    # None if the routes are unknown.
+    affected: Affected | None = None
+    # The broker group of the problem; None for a server's.
+    group: GroupKey | None = None
+
+    @property
+    def key(self) -> tuple[Kind, str]:
+        """The identity of the problem."""
+        return self.kind, self.subject
+
+    @property
+    def level(self) -> Level:
+        """How bad the problem is."""
+        return LEVELS[self.kind]
+
+    @property
+    def command(self) -> str:
+        """The command that looks closer; empty if there is none."""
+        if self.kind == "server_asked":
+            return ""
+        if self.kind in ("missing_broker", "disagreement"):
+            return "namesrvctl diff"
+        if self.group is not None:
+            return f"namesrvctl brokers --name {shlex.quote(self.group[1])}"
+        return f"namesrvctl -s {self.subject} {_LOOKS.get(self.kind, 'status')}"
+
+
+def liveness(live: LiveBroker) -> str:
+    """The liveness of a broker on one server: fine, late or overdue; unknown on Apache's server."""
+    age, left, expiry = live.age_seconds, live.expires_in_seconds, live.expiry_seconds
+    if age is None or left is None or expiry is None:
+        return "unknown"
+    if left < 0:
+        return "overdue"
+    return "late" if age > expiry * SILENT_SHARE else "fine"
+
+
+def state_of(info: ServerInfo | None) -> ServerState:
+    """The state of a server that responds; None is Apache's server, which reports no state."""
+    if info is None:
+        return "answers"
+    return "draining" if info.draining else "ready" if info.ready else "not_ready"
+
+
+def failure_state(error: RemotingError) -> ServerState:
+    """The state of a server whose last request failed."""
+    if isinstance(error, ResponseError):
+        return "refuses"
+    return "frozen" if isinstance(error, RequestTimeoutError) else "unreachable"
+
+
+def broker_of(live: LiveBroker, *, passed_seconds: float = 0.0) -> Broker:
+    """A broker as it is some seconds after the server's response."""
+    age = None if live.age_seconds is None else live.age_seconds + passed_seconds
+    key = live.cluster, live.broker_name, live.broker_id
+    return Broker(key, age, live.expiry_seconds, live.topics or 0, bool(live.write_wiped))
+
+
+def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
+    """The last removal of each broker in a server's events, which are in order."""
+    found: dict[InstanceKey, Removal] = {}
+    if info.started_ms is None:
+        return found
+    # On the server's clock, as the times of the events.
+    now_ms = info.started_ms + 1000 * info.uptime_seconds
+    for event in events:
+        cluster, name, number = (event.fields.get(field) for field in ("cluster", "broker_name", "broker_id"))
+        if event.event == "evict" and event.ts_ms is not None and isinstance(number, int):
+            seconds_ago = max(0.0, (now_ms - event.ts_ms) / 1000)
+            found[str(cluster), str(name), number] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
+    return found
+
+
+def missing_brokers(servers: Iterable[Server]) -> list[Missing]:
+    """The brokers that some servers lack, as far as one look shows; a server that is not ready may lack brokers."""
+    reports = {
+        one.address: {broker.key: broker.topics for broker in one.brokers}
+        for one in servers
+        if one.brokers is not None and one.state in ("ready", "answers")
+    }
+    topics = {key: count for brokers in reports.values() for key, count in brokers.items()}
+    return [
+        Missing(key, lacking, topics[key])
+        for key in sorted(topics)
+        if (lacking := tuple(server for server, brokers in reports.items() if key not in brokers))
+    ]
+
+
+def problems(
+    servers: Sequence[Server], *, gone: Iterable[Gone] = (), missing: Iterable[Missing] = (), disagreements: int = 0
+) -> list[Problem]:
+    """All problems, worst first."""
+    found = [
+        *(problem for one in servers for problem in _of_server(one)),
+        *_of_groups(servers),
+        *_of_gone(servers, gone),
+        *(
+            Problem("missing_broker", _name(one.key), one.servers, count=one.topics, group=one.key[:2])
+            for one in missing
+        ),
+        *([Problem("disagreement", "", count=disagreements)] if disagreements else []),
+        *_of_permissions(servers),
+    ]
+    return sorted(found, key=lambda one: (KINDS.index(one.kind), one.subject))
+
+
+def names_to_weigh(found: Iterable[Problem]) -> set[str]:
+    """The names of the broker groups whose write queues are affected, as far as the routes have to say which."""
+    return {one.group[1] for one in found if one.group and one.kind in _OF_QUEUES and one.affected is None}
+
+
+def weighed(found: Iterable[Problem], shares: Mapping[str, Affected]) -> list[Problem]:
+    """The problems with the affected queues; `shares` are by broker name."""
+    return [
+        replace(one, affected=one.affected or shares.get(one.group[1])) if one.group and one.kind in _OF_QUEUES else one
+        for one in found
+    ]
+
+
+def write_shares(routes: Iterable[tuple[str, TopicRouteData]], names: Iterable[str]) -> dict[str, Affected]:
+    """The write queues of each of these broker groups, among those of all its topics."""
+    wanted = frozenset(names)
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    topics: dict[str, list[str]] = {}
+    for topic, route in routes:
+        here = {queues.broker_name: queues.write_queue_nums for queues in route.queue_datas}
+        for name in wanted & here.keys():
+            own[name] += here[name]
+            total[name] += sum(here.values())
+            topics.setdefault(name, []).append(topic)
+    return {
+        name: Affected(own[name], total[name], len(found), found[0] if len(found) == 1 else "")
+        for name, found in topics.items()
+    }
+
+
+def _of_server(server: Server) -> Iterator[Problem]:
+    if kind := _OF_SERVERS.get(server.state):
+        yield Problem(kind, server.address, why=server.why, seconds=server.state_seconds)
+        return
+    if server.refusal:
+        yield Problem("not_reported", server.address, why=server.refusal)
+    own = None if server.info is None else server.info.problems
+    if own is None and server.state in ("not_ready", "draining"):
+        # An older server does not report its problems.
+        yield Problem("server_not_ready", server.address, why=(server.info and server.info.readiness) or server.state)
+    for one in own or ():
+        # A newer server may report a problem that this version does not know.
+        if one.kind in LEVELS:
+            yield Problem(cast("Kind", one.kind), server.address, why=one.why)
+
+
+def _of_groups(servers: Iterable[Server]) -> Iterator[Problem]:
+    found: dict[tuple[Kind, GroupKey], Problem] = {}
+    for server in servers:
+        for group, brokers in _groups(server).items():
+            health = group_health({number: broker.silence for number, broker in brokers.items()})
+            kind = _OF_GROUPS.get(health)
+            if kind is None:
+                continue
+            old = found.get((kind, group), Problem(kind, _name(group), group=group))
+            found[kind, group] = replace(
+                old,
+                servers=(*old.servers, server.address),
+                seconds=_longest(old.seconds, _duration(kind, server, group, brokers)),
+                count=max(old.count, *(broker.topics for broker in brokers.values())),
+            )
+    yield from found.values()
+
+
+def _duration(kind: Kind, server: Server, group: GroupKey, brokers: Mapping[int, Broker]) -> float | None:
+    if kind == "silent_master":
+        return brokers[MASTER_ID].silent_seconds
+    removal = server.removals.get((*group, MASTER_ID))
+    return None if removal is None else removal.seconds_ago
+
+
+def _longest(one: float | None, other: float | None) -> float | None:
+    return max((seconds for seconds in (one, other) if seconds is not None), default=None)
+
+
+def _groups(server: Server) -> dict[GroupKey, dict[int, Broker]]:
+    groups: dict[GroupKey, dict[int, Broker]] = {}
+    for broker in server.brokers or ():
+        groups.setdefault(broker.key[:2], {})[broker.key[2]] = broker
+    return groups
+
+
+def _of_gone(servers: Iterable[Server], gone: Iterable[Gone]) -> Iterator[Problem]:
+    present = {broker.key[:2] for server in servers for broker in server.brokers or ()}
+    groups: dict[GroupKey, list[Gone]] = {}
+    for one in gone:
+        if not one.is_planned:
+            groups.setdefault(one.group, []).append(one)
+    for group, members in groups.items():
+        if group not in present:
+            topics = max(one.topics for one in members)
+            affected = next((one.affected for one in members if one.affected is not None), None)
+            yield Problem(
+                "group_gone", _name(group), why=members[-1].reason, count=topics, affected=affected, group=group
+            )
+            continue
+        for one in members:
+            yield Problem("broker_gone", _name(one.key), why=one.reason, count=one.topics, group=group)
+
+
+def _of_permissions(servers: Iterable[Server]) -> Iterator[Problem]:
+    found: dict[GroupKey, Problem] = {}
+    for server in servers:
+        for group in sorted({broker.key[:2] for broker in server.brokers or () if broker.is_write_removed}):
+            old = found.get(group, Problem("write_removed", _name(group), group=group))
+            topics = max(broker.topics for broker in server.brokers or () if broker.key[:2] == group)
+            found[group] = replace(old, servers=(*old.servers, server.address), count=max(old.count, topics))
+    yield from found.values()
+
+
+def _name(key: InstanceKey | GroupKey) -> str:
+    # The cluster of a group without brokers may be unknown.
+    return "/".join(str(part) for part in key if part != "")

@@ -1,0 +1,113 @@
+"""The problems that one server knows: of its disk, memory, certificate and readiness, and of its broker groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from namesrv.certificates import SOON_DAYS
+from namesrv.context import Namesrv
+from namesrv.net.steps import in_parts
+from namesrv.routeinfo.records import BrokerAddrInfo
+from namesrv_remoting.bodies.extensions import ServerProblem
+from namesrv_remoting.health import GroupHealth, group_health
+
+# A budget with less room refuses large registrations soon.
+FULL_SHARE: Final = 0.8
+# Groups counted between two yields to the event loop: a tenth to a fifth of a millisecond.
+_CHUNK: Final = 500
+_SHOWN_GROUPS: Final = 20
+_MIB: Final = 1024 * 1024
+
+# Health -> names of the groups in this state, as `cluster/broker name`.
+Groups = Mapping[GroupHealth, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The values by which a server judges itself."""
+
+    # The reason that the server gets no route requests; empty if it is ready.
+    not_ready: str = ""
+    # File -> the reason that it cannot be written.
+    failing_files: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = 0
+    max_memory_bytes: int = 0
+    # None without a certificate.
+    certificate_days: float | None = None
+
+    @classmethod
+    def of(cls, namesrv: Namesrv) -> "ServerState":
+        """Return the state now."""
+        return cls(
+            not_ready=_not_ready(namesrv),
+            failing_files={file: why for file, state in namesrv.writes().items() if (why := state.problem())},
+            memory_bytes=namesrv.memory_bytes(),
+            max_memory_bytes=namesrv.settings.max_memory_bytes,
+            certificate_days=namesrv.certificates.days_left(),
+        )
+
+
+def server_problems(state: ServerState) -> list[ServerProblem]:
+    """Return the problems of the server itself, worst first."""
+    found = []
+    if state.not_ready:
+        found.append(ServerProblem("server_not_ready", state.not_ready))
+    if state.failing_files:
+        found.append(ServerProblem("disk_failing", "; ".join(map(": ".join, state.failing_files.items()))))
+    if state.memory_bytes > FULL_SHARE * state.max_memory_bytes:
+        used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
+        found.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
+    if (days := state.certificate_days) is not None and days < SOON_DAYS:
+        when = f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
+        found.append(ServerProblem("certificate_expires", when))
+    return found
+
+
+def group_problems(groups: Groups, write_removed: Sequence[str]) -> list[ServerProblem]:
+    """Return the problems of the broker groups, one of each kind, with the names of the groups."""
+    named = {health.value: groups.get(health, ()) for health in GroupHealth if health is not GroupHealth.HEALTHY}
+    return [
+        ServerProblem(kind, _listed(names))
+        for kind, names in {**named, "write_removed": sorted(write_removed)}.items()
+        if names
+    ]
+
+
+async def groups_by_health(namesrv: Namesrv) -> dict[GroupHealth, list[str]]:
+    """Return the names of all broker groups by their health; the event loop runs between chunks."""
+    found: dict[GroupHealth, list[str]] = {health: [] for health in GroupHealth}
+    now, tables = namesrv.manager.now(), namesrv.manager.tables
+    async for part in in_parts(list(tables.broker_addr_table.values()), _CHUNK):
+        for group in part:
+            # A broker that left since the previous chunk has no live entry.
+            silences: dict[int, float | None] = {
+                number: (now - live.last_update) / live.expiry_seconds
+                for number, addr in group.broker_addrs.items()
+                if (live := tables.broker_live_table.get(BrokerAddrInfo(group.cluster, addr))) is not None
+            }
+            found[group_health(silences)].append(f"{group.cluster}/{group.broker_name}")
+    return found
+
+
+async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:
+    """Return the problems of the server and of its broker groups."""
+    groups = await groups_by_health(namesrv)
+    return [
+        *group_problems(groups, list(namesrv.manager.tables.wiped)),
+        *server_problems(ServerState.of(namesrv)),
+    ]
+
+
+def _not_ready(namesrv: Namesrv) -> str:
+    if not namesrv.is_listening:
+        return "not listening yet"
+    if namesrv.is_draining:
+        return "draining"
+    if namesrv.is_ready():
+        return ""
+    return namesrv.readiness.reason(namesrv.clock.monotonic()).removeprefix("not ready: ")
+
+
+def _listed(names: Sequence[str]) -> str:
+    left_out = len(names) - _SHOWN_GROUPS
+    return ", ".join(names[:_SHOWN_GROUPS]) + (f" and {left_out} more" if left_out > 0 else "")

@@ -1,0 +1,69 @@
+"""The problems that one server knows, in its own response and in /readyz?verbose."""
+
+import asyncio
+
+import pytest
+
+from namesrv.observability.health import ServerState, group_problems, server_problems
+from namesrv_remoting.bodies.extensions import ServerProblem
+from namesrv_remoting.health import LEVELS, GroupHealth
+from tests.support.http_peer import ask
+from tests.support.in_process import InProcess
+from tests.support.namesrv_peer import MASTER, OTHER, SLAVE, registration
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("state", "problems"),
+    [
+        (ServerState(), []),
+        (ServerState(certificate_days=14.0), []),
+        (ServerState(certificate_days=13.9), [("certificate_expires", "expires in 13.9 days")]),
+        (ServerState(certificate_days=-1.5), [("certificate_expires", "expired 1.5 days ago")]),
+        (ServerState(memory_bytes=80 * MIB, max_memory_bytes=100 * MIB), []),
+        (
+            ServerState(memory_bytes=81 * MIB, max_memory_bytes=100 * MIB),
+            [("memory_budget", "81 of 100 MiB in use")],
+        ),
+        (
+            ServerState("draining", {"kv": "full", "audit": "stuck"}),
+            [("server_not_ready", "draining"), ("disk_failing", "kv: full; audit: stuck")],
+        ),
+    ],
+)
+def test_problems_of_the_server_itself(state: ServerState, problems: list[tuple[str, str]]) -> None:
+    """Each limit is a problem only beyond its bound."""
+    assert server_problems(state) == [ServerProblem(*one) for one in problems]
+
+
+def test_groups_of_one_problem_are_listed_together() -> None:
+    """At most 20 groups are named, and healthy ones are not; the kinds are those of the shared model."""
+    names = [f"c/b-{number:02}" for number in range(22)]
+    found = group_problems({GroupHealth.HEALTHY: ["c/x"], GroupHealth.WITHOUT_MASTER: names}, ["b-01", "b-00"])
+
+    assert found == [
+        ServerProblem("without_master", ", ".join(names[:20]) + " and 2 more"),
+        ServerProblem("write_removed", "b-00, b-01"),
+    ]
+    assert {health.value for health in GroupHealth} - LEVELS.keys() == {"healthy"}
+
+
+@pytest.mark.settings(http_listen="127.0.0.1:0")
+async def test_readyz_shows_the_problems(server: InProcess) -> None:
+    """A server with problems of its brokers is ready; only the verbose page lists the problems."""
+    master, slave = await server.connect(), await server.connect()
+    await slave.register(SLAVE, registration("T", "U"))
+    await master.register(MASTER, registration("T", "U"))
+    await slave.register(OTHER, registration("T", "U"))
+    await slave.call(205, {"brokerName": OTHER.name})
+    await master.call(104, MASTER.ext)
+    (address,) = server.controller.http_addresses
+
+    verbose, short = [await asyncio.to_thread(ask, address, f"/readyz{query}") for query in ("?verbose", "")]
+
+    assert [line for line in verbose.text.splitlines() if line.startswith("[!]")] == [
+        "[!] without_master: cluster-1/broker-a",
+        "[!] write_removed: broker-b",
+    ]
+    assert (verbose.status, short.status, short.text) == (200, 200, "ok\n")
