@@ -23,9 +23,9 @@ _MAX_BYTES: Final = 32 * 1024 * 1024
 _LARGE_BYTES: Final = 256 * 1024
 _BURST_BYTES: Final = 64 * 1024 * 1024
 _BYTES_PER_SECOND: Final = 16 * 1024 * 1024
-# A list that is built costs so many bytes for each topic of the tables, in addition to the bytes of the list: the scan
-# of a topic takes about as long as sending its name.
-_SCANNED_TOPIC_BYTES: Final = 32
+# A list that is built costs so many bytes more for each topic of the tables, but at most a whole burst: the lists that
+# are built for an address take a twentieth of the processor at most.
+_SCANNED_TOPIC_BYTES: Final = 128
 # Beyond this number of addresses, addresses without recent bytes are dropped.
 _MANY_ADDRESSES: Final = 1_000
 # Quotes and a comma around each name in JSON.
@@ -61,8 +61,8 @@ class TopicLists:
             async with self._making:
                 made = self._found(key)
                 if made is None:
-                    topics = len(self._manager.tables.topic_queue_table)
-                    self._large_lists.charge(address, topics * _SCANNED_TOPIC_BYTES)
+                    scanned = len(self._manager.tables.topic_queue_table) * _SCANNED_TOPIC_BYTES
+                    self._large_lists.charge(address, min(scanned, _BURST_BYTES))
                     made = await self._make(dialect, key, is_wanted)
         if isinstance(made, str):
             raise SystemError_(made)
