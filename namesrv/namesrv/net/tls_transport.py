@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum, auto
 from queue import PriorityQueue
 from typing import Any, Final, Protocol, cast
 
@@ -19,24 +20,12 @@ from namesrv.net.read_shares import (
     AddressShare,
     ReadShares,
 )
+from namesrv.net.tls_session import RECORD_BYTES, TlsSession
 from namesrv_remoting.addresses import network_of
-from namesrv_remoting.aio.claimed_names import claimed_names, handshake_is_over
-from namesrv_remoting.aio.tls import certificate_names
 from namesrv_remoting.errors import RemoteProtocolError
 
 # First byte of a client's first TLS record. Read as the first byte of a frame, it would announce a frame of 369 MB.
 TLS_HANDSHAKE: Final = 0x16
-# the most data that one TLS record holds, and that the protocol receives in one call
-_RECORD_BYTES: Final = 16 * 1024
-# Bytes before the payload of a record: the type, two bytes of version, two bytes of length.
-_RECORD_HEAD_BYTES: Final = 5
-# The most consecutive bytes of records without data (KeyUpdate, for example); more than that is an attack. OpenSSL
-# updates keys by itself only after millions of records.
-_MAX_BYTES_WITHOUT_DATA: Final = 64 * 1024
-_TLS_MAJOR_VERSION: Final = 3
-# the largest TLS 1.2 record, with its head
-_MAX_RECORD_BYTES: Final = _RECORD_HEAD_BYTES + _RECORD_BYTES + 2048
-
 # Bytes that are read ahead while a thread computes a handshake step: a TLS 1.3 client may send its first requests with
 # its last handshake record.
 _MAX_AHEAD_BYTES: Final = 64 * 1024
@@ -44,16 +33,6 @@ _MAX_AHEAD_BYTES: Final = 64 * 1024
 _THREADS: Final = min(4, os.cpu_count() or 1)
 _Step = Callable[[], None]
 _Done = Callable[[Exception | None], None]
-
-# OpenSSL's name of an error -> description for the log; other errors are logged under OpenSSL's name
-_FAILURES: Final = {
-    "WRONG_VERSION_NUMBER": "plain text received where TLS is expected",
-    "UNSUPPORTED_PROTOCOL": "the peer offers neither TLS 1.2 nor TLS 1.3",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate",
-    "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust the CA of our certificate",
-    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the peer does not accept our certificate",
-    "SSLV3_ALERT_BAD_CERTIFICATE": "the peer does not accept our certificate",
-}
 
 
 class HandshakeThreads:
@@ -123,6 +102,21 @@ class HandshakeListener(Protocol):
         """The handshake failed, or a later record was broken; the listener has to close the connection."""
 
 
+class _Phase(Enum):
+    """The phases of a connection: HANDSHAKE and COMPUTING in turn, then OPEN; CLOSED may follow each."""
+
+    # the peer has to continue the handshake
+    HANDSHAKE = auto()
+    # a step of the handshake is queued or running in a thread, which alone may use the TLS session then
+    COMPUTING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+# Looking up a member of an enum is slow in Python 3.11.
+_HANDSHAKE, _COMPUTING, _OPEN, _CLOSED = _Phase
+
+
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """The server's side of a TLS connection: a transport for the protocol above, a protocol for the socket below.
 
@@ -132,24 +126,16 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     __slots__ = (
         "_below",
-        "_expires_at",
-        "_incoming",
         "_is_answered",
-        "_is_busy",
-        "_is_closed",
-        "_is_open",
         "_is_paused",
         "_is_waiting",
         "_listener",
-        "_names",
-        "_outgoing",
+        "_phase",
         "_protocol",
-        "_received",
+        "_session",
         "_share",
         "_shares",
         "_threads",
-        "_tls",
-        "_without_data",
     )
 
     def __init__(
@@ -163,32 +149,20 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         super().__init__()
         self._protocol = protocol
         self._threads = threads
-        # the share of the peer's address in each iteration of the loop; None before the connection is made
+        self._listener = listener
+        self._session = TlsSession(context)
+        self._phase = _HANDSHAKE
+        # True once the server has responded to the peer's ClientHello
+        self._is_answered = False
+        # the socket's transport, and the share of the peer's address in each iteration of the loop; None before the
+        # connection is made
+        self._below: asyncio.Transport | None = None
         self._shares = shares
         self._share: AddressShare | None = None
         # True while received records wait for the next iteration
         self._is_waiting = False
-        # True while a step of the handshake is queued or running in a thread, which alone may use the TLS object then
-        self._is_busy = False
-        # received records that are not yet fed to the TLS object
-        self._received = bytearray()
-        # bytes of records since the last record that contained data
-        self._without_data = 0
-        # True once the server has responded to the peer's ClientHello
-        self._is_answered = False
-        self._listener = listener
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._below: asyncio.Transport | None = None
-        # True once the handshake is complete
-        self._is_open = False
-        # True while the protocol has paused reading; True once this transport is closed
+        # True while the protocol has paused reading
         self._is_paused = False
-        self._is_closed = False
-        # names and expiry (wall clock) of the peer's certificate, if the peer sent one
-        self._names: tuple[str, ...] = ()
-        self._expires_at = float("inf")
 
     def over(self, transport: asyncio.Transport) -> None:
         """Take over a TCP transport on which `connection_made` of the protocol was already called."""
@@ -209,17 +183,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        if not self._is_open and not self._is_closed:
+        if self._phase in {_HANDSHAKE, _COMPUTING}:
             # A client that rejects the server's certificate may close the connection without an alert.
             self._report("handshake failed: the peer closed the connection (it may not trust our certificate)")
-        self._is_closed = True
+        self._phase = _CLOSED
         if self._share is not None:
             self._shares.leave(self._share)
         self._protocol.connection_lost(exc)
 
     def closed_without_tls(self, exc: Exception | None) -> None:
         """Release a connection that closed without a TLS record; no handshake has failed."""
-        self._is_closed = True
+        self._phase = _CLOSED
         self.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -237,45 +211,44 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Decrypt received records and pass their data to the protocol, or continue the handshake."""
         share = self._share
-        if self._is_closed or share is None:
+        if self._phase is _CLOSED or share is None:
             return
         share.spend(len(data) * COPIED_READ_COST // LONGEST_READ_BYTES)
-        self._received += data
-        if self._is_open:
+        self._session.receive(data)
+        if self._phase is _OPEN:
             self._read_records()
-        elif not self._is_busy:
+        elif self._phase is _HANDSHAKE:
             self._shake_hands()
-        elif len(self._received) > _MAX_AHEAD_BYTES and self._below is not None:
+        elif self._session.received_bytes > _MAX_AHEAD_BYTES and self._below is not None:
             self._below.pause_reading()
 
     def _shake_hands(self) -> None:
-        self._is_busy = True
-        self._incoming.write(self._received)
-        self._received.clear()
+        self._phase = _COMPUTING
+        self._session.begin_step()
         self._listener.handshake_step_began()
         self._threads.run(self._step, self._stepped, is_urgent=self._is_answered)
 
     def _step(self) -> None:
         # This method runs in a thread. A connection that was closed while the step was queued needs no handshake.
-        if not self._is_closed:
-            self._tls.do_handshake()
+        if self._phase is not _CLOSED:
+            self._session.shake_hands()
 
     def _stepped(self, error: Exception | None) -> None:
-        self._is_busy = False
-        if self._is_closed or self._below is None:
+        if self._phase is _CLOSED or self._below is None:
             return
+        self._phase = _HANDSHAKE
         self._listener.handshake_step_ended()
         self._below.resume_reading()
         if error is None:
-            # Records that arrived behind the handshake are moved back, so that each is counted like a later record.
-            self._received[:0] = self._incoming.read()
-            self._opened()
+            version = self._session.opened()
+            self._phase = _OPEN
+            self._listener.handshake_completed(version)
             self._flush()
             self._read_records()
         elif isinstance(error, ssl.SSLWantReadError):
-            self._is_answered = self._is_answered or self._outgoing.pending > 0
+            self._is_answered = self._is_answered or self._session.has_output
             self._flush()
-            if self._received:
+            if self._session.received_bytes:
                 self._shake_hands()
         elif isinstance(error, ssl.SSLError):
             self._broken(error)
@@ -289,7 +262,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
         share.spend(0)
         stop_at = share.stop_at()
-        while not self._is_closed and not self._is_paused and (size := self._next_record()):
+        while self._phase is not _CLOSED and not self._is_paused and (size := self._session.next_record()):
             if share.left <= stop_at:
                 self._wait()
                 break
@@ -309,37 +282,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         parts: list[bytes] = []
         total = 0
         end: Exception | None = None
-        while size and share.left > stop_at and total < _RECORD_BYTES and end is None:
-            self._incoming.write(self._received[:size])
-            del self._received[:size]
-            self._without_data += size
-            cost = TLS_RECORD_COST + size
+        while size and share.left > stop_at and total < RECORD_BYTES and end is None:
+            data = b""
             try:
-                data = self._tls.read(_RECORD_BYTES)
-            except ssl.SSLWantReadError:
-                cost = TLS_RECORD_WITHOUT_DATA_COST
-                if self._without_data > _MAX_BYTES_WITHOUT_DATA:
-                    end = RemoteProtocolError(f"TLS records of {self._without_data} bytes without data", reason="tls")
-            except ssl.SSLError as error:
+                data = self._session.decrypt(size)
+            except (EOFError, ssl.SSLError, RemoteProtocolError) as error:
                 end = error
-            else:
-                parts.append(data)
-                total += len(data)
-                self._without_data = 0
-                end = None if data else EOFError()
-            share.spend(cost)
-            size = self._next_record()
+            parts.append(data)
+            total += len(data)
+            share.spend(TLS_RECORD_COST + size if data else TLS_RECORD_WITHOUT_DATA_COST)
+            size = self._session.next_record()
         return b"".join(parts), end
-
-    def _next_record(self) -> int:
-        """The size of the next record if it is complete, else 0; other bytes than a record all go to the TLS object."""
-        received = self._received
-        if len(received) < _RECORD_HEAD_BYTES:
-            return 0
-        size = _RECORD_HEAD_BYTES + int.from_bytes(received[3:5])
-        if received[1] != _TLS_MAJOR_VERSION or size > _MAX_RECORD_BYTES:
-            return len(received)
-        return size if len(received) >= size else 0
 
     def _wait(self) -> None:
         if not self._is_waiting and self._share is not None:
@@ -369,78 +322,54 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         elif isinstance(end, ssl.SSLError):
             self._broken(end)
 
-    def _opened(self) -> None:
-        self._is_open = True
-        if certificate := self._tls.getpeercert():
-            self._names = certificate_names(certificate)
-            self._expires_at = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
-        handshake_is_over(self._tls)
-        self._listener.handshake_completed(self._tls.version() or "")
-
     def _broken(self, error: ssl.SSLError) -> None:
         # The pending output is the TLS alert that names the error to the peer.
         self._flush()
-        if isinstance(error, ssl.SSLCertVerificationError):
-            names = claimed_names(self._tls)
-            claim = f" (names in it, not verified: {names})" if names else ""
-            why = f"the peer's certificate is refused: {error.verify_message}{claim}"
-        else:
-            reason = error.reason or str(error)
-            why = _FAILURES.get(reason) or reason.replace("_", " ").lower()
-        self._report(f"{'connection broken' if self._is_open else 'handshake failed'}: {why}")
+        what = "handshake failed" if self._phase is _HANDSHAKE else "connection broken"
+        self._report(f"{what}: {self._session.description(error)}")
 
     def _report(self, what: str) -> None:
         self._listener.tls_failed(RemoteProtocolError(f"TLS {what}", reason="tls"))
 
     def _flush(self) -> None:
-        if self._outgoing.pending and self._below is not None:
-            self._below.write(self._outgoing.read())
+        if self._session.has_output and self._below is not None:
+            self._below.write(self._session.output())
 
     # -- as a transport -----------------------------------------------------------------------------------------------
 
     def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         """Encrypt and send data; before the handshake is complete, the data is dropped."""
-        if not self._is_open or self._is_closed or not data:
+        if self._phase is not _OPEN or self._below is None or not data:
             return
         try:
-            if len(data) <= _RECORD_BYTES:
-                self._tls.write(data)
-            else:
-                self._write_records(memoryview(data))
+            records = self._session.encrypt(data)
         except ssl.SSLError as error:
             self._broken(error)
-            return
-        self._flush()
-
-    def _write_records(self, data: memoryview) -> None:
-        records = []
-        for at in range(0, len(data), _RECORD_BYTES):
-            self._tls.write(data[at : at + _RECORD_BYTES])
-            records.append(self._outgoing.read())
-        if self._below is not None:
-            self._below.write(b"".join(records))
+        else:
+            self._below.write(records)
 
     def close(self) -> None:
         """Send a close_notify, and close the connection once all written data is sent."""
-        if self._below is None or self._is_closed:
+        if self._below is None or self._phase is _CLOSED:
             return
-        self._is_closed = True
-        if self._is_open:
+        was_open = self._phase is _OPEN
+        self._phase = _CLOSED
+        if was_open:
             # The server does not wait for the peer's close_notify.
             with contextlib.suppress(ssl.SSLError):
-                self._tls.unwrap()
+                self._session.close()
             self._flush()
         self._below.close()
 
     def abort(self) -> None:
         """Close the connection at once."""
-        self._is_closed = True
+        self._phase = _CLOSED
         if self._below is not None:
             self._below.abort()
 
     def is_closing(self) -> bool:
         """Whether the connection is closed, or is being closed."""
-        return self._is_closed or self._below is None or self._below.is_closing()
+        return self._phase is _CLOSED or self._below is None or self._below.is_closing()
 
     def is_reading(self) -> bool:
         """Whether received data is passed to the protocol."""
@@ -454,7 +383,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def resume_reading(self) -> None:
         """Pass data to the protocol again."""
         self._is_paused = False
-        if self._is_open and self._next_record():
+        if self._phase is _OPEN and self._session.next_record():
             # The data is passed on in the next iteration, since the protocol is inside the call of this method.
             self._wait()
         self._throttle()
@@ -466,13 +395,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         while complete records wait to be decrypted.
         """
         if name == "certificate_names":
-            return self._names
+            return self._session.names
         if name == "certificate_expires_at":
-            return self._expires_at
+            return self._session.expires_at
         if name == "has_unread_records":
-            return self._next_record() > 0
+            return self._session.next_record() > 0
         if name == "sslcontext":
-            return self._tls.context
+            return self._session.context
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
