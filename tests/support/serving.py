@@ -12,6 +12,7 @@ from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Dispatcher, Handler, Reply, Request
 from namesrv.net.listener import ConnectionListener, RemotingServer
 from namesrv.net.protocol import ServerConnection
+from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls
 from namesrv.settings.limits import Limits
@@ -125,10 +126,8 @@ def server_of(
         clock=clock,
         tasks=tasks,
         scheduler=FairScheduler() if scheduler is None else scheduler,
-        limits=replace(LIMITS, **limits),
+        slots=ConnectionSlots(replace(LIMITS, **limits), budget or MemoryBudget(512 * 1024 * 1024), {}),
         fast_path=FastPathOf(fast_path),
-        connections={},
-        budget=budget or MemoryBudget(512 * 1024 * 1024),
         tls=tls or ServerTls(),
         may_be_idle=lambda connection: connection.peer.role == "broker",
     )

@@ -13,6 +13,7 @@ from namesrv.net.dispatcher import Dispatcher
 from namesrv.net.limits import ServerLimits
 from namesrv.net.protocol import FastPath, RequestHandler, ServerConnection
 from namesrv.net.read_shares import ReadShares
+from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.net.tls import ServerTls, TlsDetector
 from namesrv_remoting.aio.socket_options import set_tcp_options
@@ -24,8 +25,6 @@ BACKLOG: Final = 4096
 _TRIES_OF_FREE_PORTS: Final = 16
 _SWEEP_SECONDS: Final = 1.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.01
-# memory of an idle connection
-_CONNECTION_BYTES: Final = 8 * 1024
 
 
 class ConnectionListener(Protocol):
@@ -54,11 +53,9 @@ class RemotingServer:
     scheduler: FairScheduler = field(default_factory=FairScheduler)
     # fair scheduling of reads; the daemon's HTTPS port has the same shares
     read_shares: ReadShares = field(default_factory=ReadShares)
-    limits: ServerLimits
     fast_path: FastPath
-    # connection id -> connection; all admitted connections that are not closed
-    connections: dict[int, ServerConnection]
-    budget: MemoryBudget
+    # all admitted connections, with their limits and the memory budget
+    slots: ConnectionSlots
     tls: ServerTls = field(default_factory=ServerTls)
     # true for connections that registered a broker: the idle timeout does not apply to them
     may_be_idle: Callable[[ServerConnection], bool]
@@ -69,12 +66,28 @@ class RemotingServer:
     bytes_sent: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.handler: RequestHandler = self.dispatcher
-        self._sockets_per_network: Counter[str] = Counter()
-        # connection id -> connection that was admitted to a reserved slot, oldest first, with or without a broker since
-        self._in_reserved_slots: dict[int, ServerConnection] = {}
         self._ids = count(1)
         self._servers: list[asyncio.Server] = []
+
+    @property
+    def handler(self) -> RequestHandler:
+        """The dispatcher, as connections see it."""
+        return self.dispatcher
+
+    @property
+    def limits(self) -> ServerLimits:
+        """The limits of connections and peers."""
+        return self.slots.limits
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """The memory that peers may use."""
+        return self.slots.budget
+
+    @property
+    def connections(self) -> dict[int, ServerConnection]:
+        """Connection id -> connection; all admitted connections that are not closed."""
+        return self.slots.connections
 
     # -- listening ----------------------------------------------------------------------------------------------------
 
@@ -150,55 +163,30 @@ class RemotingServer:
 
     def connection_opened(self, connection: ServerConnection) -> bool:
         """Admit or refuse a connection; True if the connection occupies a reserved slot, so its peer must register."""
-        limits, network = self.limits, connection.peer.network
-        if limits.max_connections_per_ip and self._sockets_per_network[network] >= limits.max_connections_per_ip:
-            message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
-            refusal = RemoteProtocolError(message, reason="connections_per_ip")
-        elif len(self.connections) >= limits.max_connections and not self._make_room():
-            refusal = RemoteProtocolError(f"too many connections, limit {limits.max_connections}", reason="connections")
-        elif not self.budget.reserve_connection(network, _CONNECTION_BYTES):
-            refusal = RemoteProtocolError("no memory for another connection", reason="memory")
-        else:
-            self.connections[connection.id] = connection
-            self._sockets_per_network[network] += 1
-            if (accepted := connection.socket) is not None:
-                set_tcp_options(accepted, user_timeout_seconds=limits.tcp_user_timeout_seconds)
-            self.listener.connection_opened(connection)
-            is_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
-            if is_reserved:
-                self._in_reserved_slots[connection.id] = connection
-            return is_reserved
-        self.refused(connection, refusal)
+        try:
+            is_reserved = self.slots.occupy(connection, self._make_room)
+        except RemoteProtocolError as refusal:
+            self.refused(connection, refusal)
+            connection.abort()
+            return False
+        if (accepted := connection.socket) is not None:
+            set_tcp_options(accepted, user_timeout_seconds=self.limits.tcp_user_timeout_seconds)
+        self.listener.connection_opened(connection)
+        return is_reserved
+
+    def _make_room(self, connection: ServerConnection) -> None:
+        """Close a connection, since a broker needs its slot."""
+        self.refused(connection, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
         connection.abort()
-        return False
-
-    def _make_room(self) -> bool:
-        """Close the oldest connection in a reserved slot that has no registration; False if every slot has one.
-
-        A broker registers with its first or second packet, so an old connection without registration is a client.
-        """
-        while self._in_reserved_slots:
-            oldest = self._in_reserved_slots.pop(next(iter(self._in_reserved_slots)))
-            if oldest.must_register:
-                self.refused(oldest, RemoteProtocolError("connection slot needed for a broker", reason="connections"))
-                oldest.abort()
-                # `connection_lost` comes in a later iteration, but the next connection needs the slot now.
-                self.connection_closed(oldest, "closed")
-                return True
-        return False
+        # `connection_lost` comes in a later iteration, but the next connection needs the slot now.
+        self.connection_closed(connection, "closed")
 
     def connection_closed(self, connection: ServerConnection, reason: str) -> None:
         """Remove a connection, and notify the listener if the connection had been admitted."""
-        if self.connections.pop(connection.id, None) is None:
+        if not self.slots.leave(connection):
             return
-        self._in_reserved_slots.pop(connection.id, None)
-        self.budget.release_connection(connection.peer.network, _CONNECTION_BYTES)
         if connection.peer.tls_version:
             self.tls.open_connections -= 1
-        network = connection.peer.network
-        self._sockets_per_network[network] -= 1
-        if not self._sockets_per_network[network]:
-            del self._sockets_per_network[network]
         self.listener.connection_closed(connection, reason)
 
     def refused(self, connection: ServerConnection, error: RemoteProtocolError) -> None:

@@ -124,9 +124,6 @@ class ConnectionOwner(Protocol):
     """The server, as its connections see it."""
 
     clock: Clock
-    limits: ServerLimits
-    budget: MemoryBudget
-    handler: RequestHandler
     # the owner of all tasks of connections
     tasks: asyncio.TaskGroup
     # fair scheduling: of reads, and of requests for the dispatcher
@@ -134,6 +131,21 @@ class ConnectionOwner(Protocol):
     scheduler: FairScheduler
     bytes_received: int
     bytes_sent: int
+
+    @property
+    def limits(self) -> ServerLimits:
+        """The limits of one peer."""
+        ...
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """The memory that peers may use."""
+        ...
+
+    @property
+    def handler(self) -> RequestHandler:
+        """The dispatcher."""
+        ...
 
     @property
     def fast_path(self) -> FastPath:

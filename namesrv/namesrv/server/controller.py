@@ -32,6 +32,7 @@ from namesrv.net.listener import RemotingServer
 from namesrv.net.peer import address_text
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ReadShares
+from namesrv.net.slots import ConnectionSlots
 from namesrv.net.steps import FairScheduler
 from namesrv.observability.surface import http_ports
 from namesrv.peer_views import PeerViews
@@ -388,13 +389,11 @@ class NamesrvController:
             housekeeping,
             clock=self._clock,
             tasks=tasks,
-            limits=namesrv.limits.server,
-            budget=namesrv.budget,
+            slots=ConnectionSlots(namesrv.limits.server, namesrv.budget, namesrv.connections),
             tls=namesrv.certificates.tls,
             may_be_idle=lambda connection: connection.id in namesrv.manager.tables.connections.brokers_on,
             fast_path=namesrv.fast_path,
             read_shares=ReadShares(namesrv.limiter.count),
-            connections=namesrv.connections,
             scheduler=namesrv.scheduler,
         )
 

@@ -137,7 +137,7 @@ async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCapture
         gc.collect()
 
         assert tasks == len(asyncio.all_tasks())
-        assert served.server._sockets_per_network == {"127.0.0.1": 1}
+        assert served.server.slots._per_network == {"127.0.0.1": 1}
         # objects of other tests' servers may wait for a later collection
         ours = [thing for thing in gc.get_objects() if isinstance(thing, ServerConnection)]
         assert sum(connection._owner is served.server for connection in ours) == 1
@@ -241,5 +241,5 @@ async def test_limits_of_an_address_are_those_of_its_network(host: str, network:
         connection = served.connection_of(peer)
 
         assert connection.peer.network == connection.read_share.address == network
-        assert served.server._sockets_per_network == {network: 1}
+        assert served.server.slots._per_network == {network: 1}
         assert served.server.budget._used_by.keys() == {network}

@@ -1,0 +1,80 @@
+"""Slots for open connections: limited in number, by network and by memory; the last ones are reserved for brokers."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from namesrv.net.budget import MemoryBudget
+from namesrv.net.limits import ServerLimits
+from namesrv.net.protocol import ServerConnection
+from namesrv_remoting.errors import RemoteProtocolError
+
+# memory of an idle connection
+_CONNECTION_BYTES: Final = 8 * 1024
+
+
+class ConnectionSlots:
+    """All admitted connections that are not closed; each occupies a slot."""
+
+    def __init__(self, limits: ServerLimits, budget: MemoryBudget, connections: dict[int, ServerConnection]) -> None:
+        self.limits = limits
+        self.budget = budget
+        # connection id -> connection
+        self.connections = connections
+        # network of the peers -> number of its connections
+        self._per_network: Counter[str] = Counter()
+        # connection id -> connection that was admitted to a reserved slot, oldest first, with or without a broker since
+        self._in_reserved: dict[int, ServerConnection] = {}
+
+    def __repr__(self) -> str:
+        return f"<ConnectionSlots [{len(self.connections)} of {self.limits.max_connections} occupied]>"
+
+    def occupy(self, connection: ServerConnection, make_room: Callable[[ServerConnection], None]) -> bool:
+        """Admit a connection; True if the slot is a reserved one, so the peer must register a broker.
+
+        While all slots are occupied, `make_room` is called with a connection to close.
+
+        Raises:
+            RemoteProtocolError: the connection is not admitted.
+        """
+        limits, network = self.limits, connection.peer.network
+        if limits.max_connections_per_ip and self._per_network[network] >= limits.max_connections_per_ip:
+            message = f"too many connections from one address, limit {limits.max_connections_per_ip}"
+            raise RemoteProtocolError(message, reason="connections_per_ip")
+        if len(self.connections) >= limits.max_connections:
+            oldest = self._oldest_without_broker()
+            if oldest is None:
+                message = f"too many connections, limit {limits.max_connections}"
+                raise RemoteProtocolError(message, reason="connections")
+            make_room(oldest)
+        if not self.budget.reserve_connection(network, _CONNECTION_BYTES):
+            raise RemoteProtocolError("no memory for another connection", reason="memory")
+        self.connections[connection.id] = connection
+        self._per_network[network] += 1
+        is_reserved = len(self.connections) > limits.max_connections - limits.reserved_connections
+        if is_reserved:
+            self._in_reserved[connection.id] = connection
+        return is_reserved
+
+    def _oldest_without_broker(self) -> ServerConnection | None:
+        """The oldest connection in a reserved slot that has no registration; None if every slot has one.
+
+        A broker registers with its first or second packet, so an old connection without registration is a client.
+        """
+        while self._in_reserved:
+            oldest = self._in_reserved.pop(next(iter(self._in_reserved)))
+            if oldest.must_register:
+                return oldest
+        return None
+
+    def leave(self, connection: ServerConnection) -> bool:
+        """Free the slot of a connection; False if the connection occupies none."""
+        if self.connections.pop(connection.id, None) is None:
+            return False
+        network = connection.peer.network
+        self._in_reserved.pop(connection.id, None)
+        self.budget.release_connection(network, _CONNECTION_BYTES)
+        self._per_network[network] -= 1
+        if not self._per_network[network]:
+            del self._per_network[network]
+        return True
