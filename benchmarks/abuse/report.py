@@ -147,8 +147,15 @@ def _rows(results: Sequence[Result], columns: Sequence[str]) -> list[Sequence[st
     return [columns, *([_COLUMNS[column](result) for column in columns] for result in results)]
 
 
-def summary(results: Sequence[Result]) -> str:
-    """How many attacks stayed within their targets."""
+def summary(results: Sequence[Result], unmeasured: Sequence[str] = ()) -> str:
+    """The number of attacks within their targets, the attacks without figures, and the largest wait and memory."""
     bad = [result.name for result in results if missed(result)]
     met = f"{len(results) - len(bad)} of {len(results)} attacks are within all targets"
-    return f"{met}; not within: {', '.join(bad)}" if bad else met
+    lines = [f"{met}; not within: {', '.join(bad)}." if bad else f"{met}."]
+    if unmeasured:
+        lines.append(f"Not measured: {', '.join(unmeasured)}.")
+    if waits := [result.longest_seconds for result in results if result.peers <= FEW_PEERS]:
+        lines.append(f"The longest wait with at most {FEW_PEERS} addresses is {max(waits) * 1000:,.0f} ms.")
+    if memory := [result.peak_mib - result.tables_mib for result in results if result.peers == 1]:
+        lines.append(f"One peer costs at most {max(memory):,.0f} MiB beside the tables.")
+    return "\n".join(lines)

@@ -37,14 +37,16 @@ def main(arguments: Sequence[str]) -> int:
         else:
             bench.progress(f"{name}: {' '.join(report.missed(results[-1])) or 'within its share'}")
     members = conditions.members()
+    unmeasured = sorted(set(named) - {result.name for result in results}, key=named.index)
+    summary = report.summary(results, unmeasured)
     if results:
-        print(f"{report.text(results)}\n\n{sentence(members)}\n{report.summary(results)}")
+        print(f"{report.text(results)}\n\n{sentence(members)}\n{summary}")
     attacks = [{**dataclasses.asdict(result), "missed": report.missed(result)} for result in results]
     save(options.json, {"conditions": members, "attacks": attacks})
-    if len(results) < len(named):
+    if options.write is not None and results:
+        write_block(options.write, f"{sentence(members)}\n\n{report.markdown(results)}\n\n{summary}")
+    if unmeasured:
         return 2
-    if options.write is not None:
-        write_block(options.write, f"{sentence(members)}\n\n{report.markdown(results)}\n\n{report.summary(results)}.")
     return int(any(map(report.missed, results)))
 
 

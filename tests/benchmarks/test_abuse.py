@@ -101,6 +101,19 @@ def test_page_shows_attacks_that_take_more_than_half_of_a_target(changes: dict[s
     assert ("| bounds |" in report.markdown([result])) is is_shown
 
 
+def test_summary_names_attacks_beyond_their_targets_and_without_figures() -> None:
+    """Largest wait and memory are those of the attacks whose targets bound them: few addresses, and one peer."""
+    many = dataclasses.replace(AT_ITS_BOUNDS, name="many", peers=200, longest_seconds=60.0, peak_mib=512.1)
+
+    assert report.summary([AT_ITS_BOUNDS, many], ["storm", "files"]) == (
+        "1 of 2 attacks are within all targets; not within: many.\n"
+        "Not measured: storm, files.\n"
+        "The longest wait with at most 10 addresses is 9,000 ms.\n"
+        "One peer costs at most 64 MiB beside the tables."
+    )
+    assert report.summary([many], ()) == "0 of 1 attacks are within all targets; not within: many."
+
+
 def test_changed_body_has_the_same_content_in_other_bytes() -> None:
     """A changed body has the same content in other bytes, so that a server decodes it again."""
     plain, packed = payloads.json_topics(3), payloads.native_topics(3)
