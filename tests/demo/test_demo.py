@@ -110,13 +110,12 @@ def test_short_demo(demo: Demo, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("demo", [("--no-report",)], indirect=True)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_demo_leaves_nothing(demo: Demo, number: signal.Signals) -> None:
-    """SIGINT, SIGTERM and SIGHUP end the demo, also while a broker is frozen."""
+def test_interrupted_demo_leaves_nothing(demo: Demo) -> None:
+    """A closed terminal ends the demo, also while a broker is frozen; Ctrl-C and SIGTERM have the same handler."""
     demo.wait_for("freeze broker-c")
     # the console
     assert len(demo.children()) == 1
-    demo.send_signal(number)
+    demo.send_signal(signal.SIGHUP)
 
     assert demo.finished() == 130, demo.lines
     assert demo.lines[-1] == "interrupted; everything is stopped"

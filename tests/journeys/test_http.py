@@ -61,13 +61,9 @@ def test_port_in_use(data_dir: Path, loop: LoopName) -> None:
     assert "--http-listen and --name-servers-listen take another ADDRESS:PORT" in line["error"]
 
 
-@pytest.mark.parametrize(
-    "missing", [("uvicorn",), ("prometheus_client",), ("prometheus_client", "starlette", "uvicorn", "xxhash")]
-)
-def test_installed_without_the_extra(
-    missing: tuple[str, ...], data_dir: Path, loop: LoopName, connect: Connect
-) -> None:
+def test_installed_without_the_extra(data_dir: Path, loop: LoopName, connect: Connect) -> None:
     """The server serves without the HTTP port, and one warning names the package to install."""
+    missing = ("prometheus_client", "starlette", "uvicorn", "xxhash")
     with Daemon(data_dir, *HTTP, loop=loop, missing_packages=missing) as daemon:
         Broker().register(connect(daemon.listening()))
         assert connect(daemon).ask(105, {"topic": "orders"}).code == 0
