@@ -1,6 +1,6 @@
 """The reference, against numbers written by hand: edges of the definitions in docs/staleness.md.
 
-The rest is proven by Spark, which finds the same in another way, by logs of known truth, by laws and by a real run.
+The rest is proven by the report, which finds the same in another way, by logs of known truth and by a real run.
 """
 
 from typing import Any

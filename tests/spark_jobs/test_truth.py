@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
-from namesrv_spark_jobs.engines.engine import Engine
-from namesrv_spark_jobs.engines.spark import SparkEngine
 from namesrv_spark_jobs.options import Options
 from namesrv_spark_jobs.percentiles import PERCENTILES
 from tests.spark_jobs.reference import Analysis
@@ -23,7 +20,7 @@ from tests.spark_jobs.reference.analysis import comparable
 from tests.spark_jobs.reference.lines import percentile
 from tests.support.staleness_truth import AGENTS, CLIENTS, HEARTBEAT, Death, Experiment
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 # deaths without an announcement
 UNANNOUNCED = ("crash", "freeze", "pause", "partition")
@@ -45,19 +42,17 @@ def check(expected: Sequence[float], found: dict[str, int | None]) -> None:
         assert abs(reported - truth) <= max(HEARTBEAT, 0.01 * truth), f"{name} is {truth} s, reported as {reported} s"
 
 
-def test_the_reference_knows_the_truth(spark: SparkSession, tmp_path: Path) -> None:
-    """By the logs alone, and so does the report on both engines."""
+def test_the_reference_knows_the_truth(tmp_path: Path) -> None:
+    """By the logs alone, and so does the report."""
     deaths = asyncio.run(experiment(tmp_path))
     files = {path: path.read_bytes() for path in tmp_path.glob("*/heartbeats/**/[!.]*.jsonl*")}
     plain = {path: gzip.decompress(data) if path.suffix == ".gz" else data for path, data in files.items()}
     analysis = Analysis({str(path): data.split(b"\n") for path, data in plain.items()})
 
-    with EmbeddedEngine(tmp_path / "staging") as embedded:
-        engines: list[Engine] = [embedded, SparkEngine(spark, f"file://{tmp_path}/spark")]
-        for engine in engines:
-            report = comparable(analyse(engine, [str(path) for path in files], Options(), lambda _step: None).summary)
-            for part in ("registry", "client", "false_evictions", "as_logged"):
-                assert analysis.summary[part] == report[part]
+    with EmbeddedEngine(tmp_path / "staging") as engine:
+        report = comparable(analyse(engine, [str(path) for path in files], Options(), lambda _step: None).summary)
+        for part in ("registry", "client", "false_evictions", "as_logged"):
+            assert report[part] == analysis.summary[part]
     # how long each broker was registered after its death, and each client had it if that was not announced
     check([at - death.at for death in deaths for at in death.removed.values()], analysis.summary["registry"]["all"])
     seen = [at - death.at for death in deaths if death.kind in UNANNOUNCED for at in death.seen.values()]

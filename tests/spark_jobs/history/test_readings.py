@@ -150,25 +150,17 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
     assert [(one.change and one.change.revision, one.is_old) for one in before.clients] == [(3, True)]
 
 
-@pytest.mark.parametrize(
-    ("expiry_ms", "scan_ms", "poll_ms"),
-    [
-        (20_000, 1_000, 5_000),
-        pytest.param(60_000, 10_000, 30_000, marks=pytest.mark.slow),
-        pytest.param(180_000, 7_000, 1_000, marks=pytest.mark.slow),
-    ],
-)
-def test_what_if_is_the_reports(asked: Readings, tmp_path: Path, expiry_ms: int, scan_ms: int, poll_ms: int) -> None:
+def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
     own = broker("broker-c", expiry_ms=25_000)
     third = HeartbeatLines("boot-3", "ns-3").start().heartbeats(0, 15_000, 50_000, 61_000, 130_000, of=own)
     third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
     file = write_plain(tmp_path / "logs", "ns-3-boot-3-1.jsonl", third.lines)
 
-    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=expiry_ms, scan_ms=scan_ms, poll_ms=poll_ms)
+    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=20_000, scan_ms=1_000, poll_ms=5_000)
     found = ask(asked, question, WhatIfs)
 
-    grid = WhatIf(expiry_ms=(expiry_ms,), scan_ms=(scan_ms,), poll_ms=(poll_ms,))
+    grid = WhatIf(expiry_ms=(20_000,), scan_ms=(1_000,), poll_ms=(5_000,))
     hours = found.reading.span
     options = Options(since_ms=hours.from_ms, until_ms=hours.to_ms, what_if=grid)
     files = sorted(str(one) for one in file.parent.iterdir())
