@@ -17,6 +17,7 @@ from namesrv_console.access.guard import csrf_token
 from namesrv_console.access.login import safe_path
 from namesrv_console.actions import pages as actions
 from namesrv_console.actions.pages import ActionPages
+from namesrv_console.attending import AttendingPages
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from namesrv_console.console import Console, Page, Visit
 from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
@@ -58,6 +59,7 @@ def create_app(console: Console) -> Starlette:
             render=served.render,
             address_of=access.identity.address_of,
         ).routes()
+    routes += AttendingPages(console, served.render, access.identity.address_of).routes()
     app = Starlette(
         routes=[
             *(Route(page.path, served.endpoint(page), methods=["GET"], name=page.name) for page in served.all),
@@ -111,8 +113,10 @@ class _Served:
         visit = self._visit(request.query_params, _language(request))
         values = {**values, "event_id": self.pages.event_id(visit.cluster.revision), **self._about(request)}
         # The live frame of the page of one action is that of the page with all actions.
-        values |= {"here": actions.PAGE.path} if request.url.path.startswith(f"{actions.PAGE.path}/") else {}
-        html = self._templates.page(actions.PAGE, visit, values, theme=_theme(request), template=template)
+        is_action = request.url.path.startswith(f"{actions.PAGE.path}/")
+        frame = actions.PAGE if is_action else overview.PAGE
+        values |= {"here": frame.path} if is_action or not request.url.path.startswith("/login") else {}
+        html = self._templates.page(frame, visit, values, theme=_theme(request), template=template)
         return HTMLResponse(html, status, headers=_FRESH)
 
     async def live(self, request: Request) -> Response:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from namesrv_client.ctl.nameserver import NameServer
 from namesrv_console.access.trail import Trail
+from namesrv_console.acknowledged import Acknowledgements
 from namesrv_console.catalogue import Catalogue
 from namesrv_console.compared import Compared
 from namesrv_console.health import Health
@@ -29,9 +30,9 @@ class Console:
         self.observed = Observed(settings.servers)
         self.past = Past(settings.logs)
         self.compared = Compared(self.observed, self.clock)
-        self.health = Health(self.observed, self.compared, self.clock)
         # Audit trail of sign-ins and changes; None without a directory: then users neither sign in nor change anything.
         directory = settings.access.audit_log_dir
+        self.health = Health(self.observed, self.compared, self.clock, Acknowledgements(directory))
         self.trail = None if directory is None else Trail(directory, self.clock)
         credentials, tls = settings.signing.credentials(self.clock.wall), settings.tls.client_tls
         # Connections to the servers, for requests of pages and of the poller.

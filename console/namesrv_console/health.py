@@ -1,10 +1,12 @@
 """Health of the servers and brokers over time: the problems, when each began, and the brokers that have left."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from namesrv_client.health import Affected, Gone, Problem, names_to_weigh, problems, removals, weighed, write_shares
+from namesrv_console.acknowledged import Acknowledgement, Acknowledgements
 from namesrv_console.compared import Compared
 from namesrv_console.poller import Observed
 from namesrv_console.state import BrokerKey, Cluster, ServerView
@@ -15,7 +17,11 @@ from namesrv_console.views.problems import (
     reports_brokers,
     verdict,
 )
+from namesrv_remoting.health import Kind
 from namesrv_runtime.clock import Clock
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
 
 # Interval of judgements, since a master becomes silent without any response.
 _LOOK_SECONDS: Final = 0.5
@@ -31,10 +37,12 @@ class Report:
 
     verdict: Verdict
     problems: Sequence[Problem]
-    # Kind and subject of a problem -> its start on the console's clock.
-    since: Mapping[tuple[str, str], float]
+    # Key of a problem -> its start on the console's clock.
+    since: Mapping[tuple[Kind, str], float]
     # Brokers that have left, the last one first.
     gone: Sequence[Gone]
+    # The acknowledged ones among the problems.
+    acknowledged: Mapping[tuple[Kind, str], Acknowledgement]
 
     def since_of(self, problem: Problem) -> float:
         """The start of a problem."""
@@ -44,15 +52,20 @@ class Report:
 class Health:
     """Keeps the report on the observed cluster up to date."""
 
-    def __init__(self, observed: Observed, compared: Compared, clock: Clock) -> None:
+    def __init__(
+        self, observed: Observed, compared: Compared, clock: Clock, acknowledgements: Acknowledgements
+    ) -> None:
         self._observed = observed
         self._compared = compared
         self._clock = clock
+        self._acknowledgements = acknowledgements
         # The servers that reported their brokers at the last look, as they were then.
         self._reporting: Sequence[ServerView] = ()
         self._gone: dict[BrokerKey, Gone] = {}
         # Address -> routes of a server, and the write queues in them of broker groups with a problem, by broker name.
         self._counted: dict[str, tuple[object, dict[str, Affected]]] = {}
+        # Problems that are over, and may still be acknowledged.
+        self._ended: set[tuple[Kind, str]] = set()
         self._report = self._judged(observed.cluster, {})
         self._revision = observed.cluster.revision
 
@@ -66,8 +79,9 @@ class Health:
         while True:
             before = self._report
             self._look(self._observed.cluster)
-            if before.problems != self._report.problems or before.gone != self._report.gone:
+            if before != self._report:
                 self._observed.renew()
+            await self._forget_ended()
             await self._clock.sleep(_LOOK_SECONDS)
 
     def report(self, cluster: Cluster) -> Report:
@@ -76,12 +90,35 @@ class Health:
             self._look(cluster)
         return self._report
 
+    async def acknowledge(self, problem: Problem, acknowledgement: Acknowledgement | None) -> None:
+        """Acknowledge a problem, or end its acknowledgement. Raises OSError if that cannot be written to disk."""
+        if acknowledgement is None:
+            await self._acknowledgements.remove([problem.key])
+        else:
+            await self._acknowledgements.add(acknowledgement, self._clock.wall())
+        self._observed.renew()
+
+    def dismiss(self, key: BrokerKey) -> None:
+        """Forget a broker that has left."""
+        self._gone.pop(key, None)
+        self._observed.renew()
+
+    async def _forget_ended(self) -> None:
+        """End the acknowledgements of problems that are over: the next problem of this kind is a new one."""
+        ended, self._ended = self._ended, set()
+        try:
+            await self._acknowledgements.remove(ended)
+        except OSError as error:
+            event(logger, logging.ERROR, "acknowledgement_not_written", error=str(error))
+
     def _look(self, cluster: Cluster) -> None:
         self._note_gone(cluster)
+        before = self._report.since.keys()
         self._report = self._judged(cluster, self._report.since)
+        self._ended = (self._ended | before) - self._report.since.keys()
         self._revision = cluster.revision
 
-    def _judged(self, cluster: Cluster, known_since: Mapping[tuple[str, str], float]) -> Report:
+    def _judged(self, cluster: Cluster, known_since: Mapping[tuple[Kind, str], float]) -> Report:
         now = self._clock.monotonic()
         gone = sorted(self._gone.values(), key=lambda one: (-one.left_at, one.key))
         disagreements = self._compared.disagreements(cluster)
@@ -89,10 +126,13 @@ class Health:
         reports = [report_of(view, now) for view in cluster.servers]
         found = problems(reports, gone=gone, missing=missing, disagreements=others)
         found = weighed(found, self._shares(cluster.servers, names_to_weigh(found)))
-        since: dict[tuple[str, str], float] = {
+        known = self._acknowledgements.at(self._clock.wall())
+        acknowledged = {one.key: known[one.key] for one in found if one.key in known}
+        since: dict[tuple[Kind, str], float] = {
             one.key: known_since.get(one.key, now - (one.seconds or 0.0)) for one in found
         }
-        return Report(verdict(cluster, found, disagreements), found, since, gone)
+        judged = verdict(cluster, found, disagreements, acknowledged)
+        return Report(judged, found, since, gone, acknowledged)
 
     def _shares(self, views: Sequence[ServerView], names: Collection[str]) -> dict[str, Affected]:
         """The affected write queues of broker groups; counted again only when routes have changed."""

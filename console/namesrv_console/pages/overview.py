@@ -14,6 +14,7 @@ async def show(visit: Visit) -> Content:
     found = visit.console.compared.disagreements(cluster)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
     return {
+        "signs_in": visit.console.settings.access.requires_sign_in,
         "since_ms": visit.console.compared.moment_ms,
         "compared": compared(cluster),
         "unexpected": sum(one.reason is None for one in found),

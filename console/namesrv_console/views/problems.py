@@ -1,9 +1,9 @@
 """The console's views as reports for the health model, and the verdict on every page."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, Literal, get_args
 
 from namesrv_client.ctl.comparison import PRESENT
 from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, removals
@@ -15,25 +15,37 @@ from namesrv_remoting.health import Kind, Level
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
 
+# Acknowledged: every problem is, so that the verdict is neither good nor an alarm.
+VerdictLevel = Level | Literal["acknowledged"]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The sum of all problems."""
 
-    level: Level
-    # Number of problems of each kind, worst first.
+    level: VerdictLevel
+    # Number of problems of each kind, worst first; without acknowledged problems unless all are acknowledged.
     counts: tuple[tuple[Kind, int], ...]
     brokers: int
     topics: int
     servers: int
     # True if the servers do not even differ in what is expected to differ for a while.
     agrees: bool
+    # Number of acknowledged problems.
+    acknowledged: int = 0
 
 
-def verdict(cluster: Cluster, found: Sequence[Problem], disagreements: Sequence[Disagreement]) -> Verdict:
-    """The verdict on a cluster with these problems."""
-    counts = Counter(one.kind for one in found)
-    levels = {one.level for one in found}
-    level: Level = next((level for level in LEVELS if level in levels), "good")
+def verdict(
+    cluster: Cluster,
+    found: Sequence[Problem],
+    disagreements: Sequence[Disagreement],
+    acknowledged: Collection[tuple[Kind, str]] = (),
+) -> Verdict:
+    """The verdict on a cluster with these problems; acknowledged ones are no alarm."""
+    new = [one for one in found if one.key not in acknowledged]
+    levels = {one.level for one in new}
+    level: VerdictLevel = next((level for level in LEVELS if level in levels), "acknowledged" if found else "good")
+    counts = Counter(one.kind for one in new or found)
     return Verdict(
         level,
         tuple((kind, counts[kind]) for kind in KINDS if kind in counts),
@@ -41,6 +53,7 @@ def verdict(cluster: Cluster, found: Sequence[Problem], disagreements: Sequence[
         len(cluster.topics),
         len(cluster.servers),
         not disagreements,
+        len(found) - len(new),
     )
 
 

@@ -1,0 +1,84 @@
+"""Acknowledged problems: who looks after each, until when and why; kept in a file, so that a restart forgets none."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from namesrv_remoting.health import Kind
+from namesrv_runtime.durable_file import write_atomically
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+_FILE: Final = "acknowledged.json"
+# More problems than a page can list; a further acknowledgement replaces the one that ends first.
+_MOST: Final = 1000
+_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+
+
+class Acknowledgement(msgspec.Struct, frozen=True):
+    """One acknowledged problem."""
+
+    kind: Kind
+    subject: str
+    account: str
+    why: str
+    # Seconds since 1970.
+    until: float
+
+    @property
+    def key(self) -> tuple[Kind, str]:
+        """The identity of the problem."""
+        return self.kind, self.subject
+
+
+class Acknowledgements:
+    """The acknowledged problems; each ends with its time or with its problem."""
+
+    def __init__(self, directory: Path | None) -> None:
+        # None: the console has no directory, so that a restart ends all acknowledgements.
+        self._path = None if directory is None else directory / _FILE
+        self._known = {one.key: one for one in self._read()}
+
+    def __repr__(self) -> str:
+        return f"<Acknowledgements [{len(self._known)} in {self._path or 'memory'}]>"
+
+    def at(self, wall: float) -> dict[tuple[Kind, str], Acknowledgement]:
+        """The acknowledgements that have not ended, by the key of the problem."""
+        return {key: one for key, one in self._known.items() if one.until > wall}
+
+    async def add(self, one: Acknowledgement, wall: float) -> None:
+        """Acknowledge a problem. Raises OSError if the file cannot be written; then nothing has changed."""
+        known = {**self.at(wall), one.key: one}
+        if len(known) > _MOST:
+            del known[min(known, key=lambda key: known[key].until)]
+        await self._write(known.values())
+        self._known = known
+
+    async def remove(self, keys: Collection[tuple[Kind, str]]) -> None:
+        """End the acknowledgements of these problems. Raises OSError if a restart would bring them back."""
+        kept = {key: one for key, one in self._known.items() if key not in keys}
+        if len(kept) < len(self._known):
+            self._known = kept
+            await self._write(kept.values())
+
+    async def _write(self, known: Iterable[Acknowledgement]) -> None:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(write_atomically, self._path, msgspec.json.encode([*known]))
+
+    def _read(self) -> list[Acknowledgement]:
+        if self._path is None:
+            return []
+        try:
+            with self._path.open("rb") as file:
+                return msgspec.json.decode(file.read(_MAX_FILE_BYTES), type=list[Acknowledgement])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.DecodeError) as error:
+            event(logger, logging.WARNING, "acknowledgements_not_read", file=self._path, error=str(error))
+            return []

@@ -1,0 +1,122 @@
+"""The pages on which an operator acknowledges a problem, or dismisses a broker that has left."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from starlette.authentication import has_required_scope
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from namesrv_client.health import Problem
+from namesrv_console.access.guard import form_of
+from namesrv_console.access.login import Render
+from namesrv_console.access.trail import cut
+from namesrv_console.access.users import User
+from namesrv_console.acknowledged import Acknowledgement
+from namesrv_console.console import Console
+from namesrv_console.state import BrokerKey
+from namesrv_remoting.health import LEVELS, Kind
+from namesrv_runtime.log import event
+
+logger: Final = logging.getLogger(__name__)
+
+# Hours for which a problem can be acknowledged; 0 ends an acknowledgement.
+HOURS: Final = (1, 8, 24, 168)
+_MAX_WHY: Final = 500
+_OPERATORS_ONLY: Final = "only operators may change something\n"
+
+
+class AttendingPages:
+    """The pages of acknowledgement and dismissal, for operators."""
+
+    def __init__(self, console: Console, render: Render, address_of: Callable[[Request], str]) -> None:
+        self._console = console
+        self._render = render
+        self._address_of = address_of
+
+    def routes(self) -> list[Route]:
+        """The routes of these pages."""
+        return [
+            Route("/acknowledge", self._show_problem, methods=["GET"]),
+            Route("/acknowledge", self._acknowledge, methods=["POST"]),
+            Route("/dismiss", self._show_gone, methods=["GET"]),
+            Route("/dismiss", self._dismiss, methods=["POST"]),
+        ]
+
+    async def _show_problem(self, request: Request) -> Response:
+        problem = self._problem(request.query_params)
+        if problem is None:
+            return self._render(request, "attend", {"problem": None, "gone": None, "error": None}, 404)
+        return self._page(request, problem)
+
+    async def _acknowledge(self, request: Request) -> Response:
+        form = form_of(request)
+        problem = self._problem(form)
+        if problem is None:
+            return RedirectResponse("/", 303)
+        hours, why = form.get("hours", ""), form.get("why", "").strip()
+        if hours not in {"0", *map(str, HOURS)} or len(why) > _MAX_WHY or not (why or hours == "0"):
+            return self._page(request, problem, status=400, error="acknowledge_incomplete")
+        wall, health = self._console.clock.wall(), self._console.health
+        before = health.report(self._console.observed.cluster).acknowledged.get(problem.key)
+        until = wall + int(hours) * 3600
+        after = None if hours == "0" else Acknowledgement(*problem.key, request.user.name, why, until)
+        try:
+            await health.acknowledge(problem, after)
+        except OSError as error:
+            event(logger, logging.ERROR, "acknowledgement_not_written", error=str(error))
+            return self._page(request, problem, status=500, error="acknowledge_not_written")
+        key = "/".join(problem.key)
+        change = {"what": "acknowledgement", "key": key, "before": _text(before), "after": _text(after)}
+        self._record(request, "ACKNOWLEDGE", change)
+        return RedirectResponse("/", 303)
+
+    async def _show_gone(self, request: Request) -> Response:
+        if not has_required_scope(request, ["operator"]):
+            return PlainTextResponse(_OPERATORS_ONLY, 403)
+        gone = self._gone(request.query_params)
+        status = 404 if gone is None else 200
+        return self._render(request, "attend", {"problem": None, "gone": gone, "error": None}, status)
+
+    async def _dismiss(self, request: Request) -> Response:
+        key = self._gone(form_of(request))
+        if key is not None:
+            self._console.health.dismiss(key)
+            change = {"what": "broker_that_left", "key": "/".join(map(str, key)), "before": "listed", "after": None}
+            self._record(request, "DISMISS", change)
+        return RedirectResponse("/", 303)
+
+    def _page(self, request: Request, problem: Problem, *, status: int = 200, error: str | None = None) -> Response:
+        if not has_required_scope(request, ["operator"]):
+            return PlainTextResponse(_OPERATORS_ONLY, 403)
+        values: dict[str, Any] = {"problem": problem, "gone": None, "hours": HOURS, "error": error}
+        return self._render(request, "attend", values, status)
+
+    def _problem(self, given: Mapping[str, str]) -> Problem | None:
+        """The current problem that a query or a form names."""
+        kind = given.get("kind", "")
+        if kind not in LEVELS:
+            return None
+        key = cast("Kind", kind), given.get("subject", "")
+        found = self._console.health.report(self._console.observed.cluster).problems
+        return next((one for one in found if one.key == key), None)
+
+    def _gone(self, given: Mapping[str, str]) -> BrokerKey | None:
+        """The broker that has left and that a query or a form names."""
+        found = self._console.health.report(self._console.observed.cluster).gone
+        name = given.get("broker", "")
+        return next((BrokerKey(*one.key) for one in found if "/".join(map(str, one.key)) == name), None)
+
+    def _record(self, request: Request, name: str, change: Mapping[str, str | None]) -> None:
+        """Write a change to the log and to the audit trail."""
+        user: User = request.user
+        shown = {key: value and cut(value) for key, value in change.items()}
+        event(logger, logging.WARNING, "operator_attended", user=user.name, change=shown)
+        if (trail := self._console.trail) is not None:
+            trail.changed(user, self._address_of(request), name, "", [shown])
+
+
+def _text(one: Acknowledgement | None) -> str | None:
+    return None if one is None else f"until {round(one.until)} by {one.account}: {one.why}"

@@ -1,0 +1,155 @@
+"""Problems that an operator acknowledges, and brokers that an operator dismisses."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from namesrv_console.access.settings import AccessSettings
+from namesrv_console.health import Report
+from tests.support.console import Shown, console
+from tests.support.console_access import PASSWORD, fields, write_users
+from tests.support.fake_clock import passing, until
+from tests.support.in_process import InProcess, namesrv_in_process
+from tests.support.namesrv_peer import MASTER, SLAVE, registration
+
+WITHOUT_MASTER: Final = {"kind": "without_master", "subject": "cluster-1/broker-a"}
+REASON: Final = "disk is being <replaced>"
+
+
+class Attended(NamedTuple):
+    """A console at which users sign in, and a group whose master's connection has closed."""
+
+    shown: Shown
+    server: InProcess
+    trail: Path
+
+    @property
+    def report(self) -> Report:
+        return self.shown.console.health.report(self.shown.console.observed.cluster)
+
+    @property
+    def verdict(self) -> tuple[str, int]:
+        return self.report.verdict.level, self.report.verdict.acknowledged
+
+    async def sign_in(self, name: str) -> None:
+        self.shown.http.cookies.clear()
+        form = fields(await self.shown.text("/login"))
+        form |= {"name": name, "password": f"{PASSWORD} of {name}"}
+        assert (await self.shown.http.post("/login", data=form)).status_code == 303
+
+    async def acknowledge(self, hours: str, why: str) -> int:
+        """Send the form of the problem's page, and return the status."""
+        page = await self.shown.http.get("/acknowledge", params=WITHOUT_MASTER)
+        form = {**fields(page.text.split("<main")[1]), "hours": hours, "why": why}
+        return (await self.shown.http.post("/acknowledge", data=form)).status_code
+
+    async def audited(self, request: str) -> dict[str, Any]:
+        """The audit line of a request, once it is written."""
+
+        def lines() -> list[dict[str, Any]]:
+            found = [line for path in self.trail.glob("dt=*/*/*.open") for line in path.read_bytes().splitlines()]
+            return [line for line in map(json.loads, found) if line.get("request") == request]
+
+        await until(lambda: bool(lines()))
+        return lines()[-1]
+
+
+@asynccontextmanager
+async def attended(path: Path) -> AsyncIterator[Attended]:
+    """The console, olga signed in at it."""
+    access = AccessSettings(users=write_users(path / "users"), audit_log_dir=path / "trail")
+    async with (
+        namesrv_in_process(path / "server") as server,
+        console(server.clock, server.where, access=access) as shown,
+    ):
+        master, slave = await server.connect(), await server.connect()
+        await master.register(MASTER, registration("T", "U"))
+        await slave.register(SLAVE, registration("T", "U"))
+        found = Attended(shown, server, path / "trail")
+        await passing(server.clock, lambda: found.report.verdict.brokers == 2)
+        await master.call(104, MASTER.ext)
+        await passing(server.clock, lambda: found.verdict == ("critical", 0))
+        await found.sign_in("olga")
+        yield found
+
+
+async def test_acknowledged_problem_is_shown_without_an_alarm(tmp_path: Path) -> None:
+    """The page names who, why and until when; the trail has the same; the verdict is neither red nor green."""
+    async with attended(tmp_path) as found:
+        assert 'href="/acknowledge?kind=without_master&amp;subject=cluster-1%2Fbroker-a"' in await found.shown.text("/")
+        assert [await found.acknowledge(*given) for given in (("8", ""), ("9", "why"))] == [400, 400]
+        assert await found.acknowledge("8", REASON) == 303
+
+        page = await found.shown.text("/")
+        assert found.verdict == ("acknowledged", 1)
+        assert 'class="verdict acknowledged"' in page
+        assert "icon-acknowledged.svg" in page
+        assert "acknowledged by olga (disk is being &lt;replaced&gt;) until" in page
+        line = await found.audited("ACKNOWLEDGE")
+        ends = found.report.acknowledged["without_master", "cluster-1/broker-a"].until
+        change = {
+            "what": "acknowledgement",
+            "key": "without_master/cluster-1/broker-a",
+            "before": None,
+            "after": f"until {round(ends)} by olga: {REASON}",
+        }
+        assert (line["account"], line["changes"]) == ("olga", [change])
+        assert 0 <= found.server.clock.wall() + 8 * 3600 - ends < 60
+
+
+async def test_acknowledgement_ends_by_hand_or_with_its_problem(tmp_path: Path) -> None:
+    """A problem that returns is a new one."""
+    async with attended(tmp_path) as found:
+        await found.acknowledge("1", "a")
+        assert await found.acknowledge("0", "") == 303
+        assert found.verdict == ("critical", 0)
+
+        await found.acknowledge("8", "b")
+        master = await found.server.connect()
+        await master.register(MASTER, registration("T", "U"))
+        await passing(found.server.clock, lambda: found.verdict == ("good", 0))
+        await passing(found.server.clock, lambda: (tmp_path / "trail" / "acknowledged.json").read_bytes() == b"[]")
+        await master.call(104, MASTER.ext)
+        await passing(found.server.clock, lambda: found.verdict == ("critical", 0))
+
+
+async def test_acknowledgement_outlives_the_console(tmp_path: Path) -> None:
+    """Another console with the same directory knows the acknowledgement; a damaged file counts as none."""
+    async with attended(tmp_path) as found:
+        await found.acknowledge("8", "why")
+        access = AccessSettings(users=tmp_path / "users", audit_log_dir=tmp_path / "trail")
+        clock, where = found.server.clock, found.server.where
+        async with console(clock, where, access=access) as shown:
+            other = Attended(shown, found.server, tmp_path)
+            await passing(clock, lambda: other.verdict == ("acknowledged", 1))
+        (tmp_path / "trail" / "acknowledged.json").write_bytes(b"{")
+        async with console(clock, where, access=access) as shown:
+            other = Attended(shown, found.server, tmp_path)
+            await passing(clock, lambda: other.verdict == ("critical", 0))
+
+
+async def test_dismissed_broker_is_listed_no_more(tmp_path: Path) -> None:
+    """A broker that has left is listed until it is dismissed; the trail names the operator."""
+    async with attended(tmp_path) as found:
+        assert 'href="/dismiss?broker=cluster-1%2Fbroker-a%2F0"' in await found.shown.text("/")
+        page = await found.shown.text("/dismiss?broker=cluster-1/broker-a/0")
+        answer = await found.shown.http.post("/dismiss", data=fields(page.split("<main")[1]))
+
+        assert (answer.status_code, list(found.report.gone)) == (303, [])
+        line = await found.audited("DISMISS")
+        assert (line["account"], line["changes"][0]["key"]) == ("olga", "cluster-1/broker-a/0")
+        assert (await found.shown.http.get("/dismiss?broker=cluster-1/broker-a/0")).status_code == 404
+
+
+async def test_viewers_do_not_acknowledge(tmp_path: Path) -> None:
+    """A viewer sees the list, and neither the form nor its effect; without users the console has no links."""
+    async with attended(tmp_path) as found:
+        await found.sign_in("vera")
+        assert (await found.shown.http.get("/acknowledge", params=WITHOUT_MASTER)).status_code == 403
+        assert (await found.shown.http.get("/dismiss?broker=cluster-1/broker-a/0")).status_code == 403
+        assert (await found.shown.http.post("/acknowledge", data=WITHOUT_MASTER)).status_code == 403
+        async with console(found.server.clock, found.server.where) as shown:
+            await passing(found.server.clock, lambda: shown.console.observed.cluster.servers[0].is_reachable)
+            assert "/acknowledge" not in await shown.text("/")
