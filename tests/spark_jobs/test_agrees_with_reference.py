@@ -1,6 +1,7 @@
-"""Both engines find event for event what the reference finds, on logs that are made up at random.
+"""The embedded engine finds event for event what the reference finds, on logs that are made up at random.
 
-The reference is the oracle: what it says of each case is written down by hand in its own tests.
+The reference is the oracle: what it says of each case is written down by hand in its own tests. Spark is compared with
+the embedded engine.
 """
 
 import json
@@ -25,12 +26,13 @@ from tests.spark_jobs import reference
 from tests.spark_jobs.reference.analysis import comparable
 from tests.support.heartbeat_log_cases import Files, log
 
-BOOTS = 60
+BOOTS = 24
 GRID = WhatIf(
     expiry_ms=(1_000, 2_000, 5_000),
     scan_ms=(300, 1_000),
     poll_ms=(1_000, 7_000),
 )
+WHOLE = Options(what_if=GRID)
 A_PART = Options(
     what_if=GRID,
     poll_ms=1_500,
@@ -44,7 +46,7 @@ A_PART = Options(
 DIVIDED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "7",
-    "spark.sql.files.maxPartitionBytes": "4096",
+    "spark.sql.files.maxPartitionBytes": "16384",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
@@ -99,54 +101,56 @@ def as_table(paths: list[Path], files: Files) -> tuple[list[Path], Files]:
 
 
 @contextmanager
-def divided(engine: Engine) -> Iterator[None]:
+def divided(spark: SparkSession) -> Iterator[None]:
     """Spark's work is divided in another way than usual."""
-    if not isinstance(engine, SparkEngine):
-        yield
-        return
-    conf = engine.spark.conf
-    usual = {name: conf.get(name) for name in DIVIDED}
+    usual = {name: spark.conf.get(name) for name in DIVIDED}
     for name, value in DIVIDED.items():
-        conf.set(name, value)
+        spark.conf.set(name, value)
     try:
         yield
         # the engine kept the session's settings; otherwise neither this test nor --conf would change anything
-        assert {name: conf.get(name) for name in DIVIDED} == DIVIDED
+        assert {name: spark.conf.get(name) for name in DIVIDED} == DIVIDED
     finally:
         for name, before in usual.items():
-            conf.set(name, str(before))
+            spark.conf.set(name, str(before))
 
 
-def test_engine_and_reference_agree(engine: Engine, tmp_path: Path) -> None:
-    """On everything; and on a part of it, partly from a table."""
+def made_up(tmp_path: Path) -> tuple[list[Path], Files]:
+    """A log made up at random; its seed is shown when the test fails."""
     seed = secrets.randbits(32)
-    # shown when it fails
     print(f"log({seed}, {BOOTS})")  # noqa: T201
     files = log(seed, BOOTS)
-    paths = written(files, tmp_path / "log")
-    options = Options(what_if=GRID)
-    check(analyse(engine, [str(path) for path in paths], options, print), reference.Analysis(files, options))
-    mixed, named = as_table(paths, files)
-    with divided(engine):
+    return written(files, tmp_path / "log"), files
+
+
+def test_embedded_engine_and_reference_agree(tmp_path: Path) -> None:
+    """On everything; and on a part of it, partly from a table."""
+    paths, files = made_up(tmp_path)
+    with EmbeddedEngine(tmp_path / "embedded") as engine:
+        check(analyse(engine, [str(path) for path in paths], WHOLE, print), reference.Analysis(files, WHOLE))
+        mixed, named = as_table(paths, files)
         check(analyse(engine, [str(path) for path in mixed], A_PART, print), reference.Analysis(named, A_PART))
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_engines_agree_to_the_digit(spark: SparkSession, tmp_path: Path) -> None:
-    """On everything that is handed out, and in its order."""
-    seed = secrets.randbits(32)
-    # shown when it fails
-    print(f"log({seed}, {BOOTS})")  # noqa: T201
-    paths = [str(path) for path in written(log(seed, BOOTS), tmp_path / "log")]
-    options = Options(what_if=GRID)
-    with EmbeddedEngine(tmp_path / "embedded") as engine:
-        embedded = analyse(engine, paths, options, print)
-        on_spark = analyse(SparkEngine(spark, f"file://{tmp_path}/staging"), paths, options, print)
+    """On everything that is handed out, and in its order; on a part of it, too, when Spark divides its work."""
+    paths, files = made_up(tmp_path)
+    with EmbeddedEngine(tmp_path / "embedded") as embedded:
+        on_spark = SparkEngine(spark, f"file://{tmp_path}/staging")
+        check_equal(embedded, on_spark, paths, WHOLE)
+        mixed, _ = as_table(paths, files)
+        with divided(spark):
+            check_equal(embedded, on_spark, mixed, A_PART)
 
-        for part in ("summary", "metrics", "charts"):
-            assert getattr(embedded, part) == getattr(on_spark, part)
-        for part in ("intervals", "clients", "replayed", "bad"):
-            expected, found = getattr(embedded, part), getattr(on_spark, part)
-            assert expected.columns == found.columns
-            assert in_order(expected.collect()) == in_order([row.asDict() for row in found.collect()])
+
+def check_equal(one: Engine, other: Engine, paths: list[Path], options: Options) -> None:
+    """The two engines make the same of these files."""
+    expected, found = (analyse(engine, [str(path) for path in paths], options, print) for engine in (one, other))
+    for part in ("summary", "metrics", "charts"):
+        assert getattr(found, part) == getattr(expected, part)
+    for part in ("intervals", "clients", "replayed", "bad"):
+        expected_rows, found_rows = getattr(expected, part), getattr(found, part)
+        assert found_rows.columns == expected_rows.columns
+        assert in_order([row.asDict() for row in found_rows.collect()]) == in_order(expected_rows.collect())

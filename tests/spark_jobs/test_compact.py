@@ -56,17 +56,15 @@ def names(logs: Path) -> set[str]:
     return {path.name for path in logs.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("flags", [["--drop-lines"], pytest.param([], marks=pytest.mark.slow)])
-def test_report_says_the_same(logs: Path, tmp_path: Path, flags: list[str], engine_name: str) -> None:
-    """On both engines, with the lines and without; what is still written is left alone."""
-    before = summary(logs, tmp_path / "before", engine_name)
-    lines = {"ns-1-00aa-1.jsonl.gz", "ns-1-00aa-2.jsonl.gz", REGULAR}
+def test_report_says_the_same(logs: Path, tmp_path: Path, engine_name: str) -> None:
+    """On both engines, as the embedded one said it of the lines; what is still written is left alone."""
+    before = summary(logs, tmp_path / "before", "embedded")
 
-    assert main(["compact", str(logs), *flags]) == 0
+    assert main(["compact", str(logs), "--drop-lines"]) == 0
 
     made = {"ns-1-00aa-1.parquet", "ns-1-00aa-2.parquet", "ns-6-00dd-1.parquet", TORN, "ns-2-00bb-1.jsonl.open"}
-    assert made | (set() if flags else lines) == names(logs)
-    assert before == summary(logs, tmp_path / "after", engine_name)
+    assert names(logs) == made
+    assert summary(logs, tmp_path / "after", engine_name) == before
 
 
 def test_a_row_is_a_line(logs: Path) -> None:
@@ -85,35 +83,29 @@ def test_a_row_is_a_line(logs: Path) -> None:
     assert "DOUBLE" not in types
 
 
-def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine_name: str) -> None:
+def test_a_row_of_many_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What development versions wrote is named, and not taken for lines that are bad."""
     duckdb.sql(f"COPY (SELECT 'b' AS boot_id, {{'lines': 3}} AS run_1) TO '{tmp_path / 'a.parquet'}'")
 
-    code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", engine_name, "--quiet"])
+    code = main([str(tmp_path / "a.parquet"), "--out", str(tmp_path / "out"), "--engine", "embedded", "--quiet"])
 
     assert code == 2
     assert "compacted before 0.1.0" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "flags",
-    [
-        "--lates 4 --clock-steps 2 --restarts 1",
-        "--duplicates 0.002 --out-of-order 0.01 --restarts 1 --torn",
-        "--jitter 0.05 --missed 0.01 --deaths 20",
-    ],
-)
-def test_irregular_logs_say_the_same(tmp_path: Path, flags: str) -> None:
-    """Servers that stand still, lines that are there twice or late, brokers that die often; a third stays lines."""
+def test_irregular_logs_say_the_same(tmp_path: Path) -> None:
+    """Servers stall, lines are repeated or late, brokers die often; a third of the files stays lines."""
     logs = tmp_path / "logs"
-    generate(["--lines", "20000", "--brokers", "20", "--out", str(logs), *flags.split()])
+    stalls = "--lates 4 --clock-steps 2 --restarts 1 --torn"
+    lines = "--duplicates 0.002 --out-of-order 0.01 --jitter 0.05 --missed 0.01 --deaths 20"
+    generate(["--lines", "20000", "--brokers", "20", "--out", str(logs), *stalls.split(), *lines.split()])
     before = summary(logs, tmp_path / "before", "embedded")
     main(["compact", str(logs)])
     for compacted in sorted(logs.rglob("*.parquet"))[::3]:
         compacted.unlink()
 
-    assert before == summary(logs, tmp_path / "after", "embedded")
+    assert summary(logs, tmp_path / "after", "embedded") == before
 
 
 def test_directory_may_be_relative(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

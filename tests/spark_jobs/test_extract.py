@@ -75,12 +75,12 @@ def test_bad_lines_have_a_reason(engine: Engine, tmp_path: Path) -> None:
     ids=["empty", "garbage"],
 )
 def test_input_without_readable_lines_makes_no_report(
-    engine_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: list[str], message: str
 ) -> None:
     """The exit code is 2, and nothing is written."""
     file = write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines)
 
-    assert main([str(file), "--out", str(tmp_path / "report"), "--engine", engine_name, "--quiet"]) == 2
+    assert main([str(file), "--out", str(tmp_path / "report"), "--engine", "embedded", "--quiet"]) == 2
 
     assert f"namesrv-staleness: {file}: {message}\n" == capsys.readouterr().err
     assert not (tmp_path / "report").exists()

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.follow import followed_directory, inherit, take_in, to_read
-from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
+from namesrv_spark_jobs.engines.engine import Engine
 from namesrv_spark_jobs.errors import UsageError
 from tests.support.spark_logs import SMALL_GRID, first_server, second_server, write_closed, write_plain
 
@@ -21,25 +22,25 @@ def _report(logs: Path, out: Path, *options: str) -> bytes:
     return (out / "summary.json").read_bytes()
 
 
-def test_following_gives_the_numbers_of_one_batch(engine_name: str, tmp_path: Path) -> None:
+def test_following_gives_the_numbers_of_one_batch(tmp_path: Path) -> None:
     """File after file, an open one only once it is closed, a damaged one up to its break, a gone one from memory."""
-    logs, out, engine = tmp_path / "logs", tmp_path / "report", ("--engine", engine_name)
+    logs, out = tmp_path / "logs", tmp_path / "report"
     first, second = first_server().lines, second_server().lines
     early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first[:6])
     write_plain(logs, "ns-1-boot-1-2.jsonl", first[6:])
     still_open = write_plain(logs, "ns-2-boot-2-1.jsonl.open", second[:2])
 
-    _report(logs, out, *engine, "--follow")
+    _report(logs, out, "--follow")
 
     assert json.loads((out / "summary.json").read_text())["input"]["nameservers"] == ["ns-1"]
     taken_in = _tables(out)
     still_open.unlink()
     write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second, torn_by=9)
     write_plain(logs, "ns-3-boot-3-1.jsonl", [])
-    at_once = _report(logs, tmp_path / "at-once", *engine)
+    at_once = _report(logs, tmp_path / "at-once")
     early.unlink()
 
-    assert at_once == _report(logs, out, *engine, "--follow")
+    assert at_once == _report(logs, out, "--follow")
 
     read = json.loads(at_once)["input"]
     assert (read["nameservers"], read["truncated_files"], read["files"]) == (["ns-1", "ns-2"], 1, 4)
@@ -70,16 +71,18 @@ def test_report_goes_on_following_what_it_followed(tmp_path: Path) -> None:
     assert (aside / ".follow" / "source.json").read_text() == (out / ".follow" / "source.json").read_text()
 
 
-def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path) -> None:
-    """All that will be read counts: files that are new, and what was taken in before."""
+# the quick test that Spark reads lines and writes tables
+@pytest.mark.parametrize("engine_name", ["embedded", pytest.param("spark", marks=pytest.mark.xdist_group("spark"))])
+def test_size_of_what_is_followed_is_known_before_an_engine_is_chosen(tmp_path: Path, engine: Engine) -> None:
+    """All that will be read counts: files that are new, and the tables that either engine made of earlier ones."""
     logs, aside = tmp_path / "logs", tmp_path / "aside"
-    early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", first_server().lines)
+    lines = first_server().lines
+    early = write_closed(logs, "ns-1-boot-1-1.jsonl.gz", lines)
     aside.mkdir()
     inherit(tmp_path / "nothing", aside, logs)
-    assert [str(early)] == to_read(logs, aside)
-    with EmbeddedEngine(tmp_path / "staging") as engine:
-        tables, _ = take_in(engine, logs, aside)
+    assert to_read(logs, aside) == [str(early)]
+    tables, _ = take_in(engine, logs, aside)
     late = write_closed(logs, "ns-2-boot-2-1.jsonl.gz", second_server().lines)
 
-    assert len(tables) == 1
-    assert [str(late), *tables] == to_read(logs, aside)
+    assert to_read(logs, aside) == [str(late), *tables]
+    assert len(duckdb.read_parquet(tables).fetchall()) == len(lines)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from namesrv_spark_jobs.command.cli import main
 from namesrv_spark_jobs.command.submit import build
@@ -24,8 +23,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 ROOT: Final = Path(__file__).parents[2]
 GUARD_SECONDS: Final = 600.0
 _COMMAND: Final = (sys.executable, "-m", "namesrv_spark_jobs")
-# a test's few lines need no compiler that thinks for long
-_QUICK: Final = ("--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.executor.memory=512m")
+# plans of a few lines are neither made better while they run nor compiled
+_QUICK: Final = [
+    f"--conf={setting}"
+    for setting in (
+        *("spark.sql.shuffle.partitions=2", "spark.executor.memory=512m", "spark.sql.adaptive.enabled=false"),
+        *("spark.sql.codegen.wholeStage=false", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+        *(f"spark.{of}.extraJavaOptions=-XX:TieredStopAtLevel=1" for of in ("driver", "executor")),
+    )
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +60,11 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def test_cluster_gives_the_bytes_of_one_machine(
-    spark: SparkSession, cluster: SparkCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: SparkCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wherever the log lies; by our own command with --master, and by the spark-submit line that it prints."""
     logs, here, there = write_log(tmp_path / "logs"), tmp_path / "local", tmp_path / "cluster"
-    assert main([str(logs), "--out", str(here), "--engine", "spark", "--what-if", SMALL_GRID, "-o", "json"]) == 0
+    assert main([str(logs), "--out", str(here), "--engine", "embedded", "--what-if", SMALL_GRID, "-o", "json"]) == 0
     assert (here / "summary.json").read_text() == capsys.readouterr().out
     moved = shutil.copytree(logs, tmp_path / "elsewhere" / "logs")
     logs_there, options = f"{moved}/dt=*/**/*.jsonl*", ("--what-if", SMALL_GRID, "--master", cluster.url, *_QUICK)
