@@ -58,9 +58,7 @@ def health_check(*path: str, **environ: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-@pytest.mark.parametrize(
-    "demand", [[], ["--tls-mode=enforcing", "--tls-client-auth=require"], ["--http-tls-client-auth=require"]], ids=str
-)
+@pytest.mark.parametrize("demand", [[], ["--http-tls-client-auth=require"]], ids=str)
 def test_health_check_over_tls(tmp_path: Path, demand: list[str]) -> None:
     """The certificate's name is not checked, and a client certificate is presented where HTTPS requires one."""
     ca = Authority(tmp_path)
