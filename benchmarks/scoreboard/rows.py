@@ -177,7 +177,7 @@ ROWS: Final[Mapping[str, Row]] = {
     "D5": Row(
         "The staleness report against injected faults",
         "every percentile within one heartbeat or 1 %",
-        "two servers, clients, brokers that crash, freeze, leave and are cut off; both engines",
+        "two servers, clients, brokers that crash, freeze, leave and are cut off",
         passing(["tests/spark_jobs/test_truth.py"]),
         _REPORT,
     ),
