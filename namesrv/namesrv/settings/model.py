@@ -160,7 +160,7 @@ class Settings(BaseModel):
     """Serve HTTPS on http-listen, with the certificate of tls-cert-file. If off, health and metrics are plain text."""
 
     http_tls_client_auth: Literal["none", "require"] = "none"
-    """Whether HTTPS clients must present a certificate issued by tls-ca-file, whatever tls-client-auth says. With
+    """Whether HTTPS clients must present a certificate issued by tls-ca-file, independent of tls-client-auth. With
     require, health checks and collectors need one, too."""
 
     scan_interval_seconds: float = Field(default=10.0, ge=0.1, le=3600)
@@ -168,8 +168,8 @@ class Settings(BaseModel):
     lower: scanning costs more."""
 
     broker_expiry_seconds: float = Field(default=120.0, ge=0.1, le=86400)
-    """Silence after which a broker is evicted, unless it asked for an expiry of its own. Higher: clients are sent to
-    dead brokers for longer; lower: a healthy broker that pauses is evicted. Brokers send every 30 s: keep it above
+    """Silence after which a broker is evicted, unless it registered with an expiry of its own. Higher: clients are sent
+    to dead brokers for longer; lower: a healthy broker that pauses is evicted. Brokers send every 30 s: keep it above
     30."""
 
     broker_max_expiry_seconds: float = Field(default=600.0, ge=0.1, le=86400)
@@ -181,8 +181,8 @@ class Settings(BaseModel):
     expires, but a broken connection alone evicts no broker."""
 
     notify_min_broker_id_changed: bool = False
-    """Tell the brokers of a group when its lowest broker id changes (request 905); if off, they find out at their next
-    poll."""
+    """Notify the brokers of a group when its lowest broker id changes (request 905); if off, they learn it at their
+    next poll."""
 
     support_acting_master: bool = False
     """When a group has lost its master, show the slave with the lowest id in its place, without write permission, if
@@ -218,13 +218,13 @@ class Settings(BaseModel):
     one broker can take more memory and time; lower: large brokers cannot register."""
 
     max_brokers: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Live brokers in all, slaves included; one more is refused. Higher: strangers can take more memory and the
+    """Live brokers in all, slaves included; one more is refused. Higher: unknown peers can take more memory and the
     snapshot grows; lower: brokers that come back may be refused."""
 
     max_topics: int = Field(default=1_000_000, ge=1, le=100_000_000)
     """Topics in all; a registration that would exceed it is refused. A million take 0.3 to 0.6 GB with their responses.
-    Routes may be four times as many: a topic on three brokers has three. Higher: strangers can take more memory; lower:
-    brokers with new topics are refused."""
+    Routes may be four times as many: a topic on three brokers has three. Higher: unknown peers can take more memory;
+    lower: brokers with new topics are refused."""
 
     max_frame_bytes: int = Field(default=16 * MIB, ge=64 * KIB, le=64 * MIB)
     """Largest frame, both ways; the connection of a larger one is closed. A compressed registration may have four times
