@@ -66,8 +66,8 @@ MUTATIONS: Final = (
     Mutation(
         "an unregistration is not fenced",
         "namesrv.routeinfo.manager",
-        "            if is_stale:\n                effects.append(Fenced",
-        "            if False:\n                effects.append(Fenced",
+        "            if is_stale:\n                section.effects.append(Fenced",
+        "            if False:\n                section.effects.append(Fenced",
     ),
     Mutation(
         "a key that could not be written is acknowledged",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy, check_registration
+from namesrv.routeinfo.admission import check_registration
 from namesrv.routeinfo.effects import Effect, RouteChanged
 from namesrv.routeinfo.eviction import plan_removal
 from namesrv.routeinfo.liveness import LivenessClock
@@ -12,6 +12,7 @@ from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterRe
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.route_cache import RouteCache
 from namesrv.routeinfo.rows import RowChanges
+from namesrv.routeinfo.rules import Rules, TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import Changes, RouteTables
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.register import RegisterBrokerBody
@@ -22,6 +23,20 @@ from tests.support.steps import finished
 
 # more than any test fills
 ROOMY = TableLimits(*[1_000_000] * 5)
+
+
+def rules(**others: Any) -> Rules:
+    """Rules without limits for a server whose connections are all open, and others by name."""
+    defaults = {
+        "options": RouteOptions(),
+        "limits": ROOMY,
+        "quotas": TableQuotas(),
+        "policy": TakeoverPolicy(),
+        "is_connected": lambda _: True,
+        "network_of": lambda _: "",
+        "now": lambda: 0.0,
+    }
+    return Rules(**{**defaults, **others})
 
 
 def topic(name: str, queues: int = 8, perm: int = 6, flags: int = 0) -> TopicConfig:
@@ -77,7 +92,7 @@ def register(
     """Check, plan and apply registrations; return the plan and result of each."""
     plans = []
     for number, broker in enumerate(brokers, start=1):
-        finished(check_registration(tables, broker, options or RouteOptions(), ROOMY, is_connected=lambda _: True))
+        finished(check_registration(tables, broker, rules(options=options or RouteOptions())))
         plans.append(finished(plan_registration(tables, broker, options or RouteOptions(), now, number)))
         apply(tables, plans[-1][0])
     return plans

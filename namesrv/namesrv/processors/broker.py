@@ -83,7 +83,7 @@ class BrokerProcessor:
         self._check_expiry(header.heartbeat_timeout_millis)
         key = BrokerAddrInfo(header.cluster_name, header.broker_addr)
         try:
-            result = await self._registered(request, header, key)
+            result = await self._register(request, header, key)
         except (SystemError_, SystemBusyError):
             # The registration is too large or unreadable, but its broker is alive.
             _count_as_heartbeat(self._manager, header, request.connection.id)
@@ -121,7 +121,7 @@ class BrokerProcessor:
                 f"field heartbeatTimeoutMillis: {millis} is more than {most * 1000:.0f}, see broker-max-expiry-seconds"
             )
 
-    async def _registered(
+    async def _register(
         self, request: Request, header: RegisterBrokerRequestHeader, key: BrokerAddrInfo
     ) -> RegisterResult:
         command = request.command
@@ -132,7 +132,7 @@ class BrokerProcessor:
                 return result
         await run_in_steps(_check_crc(header.body_crc32, command.body))
         steps, most_bytes = self._decoding(command, header)
-        async with self._turn(most_bytes):
+        async with self._slot(most_bytes):
             body = await run_in_steps(steps)
             if request.check_topics is not None:
                 await request.check_topics([*(topic.topic_name for topic in body.topic_configs), *body.mappings])
@@ -182,7 +182,7 @@ class BrokerProcessor:
         return steps, limits.most_bytes(len(body), compressed=compressed)
 
     @asynccontextmanager
-    async def _turn(self, most_bytes: int) -> AsyncIterator[None]:
+    async def _slot(self, most_bytes: int) -> AsyncIterator[None]:
         """Wait until a registration of this size may be decoded and applied, and charge its memory meanwhile."""
         if most_bytes <= _SMALL_BYTES:
             yield

@@ -1,14 +1,17 @@
-"""Plans of removals: silent brokers, and the changes that a leaving broker causes."""
+"""Removals of brokers: which brokers are silent, what a leaving broker changes, and the fenced removal itself."""
+
+from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
-from namesrv.routeinfo.effects import MinBrokerIdChanged
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RouteOptions
+from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered, WriteWiped
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RouteOptions
 from namesrv.routeinfo.rows import row_with
-from namesrv.routeinfo.tables import Changes, RouteTables
+from namesrv.routeinfo.tables import NEVER, Changes, RouteTables
 from namesrv.routeinfo.topics import plan_perms
+from namesrv.routeinfo.write_section import WriteSection
 from namesrv_remoting.bodies.base import Steps
 from namesrv_remoting.bodies.route import BrokerData
-from namesrv_remoting.codes import PERM_WRITE
+from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
 
 def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo, BrokerLiveInfo]]:
@@ -19,6 +22,40 @@ def silent_brokers(tables: RouteTables, now: float) -> list[tuple[BrokerAddrInfo
     """
     due = [(key, live) for key, live in tables.broker_live_table.items() if live.expires_at() < now]
     return sorted(due, key=lambda found: (found[1].expires_at(), found[0]))
+
+
+class Removal(NamedTuple):
+    """The removal of a broker as it was decided."""
+
+    key: BrokerAddrInfo
+    # The live entry by which the removal was decided, and its field that must be the same when it is applied.
+    live: BrokerLiveInfo
+    reason: Reason
+    fence: Literal["generation", "broker_name", "connection_id", "last_update"]
+    # The number of the scan that found a silent broker.
+    scan: int | None = None
+
+
+def remove(section: WriteSection, removal: Removal) -> Steps[bool]:
+    """Remove a live broker, unless the fence fails: heartbeats and registrations may come while the change is planned.
+
+    Returns True if the broker is removed.
+    """
+    tables, (key, decided, reason, fence, scan) = section.tables, removal
+    changes = yield from plan_removal(tables, key, tables.broker_live_table[key], section.rules.options)
+    prepared = yield from tables.prepare(changes)
+    live = tables.broker_live_table[key]
+    if getattr(live, fence) != getattr(decided, fence):
+        section.effects.append(Fenced(key, live, reason, scan))
+        return False
+    if reason == "unregistered":
+        section.effects.append(Unregistered(key, live))
+    section.apply(prepared, live.broker_name)
+    section.effects.append(Evicted(key, live, reason, section.rules.now() - live.last_update, scan))
+    _keep_or_end_wipe(section, live, reason)
+    if changes.notice is not None:
+        section.effects.append(changes.notice)
+    return True
 
 
 def plan_removal(
@@ -42,3 +79,17 @@ def plan_removal(
             name, min(addrs), addrs[min(addrs)], recipients, offline_broker_addr=key.broker_addr
         )
     return changes
+
+
+def _keep_or_end_wipe(section: WriteSection, live: BrokerLiveInfo, reason: Reason) -> None:
+    """Keep, end or limit a removed write permission after a master, or the last broker of its group, has left."""
+    name, wiped = live.broker_name, section.tables.wiped
+    is_last = name not in section.tables.broker_addr_table
+    if name not in wiped or not (live.broker_id == MASTER_ID or is_last):
+        return
+    if reason == "unregistered":
+        del wiped[name]
+        topics = len(section.tables.topics.of_broker.get(name, ()))
+        section.effects.append(WriteWiped(name, topics, is_wiped=False, reason="unregistered"))
+    elif wiped[name] == NEVER:
+        wiped[name] = live.expires_at()

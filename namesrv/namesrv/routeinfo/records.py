@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from namesrv.routeinfo import acting_master
 from namesrv_remoting.bodies.register import RegisterBrokerBody
 from namesrv_remoting.bodies.topic import DataVersion
 
@@ -112,6 +113,19 @@ class Registration:
     def key(self) -> BrokerAddrInfo:
         """The key of the registration's live entry."""
         return BrokerAddrInfo(self.cluster_name, self.broker_addr)
+
+    def addrs_after(self, before: Mapping[int, str]) -> dict[int, str]:
+        """Return the group's addresses, ordered by id as in responses, after the broker has registered.
+
+        The same address under another id is this broker in its former role, and leaves the group.
+        """
+        others = {i: addr for i, addr in before.items() if addr != self.broker_addr and i != self.broker_id}
+        return dict(sorted({**others, self.broker_id: self.broker_addr}.items()))
+
+    def makes_routes(self, addrs_before: Mapping[int, str]) -> bool:
+        """True for a registration of a master, or of the prime slave of a group without a master."""
+        addrs, flag = self.addrs_after(addrs_before), self.enable_acting_master
+        return acting_master.makes_routes(self.broker_id, addrs, enable_acting_master=flag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,87 @@
-"""Plans the changes of a registration.
+"""The path of a registration, from its decoded body to the changed tables; `register` is the whole of it.
 
-The plan has the effect of `RouteInfoManager.registerBroker` of Apache's server, without its faults: a refused
-registration changes nothing at all, a displaced master leaves entirely, and a removed write permission does not come
-back.
+    processors/broker.py    decodes a request, asks the access guard, and calls the manager
+            |               an unchanged registration (equal digest) only refreshes its live entry: `refresh`
+            v
+    manager.register        takes the write lock, runs `register` in steps of a millisecond, performs the effects
+            |
+            v
+    1. admit                refused: an exception, and nothing changes                                  admission.py
+    2. displace             squatters, and the broker that had the address before, are removed           eviction.py
+    3. plan                 rows, groups, mappings and the live entry after the registration: `Changes`
+    4. prepare              indexes, counts and renewed routes after the changes: `Prepared`          topic_table.py
+    5. apply                all tables in one step; the effects describe what has changed
+
+Other tasks may run during every step but the last, but no other change: only steps that need no lock come in between,
+which are heartbeats, unchanged registrations, closed connections that move a broker, and renewed routes.
+
+The result is that of `RouteInfoManager.registerBroker` of Apache's server, without its faults: a refused registration
+changes nothing at all, a displaced master leaves entirely, and a removed write permission does not come back.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import repeat
-from operator import attrgetter, is_
-from typing import Final, TypeAlias
+from collections.abc import Collection, Mapping
 
-from namesrv.routeinfo.acting_master import makes_routes, registers_without_write
-from namesrv.routeinfo.effects import MinBrokerIdChanged
+from msgspec.structs import replace
+
+from namesrv.routeinfo.acting_master import registers_without_write
+from namesrv.routeinfo.admission import admit, squats, superseded_entries
+from namesrv.routeinfo.connections import OtherConnection
+from namesrv.routeinfo.effects import Evicted, MinBrokerIdChanged, Registered
+from namesrv.routeinfo.eviction import Removal, remove
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, RegisterResult, Registration, RouteOptions
-from namesrv.routeinfo.rows import CHUNK_TOPICS, MOST_STEPS, StepsOfRows, TopicRow, place_in, queues_of, row_with
-from namesrv.routeinfo.tables import Changes, RouteTables
-from namesrv_remoting.bodies.base import Steps, parts
-from namesrv_remoting.bodies.route import BrokerData, QueueData
+from namesrv.routeinfo.rows import row_with
+from namesrv.routeinfo.shares import topics_dropped
+from namesrv.routeinfo.tables import NEVER, Changes, Prepared, RouteTables
+from namesrv.routeinfo.write_section import WriteSection
+from namesrv_remoting.bodies.base import Steps
+from namesrv_remoting.bodies.route import BrokerData
 from namesrv_remoting.codes import MASTER_ID, PERM_WRITE
 
-# Of a registered topic: read queues, write queues, permission, flags.
-_Numbers: TypeAlias = tuple[int, int, int, int]
-_topic_name: Final = attrgetter("topic_name")
-_numbers: Final = attrgetter("read_queue_nums", "write_queue_nums", "perm", "topic_sys_flag")
+
+def register(section: WriteSection, registration: Registration) -> Steps[RegisterResult]:
+    """Take a registration into the tables, in steps; return the addresses of the response.
+
+    If the connection closes meanwhile, the registration is not applied, since no close event would follow; a broker
+    that was displaced before stays removed. Raises ResponseError if the registration is refused.
+    """
+    tables, rules = section.tables, section.rules
+    option_changes = tables.option_changes
+    yield from admit(section, registration)
+    if rules.is_connected(registration.connection_id):
+        yield from _displace(section, registration)
+    tables.last_generation += 1
+    changes, result = yield from plan_registration(
+        tables, registration, rules.options, rules.now(), tables.last_generation
+    )
+    prepared = yield from tables.prepare(changes)
+    if not rules.is_connected(registration.connection_id):
+        return RegisterResult()
+    # A plan that was made under former options must be made anew: the next equal registration is applied again.
+    digest = registration.digest if option_changes == tables.option_changes else None
+    _apply(section, registration, prepared, digest)
+    return result
+
+
+# -- 2. displace ------------------------------------------------------------------------------------------------------
+
+
+def _displace(section: WriteSection, registration: Registration) -> Steps[None]:
+    """Remove the brokers in whose places a broker registers: squatters, and the former broker at its address."""
+    table = section.tables.broker_live_table
+    for place in registration.displaces:
+        key = BrokerAddrInfo(*place)
+        squatter = table.get(key)
+        if squatter is not None and squats(key, squatter, registration):
+            yield from remove(section, Removal(key, squatter, "superseded", fence="generation"))
+    key = registration.key
+    former = table.get(key)
+    is_other = former is not None and former.broker_name != registration.broker_name
+    if former is not None and is_other and section.rules.is_connected(registration.connection_id):
+        # The process at this address was another broker before, whose entry would stay for ever.
+        yield from remove(section, Removal(key, former, "superseded", fence="broker_name"))
+
+
+# -- 3. plan ----------------------------------------------------------------------------------------------------------
 
 
 def plan_registration(
@@ -35,9 +94,8 @@ def plan_registration(
     """
     name, key = tables.name_of_broker(registration.broker_name), registration.key
     before = tables.broker_addr_table.get(name)
-    addrs_before = {} if before is None else dict(before.broker_addrs)
-    holder = addrs_before.get(registration.broker_id)
-    addrs = addrs_after(registration, addrs_before)
+    addrs_before = tables.addrs_of(name)
+    addrs = registration.addrs_after(addrs_before)
     changes = Changes(cluster_name=registration.cluster_name)
     changes.groups[name] = BrokerData(
         # The group keeps its first cluster: a broker name is global, as in Java.
@@ -47,19 +105,42 @@ def plan_registration(
         registration.zone_name,
         registration.enable_acting_master is True,
     )
-    changes.dropped.extend(displaced(tables, name, key, holder))
-    live = tables.broker_live_table.get(key)
-    if creates_routes(registration, addrs):
-        is_acting = registers_without_write(
-            registration.broker_id, enable_acting_master=registration.enable_acting_master
-        )
-        taken = PERM_WRITE if is_acting or name in tables.wiped else 0
-        yield from _plan_rows(tables, registration, changes, without_perm=taken)
+    changes.dropped.extend(superseded_entries(tables, name, key, addrs_before.get(registration.broker_id)))
+    if registration.makes_routes(addrs_before):
         dropped = yield from topics_dropped(tables, registration, options)
-        yield from tables.topics.change_each(changes.rows, dropped, lambda row: row_with(row, name, None))
-        yield from _plan_mappings(tables, registration, changes)
+        yield from _plan_topics(tables, registration, changes, dropped)
+    changes.live[key] = _live_entry(registration, name, now, generation)
+    if registration.body.filter_servers is not None:
+        changes.filter_servers[key] = registration.body.filter_servers
+    if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
+        # As in Java, the smallest id of an empty group counts as 0, so that its first member causes no notice.
+        others = tuple(addr for i, addr in addrs.items() if i != registration.broker_id)
+        changes.notice = MinBrokerIdChanged(
+            name,
+            registration.broker_id,
+            key.broker_addr,
+            others or (key.broker_addr,),
+            ha_broker_addr=registration.ha_server_addr,
+        )
+    return changes, master_of(tables, registration.cluster_name, addrs, registration.broker_id)
 
-    changes.live[key] = BrokerLiveInfo(
+
+def _plan_topics(
+    tables: RouteTables, registration: Registration, changes: Changes, dropped: Collection[str]
+) -> Steps[None]:
+    """Plan the rows and static mappings of a registration that makes routes, and drops topics."""
+    name, flag = tables.name_of_broker(registration.broker_name), registration.enable_acting_master
+    has_no_write = registers_without_write(registration.broker_id, enable_acting_master=flag) or name in tables.wiped
+    body, rows, topics = registration.body, changes.rows, tables.topics
+    yield from topics.plan_queues(rows, name, body.topic_configs, without_perm=PERM_WRITE if has_no_write else 0)
+    yield from topics.change_each(rows, dropped, lambda row: row_with(row, name, None))
+    yield from topics.plan_mappings(rows, changes.mappings, name, body.mappings)
+    if registration.is_native and registration.kind == "full":
+        yield from topics.plan_lost_mappings(changes.mappings, name, body.mappings)
+
+
+def _live_entry(registration: Registration, name: str, now: float, generation: int) -> BrokerLiveInfo:
+    return BrokerLiveInfo(
         name,
         registration.broker_id,
         now,
@@ -71,141 +152,8 @@ def plan_registration(
         registration.agent_id,
         registration.registration_seq,
         registration.is_native,
-        None if live is None else live.state,
-        registration.account,
+        account=registration.account,
     )
-    if registration.body.filter_servers is not None:
-        changes.filter_servers[key] = registration.body.filter_servers
-    if options.notify_min_broker_id_changed and registration.broker_id < min(addrs_before, default=0):
-        # As in Java, the smallest id of an empty group counts as 0, so that its first member causes no notice.
-        others = tuple(addr for i, addr in sorted(addrs.items()) if i != registration.broker_id)
-        changes.notice = MinBrokerIdChanged(
-            name,
-            registration.broker_id,
-            key.broker_addr,
-            others or (key.broker_addr,),
-            ha_broker_addr=registration.ha_server_addr,
-        )
-    return changes, master_of(tables, registration.cluster_name, addrs, registration.broker_id)
-
-
-def addrs_after(registration: Registration, before: Mapping[int, str]) -> dict[int, str]:
-    """Return the group's addresses, ordered by id as in responses, after a broker of the group has registered.
-
-    The same address under another id is this broker in its former role, and leaves the group.
-    """
-    own, broker_id = registration.broker_addr, registration.broker_id
-    others = {i: addr for i, addr in before.items() if addr != own and i != broker_id}
-    return dict(sorted({**others, broker_id: own}.items()))
-
-
-def creates_routes(registration: Registration, addrs: Mapping[int, str]) -> bool:
-    """True if a registration creates routes: that of a master, or of the prime slave of a group without a master."""
-    return makes_routes(registration.broker_id, addrs, enable_acting_master=registration.enable_acting_master)
-
-
-def displaced(tables: RouteTables, name: str, key: BrokerAddrInfo, holder: str | None) -> Iterator[BrokerAddrInfo]:
-    """Yield the displaced brokers; a name is global, so they may have registered under another cluster."""
-    for cluster, names in tables.cluster_addr_table.items():
-        for addr in {key.broker_addr, holder or key.broker_addr} if name in names else ():
-            found = BrokerAddrInfo(cluster, addr)
-            live = tables.broker_live_table.get(found)
-            if found != key and live is not None and live.broker_name == name:
-                yield found
-
-
-def _plan_rows(tables: RouteTables, registration: Registration, changes: Changes, *, without_perm: int) -> Steps[None]:
-    """Plan the rows of the registered topics: the registered queues count, with any DataVersion.
-
-    Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost increment, another
-    one brings the newest version, and then every full registration would look outdated.
-    """
-    name, table, rows = tables.name_of_broker(registration.broker_name), tables.topic_queue_table, changes.rows
-    # Equal queues share one object.
-    queues: dict[_Numbers, QueueData] = {}
-
-    def step(row: TopicRow | None, numbers: _Numbers) -> TopicRow | None:
-        read, write, perm, flags = numbers
-        if numbers not in queues:
-            queues[numbers] = QueueData(name, read, write, perm & ~without_perm, flags)
-        return row_with(row, name, queues[numbers])
-
-    # Nearly all topics of a broker make the same step.
-    steps = StepsOfRows(step)
-    for part in parts(registration.body.topic_configs, CHUNK_TOPICS):
-        topics = tables.topics.names_of([*map(_topic_name, part)])
-        befores, registered = [*map(table.get, topics)], [*map(_numbers, part)]
-        first, numbers = befores[0], registered[0]
-        if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
-            # Nearly always all topics are equal; then no Python code runs per topic.
-            after = steps.after(first, numbers)
-            if after is not first:
-                rows.update(zip(topics, repeat(after)))
-            elif rows:
-                _put_each(rows, topics, befores, befores)
-        else:
-            _put_each(rows, topics, befores, [*map(steps.after, befores, registered)])
-        steps.forget_many()
-        if len(queues) > MOST_STEPS:
-            queues.clear()
-        if len(part) == CHUNK_TOPICS:
-            yield
-
-
-def _put_each(
-    rows: dict[str, TopicRow | None],
-    topics: Sequence[str],
-    befores: Sequence[TopicRow | None],
-    afters: Sequence[TopicRow | None],
-) -> None:
-    for topic, before, after in zip(topics, befores, afters, strict=True):
-        if after is not before:
-            rows[topic] = after
-        elif topic in rows:
-            # A body may name a topic twice: the last entry counts, as in Java.
-            del rows[topic]
-
-
-def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
-    """Return the topics that a registration drops.
-
-    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native or
-    the option is on.
-    """
-    known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
-    if registration.kind == "delta":
-        return known.keys() & body.deleted_topics
-    if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
-        return set()
-    named, dropped = set(), set()
-    for number, topic in enumerate(body.topic_configs, start=1):
-        named.add(topic.topic_name)
-        if number % CHUNK_TOPICS == 0:
-            yield
-    for number, name in enumerate(known, start=1):
-        if name not in named:
-            dropped.add(name)
-        if number % CHUNK_TOPICS == 0:
-            yield
-    return dropped
-
-
-def _plan_mappings(tables: RouteTables, registration: Registration, changes: Changes) -> Steps[None]:
-    """Plan the static mappings of a registration, for topics that have queues on this broker."""
-    name, mappings = registration.broker_name, registration.body.mappings
-    for number, (topic, mapping) in enumerate(mappings.items(), start=1):
-        row = changes.rows.get(topic, tables.topic_queue_table.get(topic))
-        if place_in(queues_of(row), name)[1]:
-            changes.mappings[topic, name] = mapping
-        if number % CHUNK_TOPICS == 0:
-            yield
-    if registration.is_native and registration.kind == "full":
-        table = tables.topics.mappings
-        for number, (topic, by_broker) in enumerate(table.items(), start=1):
-            if name in by_broker and topic not in mappings:
-                changes.mappings[topic, name] = None
-            if number % CHUNK_TOPICS == 0:
-                yield
 
 
 def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], broker_id: int) -> RegisterResult:
@@ -214,3 +162,85 @@ def master_of(tables: RouteTables, cluster_name: str, addrs: Mapping[int, str], 
         return RegisterResult()
     live = tables.broker_live_table.get(BrokerAddrInfo(cluster_name, addrs[MASTER_ID]))
     return RegisterResult() if live is None else RegisterResult(addrs[MASTER_ID], live.ha_server_addr)
+
+
+# -- 5. apply ---------------------------------------------------------------------------------------------------------
+
+
+def _apply(section: WriteSection, registration: Registration, prepared: Prepared, digest: bytes | None) -> None:
+    """Apply a prepared registration in one step, with all that depends on what happened while it was planned."""
+    tables, changes, key, now = section.tables, prepared.changes, registration.key, section.rules.now()
+    name, live_table = registration.broker_name, tables.broker_live_table
+    before, on = live_table.get(key), registration.connection_id
+    if before is not None and before.connection_id > on and section.rules.is_connected(before.connection_id):
+        # A registration over a newer connection was applied first: the broker stays there when the older connection
+        # closes.
+        on = before.connection_id
+    state = None if before is None else before.state
+    live = changes.live[key] = replace(changes.live[key], last_update=now, connection_id=on, state=state)
+    section.effects.extend(
+        Evicted(dropped, live_table[dropped], "superseded", now - live_table[dropped].last_update)
+        for dropped in changes.dropped
+    )
+    if name in tables.wiped and (registration.broker_id == MASTER_ID or name not in tables.broker_addr_table):
+        tables.wiped[name] = NEVER
+    if prepared.topics.row_changes.rows:
+        # Two brokers of a group may register topics, a master and a broker with an id below 0: the other one's next
+        # registration is applied again, even if unchanged.
+        tables.forget_digests((name,))
+    section.apply(prepared, name)
+    if digest is None:
+        tables.digests.pop(key, None)
+    else:
+        tables.digests[key] = digest
+    if before is not None:
+        _note_former_connection(section, key, before, on)
+        if registration.connection_id != on:
+            other = OtherConnection(registered=True, last_seen=now)
+            tables.connections.note_other(key, registration.connection_id, other)
+    silent = 0.0 if before is None else now - before.last_update
+    topics = len(registration.body.topic_configs)
+    section.effects.append(Registered(key, live, registration.kind, topics, before is None, silent, before))
+    if changes.notice is not None:
+        section.effects.append(changes.notice)
+
+
+def _note_former_connection(section: WriteSection, key: BrokerAddrInfo, before: BrokerLiveInfo, on: int) -> None:
+    """Remember the former connection of a broker that moved to another one: it may yet prove to be the right one."""
+    if before.connection_id != on and section.rules.is_connected(before.connection_id):
+        other = OtherConnection(registered=True, last_seen=before.last_update)
+        section.tables.connections.note_other(key, before.connection_id, other)
+
+
+# -- the short path ---------------------------------------------------------------------------------------------------
+
+
+def refresh(
+    section: WriteSection, key: BrokerAddrInfo, digest: bytes, connection_id: int, registration_seq: int | None
+) -> RegisterResult | None:
+    """Refresh the live entry of a broker whose registration is unchanged; None if it is not, or must be checked."""
+    tables, rules = section.tables, section.rules
+    live = tables.broker_live_table.get(key)
+    if live is None or tables.digests.get(key) != digest or connection_id < live.connection_id:
+        return None
+    if connection_id != live.connection_id and rules.policy.takeover != "allow":
+        # The takeover policy decides about a move to another connection.
+        return None
+    if not rules.is_connected(connection_id):
+        # The connection closed after the request was received.
+        return None
+    now = rules.now()
+    tables.last_generation += 1
+    refreshed = replace(
+        live,
+        last_update=now,
+        connection_id=connection_id,
+        generation=tables.last_generation,
+        registration_seq=live.registration_seq if registration_seq is None else registration_seq,
+    )
+    tables.set_live(key, refreshed)
+    _note_former_connection(section, key, live, connection_id)
+    topics, silent = len(tables.topics.of_broker.get(live.broker_name, ())), now - live.last_update
+    registered = Registered(key, refreshed, "unchanged", topics, is_new=False, silent_seconds=silent, before=live)
+    section.effects.append(registered)
+    return master_of(tables, key.cluster_name, tables.addrs_of(live.broker_name), live.broker_id)

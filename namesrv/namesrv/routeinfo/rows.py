@@ -34,6 +34,8 @@ MOST_STEPS: Final = 5 * CHUNK_TOPICS
 
 # The queues of one topic, ordered by broker name.
 QueueRow = tuple[QueueData, ...]
+# Of a registered topic: read queues, write queues, permission, flags.
+TopicNumbers = tuple[int, int, int, int]
 
 
 class TopicRow(msgspec.Struct, gc=False, eq=False):
@@ -119,6 +121,22 @@ class StepsOfRows(Generic[S]):
 def renewal_of_rows() -> StepsOfRows[None]:
     """Return steps to new rows with the same queues, for routes that change without a change in a row."""
     return StepsOfRows(lambda row, _: None if row is None else TopicRow(row.queues))
+
+
+def steps_to_queues(broker_name: str, *, without_perm: int) -> StepsOfRows[TopicNumbers]:
+    """Return steps to rows with the queues that a broker registers, without these bits of the permission."""
+    # Equal queues share one object.
+    known: dict[TopicNumbers, QueueData] = {}
+
+    def step(row: TopicRow | None, numbers: TopicNumbers) -> TopicRow | None:
+        if numbers not in known:
+            if len(known) > MOST_STEPS:
+                known.clear()
+            read, write, perm, flags = numbers
+            known[numbers] = QueueData(broker_name, read, write, perm & ~without_perm, flags)
+        return row_with(row, broker_name, known[numbers])
+
+    return StepsOfRows(step)
 
 
 @dataclass(slots=True)

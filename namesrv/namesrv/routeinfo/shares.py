@@ -1,19 +1,24 @@
-"""Shares of the tables: how much of a nearly full table one peer address or one account may hold.
+"""Shares and quotas: how much of the tables one peer address, one account or one cluster may hold.
 
-One address or account may not take the last eighth of the space that other owners leave in a table. So an honest fleet
-behind one NAT or proxy, or in one account, may have seven eighths of each table, and for more its operator raises the
-limit; an owner that fills a table leaves room for all others. Nothing is counted until a table is seven eighths full.
+A quota is a number that an operator sets for each cluster and account. A share needs no setting, and protects others in
+a nearly full table: one address or account may not take the last eighth of the space that other owners leave in a
+table. So an honest fleet behind one NAT or proxy, or in one account, may have seven eighths of each table, and for more
+its operator raises the limit; an owner that fills a table leaves room for all others. Nothing is counted until a table
+is seven eighths full.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from random import choice
 from typing import Final, Literal, NamedTuple
 
-from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
+from namesrv.routeinfo.effects import OverQuota
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration, RouteOptions
 from namesrv.routeinfo.rows import CHUNK_TOPICS
+from namesrv.routeinfo.rules import LimitExceededError, Rules, TableQuotas
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.base import Steps, parts
+from namesrv_remoting.requests import AccessClass
 
 # One address or account can fill a table except for this fraction of it (one eighth).
 _PART_FOR_OTHERS: Final = 8
@@ -32,11 +37,11 @@ class Sizes(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The brokers that were registered from one peer address, or by one account."""
+    """The brokers that were registered from one peer address, by one account, or in one cluster."""
 
-    kind: Literal["address", "account"]
+    kind: Literal["address", "account", "cluster"]
     name: str
-    has: Callable[[BrokerLiveInfo], bool]
+    has: Callable[[BrokerAddrInfo, BrokerLiveInfo], bool]
 
 
 class Excess(NamedTuple):
@@ -70,6 +75,43 @@ class HeldRows:
         if name not in self._rows:
             self._rows[name] = yield from _held_by(self._tables, owner)
         return self._rows[name]
+
+
+def check_shares(tables: RouteTables, registration: Registration, rules: Rules, held_rows: HeldRows) -> Steps[None]:
+    """Refuse a registration beyond the share of its peer address or account. Raises LimitExceededError."""
+    limits, most = rules.limits, len(registration.body.topic_configs)
+    bounds = Sizes(limits.max_clusters, limits.max_brokers, limits.max_topics, limits.max_routes)
+    if not may_exceed_a_share(sizes_of(tables), Sizes(1, 1, most, most), bounds):
+        # The tables are nearly always empty enough: nothing has to be counted.
+        return
+    added = yield from _rows_added(tables, registration, rules.options)
+    for owner in _owners(registration, rules):
+        rows = yield from held_rows.of(owner)
+        excess = exceeded_share(owner, rows, sizes_of(tables), added, bounds)
+        if excess is not None:
+            what, reason = f"{excess.table} of {owner.kind} {owner.name}", f"{excess.table}_per_{owner.kind}"
+            raise LimitExceededError(excess.rows, excess.share, what, reason)
+
+
+def _owners(registration: Registration, rules: Rules) -> list[Owner]:
+    """Return the peer address and the account whose shares of the tables a registration counts towards."""
+    network, account = rules.network_of(registration.connection_id), registration.account
+    owners = [
+        Owner("address", network, lambda _, live: rules.network_of(live.connection_id) == network),
+        Owner("account", account, lambda _, live: live.account == account),
+    ]
+    return [owner for owner in owners if owner.name]
+
+
+def _rows_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[Sizes]:
+    routes = yield from topics_added(tables, registration, options)
+    topics = 0
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        topics += topic.topic_name not in tables.topic_queue_table
+        if number % CHUNK_TOPICS == 0:
+            yield
+    is_new_cluster = registration.cluster_name not in tables.cluster_addr_table
+    return Sizes(is_new_cluster, is_new_broker(tables, registration), topics, routes)
 
 
 def share_of(limit: int, held_by_others: int) -> int:
@@ -108,7 +150,7 @@ def _held_by(tables: RouteTables, owner: Owner) -> Steps[Sizes]:
     names: set[str] = set()
     for part in parts(list(tables.broker_live_table.items()), CHUNK_TOPICS):
         for key, live in part:
-            if owner.has(live):
+            if owner.has(key, live):
                 keys.append(key)
                 names.add(live.broker_name)
         yield
@@ -132,3 +174,110 @@ def _topics_of(tables: RouteTables, names: Iterable[str], routes: int) -> Steps[
         if number % CHUNK_TOPICS == 0:
             yield
     return round(topics)
+
+
+# -- quotas of clusters and accounts ----------------------------------------------------------------------------------
+
+
+def over_quota(
+    tables: RouteTables,
+    registration: Registration,
+    rules: Rules,
+    replaced: Mapping[BrokerAddrInfo, BrokerLiveInfo],
+) -> Steps[OverQuota | None]:
+    """Return the quota that a registration exceeds; None without excess or addition.
+
+    The registration takes the places of the brokers in `replaced`.
+    """
+    quotas, cluster, account = rules.quotas, registration.cluster_name, registration.account
+    if quotas.mode == "off":
+        return None
+    owners = [Owner("cluster", cluster, lambda key, _: key.cluster_name == cluster)]
+    if account:
+        owners.append(Owner("account", account, lambda _, live: live.account == account))
+    added = yield from topics_added(tables, registration, rules.options)
+    for owner in owners:
+        excess = yield from _exceeded_quota(tables, registration, owner, quotas, added, replaced=replaced)
+        if excess is not None:
+            return OverQuota(AccessClass.BROKER_CONTROL, *excess, is_refused=quotas.mode == "enforce")
+    return None
+
+
+def _exceeded_quota(  # noqa: PLR0913 - the registration, its owner and the quotas
+    tables: RouteTables,
+    registration: Registration,
+    owner: Owner,
+    quotas: TableQuotas,
+    added: int,
+    *,
+    replaced: Mapping[BrokerAddrInfo, BrokerLiveInfo],
+) -> Steps[tuple[str, str] | None]:
+    """Return the quota of one owner that a registration exceeds, as a word and a sentence."""
+    is_new = not any(owner.has(key, live) for key, live in replaced.items())
+    if not (quotas.brokers and is_new) and not (quotas.topics and added > 0):
+        return None
+    # The loop visits all brokers, since a cluster often holds all of them; but only for registrations that add
+    # something, which are rare.
+    brokers, names = 0, {registration.broker_name}
+    for number, (key, live) in enumerate(list(tables.broker_live_table.items()), start=1):
+        if key not in replaced and owner.has(key, live):
+            brokers += 1
+            names.add(live.broker_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    if quotas.brokers and is_new and brokers + 1 > quotas.brokers:
+        message = f"{brokers + 1} brokers of {owner.kind} {owner.name}, limit {quotas.brokers}"
+        return f"brokers_per_{owner.kind}", message
+    topics = sum(len(tables.topics.of_broker.get(name, ())) for name in names) + added
+    if quotas.topics and added > 0 and topics > quotas.topics:
+        return f"topics_per_{owner.kind}", f"{topics} topics of {owner.kind} {owner.name}, limit {quotas.topics}"
+    return None
+
+
+# -- rows that a registration adds and drops ---------------------------------------------------------------------------
+
+
+def is_new_broker(tables: RouteTables, registration: Registration) -> bool:
+    """True if a registration adds a broker: one that takes another broker's place does not."""
+    addrs = tables.addrs_of(registration.broker_name)
+    return registration.key not in tables.broker_live_table and registration.broker_id not in addrs
+
+
+def topics_added(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[int]:
+    """Return how many topics the broker name would gain; negative if a registration drops more topics than it adds."""
+    name = registration.broker_name
+    if not registration.makes_routes(tables.addrs_of(name)):
+        return 0
+    present = tables.topics.of_broker.get(name, {})
+    new: set[str] = set()
+    for number, topic in enumerate(registration.body.topic_configs, start=1):
+        if topic.topic_name not in present:
+            new.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    dropped = yield from topics_dropped(tables, registration, options)
+    return len(new) - len(dropped)
+
+
+def topics_dropped(tables: RouteTables, registration: Registration, options: RouteOptions) -> Steps[set[str]]:
+    """Return the topics that a registration drops.
+
+    These are the deleted topics of a delta, and the missing topics of a full registration, if the broker is native or
+    the option is on.
+    """
+    known, body = tables.topics.of_broker.get(registration.broker_name, {}), registration.body
+    if registration.kind == "delta":
+        return known.keys() & body.deleted_topics
+    if not registration.is_native and (not options.delete_topic_with_broker_registration or body.mappings):
+        return set()
+    named, dropped = set(), set()
+    for number, topic in enumerate(body.topic_configs, start=1):
+        named.add(topic.topic_name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    for number, name in enumerate(known, start=1):
+        if name not in named:
+            dropped.add(name)
+        if number % CHUNK_TOPICS == 0:
+            yield
+    return dropped

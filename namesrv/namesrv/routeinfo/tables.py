@@ -1,6 +1,6 @@
 """The route tables of a NameServer and their indexes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,8 @@ from namesrv_remoting.bodies.route import BrokerData
 # Approximate memory of a topic with a broker or two, with names and indexes, and of a live broker.
 _TOPIC_BYTES: Final = 600
 _BROKER_BYTES: Final = 2048
+# The end of a removal of the write permission while a master is registered.
+NEVER: Final = float("inf")
 
 
 @dataclass(slots=True)
@@ -61,17 +63,24 @@ class RouteTables:
 
         # Broker -> its filter servers; never an empty tuple.
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
-        # Broker name whose write permission an operator removed -> end of the removal in liveness seconds: never while
+        # Broker name whose write permission an operator removed -> end of the removal in liveness seconds: NEVER while
         # a master is registered; its expiry after the last heartbeat of a master that left without unregistering.
         self.wiped: dict[str, float] = {}
         # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
         self.digests: dict[BrokerAddrInfo, bytes] = {}
-        # The last change of each topic.
+        # The last change of each topic's route.
         self.revisions = RouteRevisions(self.topic_queue_table, spare_topics)
+        # The connections of the live brokers, and others that may take over.
         self.connections = BrokerConnections()
-        # Grows whenever a broker comes, goes, or moves to another connection or account, and when a broker's connection
-        # closes.
+        # The number of the last registration, its generation.
+        self.last_generation = 0
+        # Counters of changes, for holders of copies. Membership: a broker comes, goes or changes its name or id, or a
+        # write permission is removed or returns, since a snapshot holds both; and, once, the wait for brokers ends.
+        self.membership = 0
+        # A broker comes, goes, or moves to another connection or account, or a broker's connection closes.
         self.ownership_changes = 0
+        # All digests are dropped, since the options have changed by which registrations are planned.
+        self.option_changes = 0
 
     def __repr__(self) -> str:
         return (
@@ -88,11 +97,18 @@ class RouteTables:
         group = self.broker_addr_table.get(name)
         return name if group is None else group.broker_name
 
+    def addrs_of(self, broker_name: str) -> Mapping[int, str]:
+        """Return the addresses of a group by id; empty without a group."""
+        group = self.broker_addr_table.get(broker_name)
+        return {} if group is None else group.broker_addrs
+
     def set_live(self, key: BrokerAddrInfo, live: BrokerLiveInfo) -> None:
         """Insert or replace a live entry."""
         known = self.broker_live_table.get(key)
         if known is None or (known.connection_id, known.account) != (live.connection_id, live.account):
             self.ownership_changes += 1
+        if known is None or (known.broker_name, known.broker_id) != (live.broker_name, live.broker_id):
+            self.membership += 1
         if known is None or known.connection_id != live.connection_id:
             self.connections.set_own(key, live.connection_id, None if known is None else known.connection_id)
         self.broker_live_table[key] = live
@@ -100,6 +116,7 @@ class RouteTables:
     def _drop_live(self, key: BrokerAddrInfo) -> None:
         live = self.broker_live_table.pop(key, None)
         if live is not None:
+            self.membership += 1
             self.ownership_changes += 1
             self.connections.drop_broker(key, live.connection_id)
         self.filter_server_table.pop(key, None)
@@ -121,6 +138,11 @@ class RouteTables:
                     for addr in data.broker_addrs.values():
                         self.digests.pop(BrokerAddrInfo(cluster, addr), None)
 
+    def forget_all_digests(self) -> None:
+        """Drop all digests, also those of registrations that are being planned."""
+        self.option_changes += 1
+        self.digests.clear()
+
     def prepare(self, changes: Changes) -> Steps[Prepared]:
         """Prepare changes, yielding about every millisecond; they must be the next changes to be applied."""
         groups, known = changes.groups, self.broker_addr_table
@@ -128,6 +150,7 @@ class RouteTables:
         moved = groups.keys() if self._move_filter_servers(changes) else groups_before.keys()
         # Routes also change for topics whose rows stay, if a group changes; a dropped group is in no row any more.
         moved_groups = [name for name in moved if groups[name] is not None]
+        yield from self.revisions.settle()
         topics = yield from self.topics.prepare(changes.rows, changes.mappings, moved_groups)
         topics.row_changes.groups_before.update(groups_before)
         return Prepared(changes, topics)
@@ -144,7 +167,6 @@ class RouteTables:
         changes = prepared.changes
         for key in changes.dropped:
             self._drop_live(key)
-        self.topics.apply(prepared.topics)
         for broker_name, group in changes.groups.items():
             self._set_group(broker_name, group, changes.cluster_name)
         for key, servers in changes.filter_servers.items():
@@ -154,6 +176,7 @@ class RouteTables:
                 self.filter_server_table.pop(key, None)
         for key, live in changes.live.items():
             self.set_live(key, live)
+        self.topics.apply(prepared.topics)
 
     def _set_group(self, broker_name: str, group: BrokerData | None, cluster_name: str | None) -> None:
         if self.broker_addr_table.get(broker_name) != group:

@@ -3,7 +3,8 @@
 Nearly all topics of a broker share a row (`rows.py`), and a change may touch a hundred thousand topics. So a change has
 three steps, and only the last one modifies the table:
 
-    plan       change_each      the new row of each topic, computed once for each shared row
+    plan       plan_queues,     NewRows: the new row of each topic, computed once for each shared row
+               change_each
       |
     prepare    prepare          PreparedTopics: the rows, indexes and counts after the change
       |
@@ -22,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from operator import attrgetter, is_
 from typing import Final, TypeAlias, cast
 
 from namesrv.routeinfo.rows import (
@@ -31,16 +33,22 @@ from namesrv.routeinfo.rows import (
     SharedStep,
     StepsOfRows,
     TopicRow,
+    place_in,
     queue_step,
     queues_of,
     renewal_of_rows,
     shared_steps,
+    steps_to_queues,
 )
 from namesrv_remoting.bodies.base import Steps, parts
-from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
+from namesrv_remoting.bodies.topic import TopicConfig, TopicQueueMappingInfo
 
 # Names of removed topics up to this number are left, since clearing them away is not worth it.
 SPARE_NAMES: Final = 10_000
+
+_topic_name: Final = attrgetter("topic_name")
+# The numbers of a topic, see `TopicNumbers`.
+_numbers: Final = attrgetter("read_queue_nums", "write_queue_nums", "perm", "topic_sys_flag")
 
 # Topic -> its new row, None to drop the topic.
 NewRows: TypeAlias = dict[str, TopicRow | None]
@@ -108,6 +116,57 @@ class TopicTable:
                 if after is not row:
                     new_rows.update(dict.fromkeys(members, after))
             if len(names) == CHUNK_TOPICS:
+                yield
+
+    def plan_queues(
+        self, new_rows: NewRows, broker_name: str, configs: Collection[TopicConfig], *, without_perm: int
+    ) -> Steps[None]:
+        """Enter the rows of topics that a broker registers: the registered queues count, with any DataVersion.
+
+        Java keeps a known topic unchanged while the DataVersion equals the stored one. But after a lost increment,
+        another one brings the newest version, and then every full registration would look outdated.
+        """
+        steps = steps_to_queues(broker_name, without_perm=without_perm)
+        for part in parts(configs, CHUNK_TOPICS):
+            topics = self.names_of([*map(_topic_name, part)])
+            befores, registered = [*map(self.rows.get, topics)], [*map(_numbers, part)]
+            first, numbers = befores[0], registered[0]
+            if registered.count(numbers) == len(registered) and all(map(is_, befores, repeat(first))):
+                # Nearly always all topics are equal; then no Python code runs per topic.
+                after = steps.after(first, numbers)
+                if after is not first:
+                    new_rows.update(zip(topics, repeat(after)))
+                elif new_rows:
+                    _enter_each(new_rows, topics, befores, befores)
+            else:
+                _enter_each(new_rows, topics, befores, [*map(steps.after, befores, registered)])
+            steps.forget_many()
+            if len(part) == CHUNK_TOPICS:
+                yield
+
+    def plan_mappings(
+        self,
+        new_rows: NewRows,
+        new_mappings: NewMappings,
+        broker_name: str,
+        mappings: Mapping[str, TopicQueueMappingInfo],
+    ) -> Steps[None]:
+        """Enter the static mappings that a broker registers, for topics that have queues on the broker."""
+        for number, (topic, mapping) in enumerate(mappings.items(), start=1):
+            row = new_rows.get(topic, self.rows.get(topic))
+            if place_in(queues_of(row), broker_name)[1]:
+                new_mappings[topic, broker_name] = mapping
+            if number % CHUNK_TOPICS == 0:
+                yield
+
+    def plan_lost_mappings(
+        self, new_mappings: NewMappings, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
+    ) -> Steps[None]:
+        """Drop the static mappings of a broker that are not among those that the broker registers."""
+        for number, (topic, by_broker) in enumerate(self.mappings.items(), start=1):
+            if broker_name in by_broker and topic not in mappings:
+                new_mappings[topic, broker_name] = None
+            if number % CHUNK_TOPICS == 0:
                 yield
 
     # -- prepare ------------------------------------------------------------------------------------------------------
@@ -242,3 +301,17 @@ class TopicTable:
             row_changes.add(self._renewed(part, renewal))
         self.rows.update((topic, row) for topic, row in row_changes.rows.items() if row is not None)
         return row_changes
+
+
+def _enter_each(
+    new_rows: NewRows,
+    topics: Sequence[str],
+    befores: Sequence[TopicRow | None],
+    afters: Sequence[TopicRow | None],
+) -> None:
+    for topic, before, after in zip(topics, befores, afters, strict=True):
+        if after is not before:
+            new_rows[topic] = after
+        elif topic in new_rows:
+            # A body may name a topic twice: the last entry counts, as in Java.
+            del new_rows[topic]

@@ -1,4 +1,4 @@
-"""Plans of operators' changes of topics and permissions (205, 216, 217, 327)."""
+"""Plans of changes of topics and permissions: requests of operators (205, 216, 217, 327), and masters that leave."""
 
 from collections.abc import Callable, Sequence
 

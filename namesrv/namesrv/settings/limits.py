@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from namesrv.kv import KVLimits
 from namesrv.net.limits import ServerLimits
-from namesrv.routeinfo.admission import TableLimits, TableQuotas, TakeoverPolicy
+from namesrv.routeinfo.rules import TableLimits, TableQuotas, TakeoverPolicy
 from namesrv.settings.model import Settings
 from namesrv_runtime.line_files import Retention
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.admission import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.effects import (
     Effect,
@@ -25,6 +24,7 @@ from namesrv.routeinfo.effects import (
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
+from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE

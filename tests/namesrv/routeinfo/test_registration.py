@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from namesrv.routeinfo.admission import TableQuotas, check_registration, check_topics, over_quota
+from namesrv.routeinfo.admission import check_registration, check_topics, replaced_by
 from namesrv.routeinfo.connections import OtherConnection
-from namesrv.routeinfo.effects import MinBrokerIdChanged
+from namesrv.routeinfo.effects import MinBrokerIdChanged, OverQuota
 from namesrv.routeinfo.records import Registration, RouteOptions
 from namesrv.routeinfo.registration import plan_registration
 from namesrv.routeinfo.rows import CHUNK_TOPICS
+from namesrv.routeinfo.rules import TableQuotas
+from namesrv.routeinfo.shares import over_quota
 from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
-from tests.support.route_builders import ROOMY, body, key, register, registration, rows, tables_of, topic
+from namesrv_remoting.requests import AccessClass
+from tests.support.route_builders import ROOMY, body, key, register, registration, rows, rules, tables_of, topic
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
 from tests.support.table_invariants import violations
@@ -67,7 +70,7 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
     before = facts_of(tables)
 
     with pytest.raises((BadRequestError, SystemError_), match=f"^{remark}$") as caught:
-        finished(check_registration(tables, refused, RouteOptions(), ROOMY, is_connected=lambda _: True))
+        finished(check_registration(tables, refused, rules()))
 
     # as in Java, where the response has a header class
     assert caught.value.ext_fields == ({STALE_FIELD: "true"} if refused.is_native else {})
@@ -137,9 +140,7 @@ def test_state_version_counts_on_the_holders_own_connection(
 
     refused = []
     try:
-        finished(
-            check_registration(tables, successor, RouteOptions(), ROOMY, is_connected=open_connections.__contains__)
-        )
+        finished(check_registration(tables, successor, rules(is_connected=open_connections.__contains__)))
     except BadRequestError as error:
         refused.append(error.remark)
 
@@ -168,7 +169,11 @@ def test_replaced_broker_does_not_count_for_the_quota(wanted: Registration, exce
         registration("b2", 0, "o:1", account="b", cluster_name="c3"),
     )
 
-    assert finished(over_quota(tables, wanted, RouteOptions(), TableQuotas("enforce", brokers=1))) == excess
+    one_broker = rules(quotas=TableQuotas("enforce", brokers=1))
+    found = finished(over_quota(tables, wanted, one_broker, replaced_by(tables, wanted)))
+
+    expected = None if excess is None else OverQuota(AccessClass.BROKER_CONTROL, *excess, is_refused=True)
+    assert found == expected
 
 
 def test_limits_count_each_topic_once() -> None:

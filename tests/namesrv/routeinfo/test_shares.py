@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from namesrv.routeinfo.admission import LimitExceededError, TableLimits, check_shares
-from namesrv.routeinfo.records import BrokerLiveInfo, Registration, RouteOptions
-from namesrv.routeinfo.shares import HeldRows, Owner, Sizes, share_of
+from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Registration
+from namesrv.routeinfo.rules import LimitExceededError, TableLimits
+from namesrv.routeinfo.shares import HeldRows, Owner, Sizes, check_shares, share_of
 from namesrv.routeinfo.tables import Changes, RouteTables
-from tests.support.route_builders import ROOMY, registration, tables_of
+from tests.support.route_builders import ROOMY, registration, rules, tables_of
 from tests.support.steps import finished
 
 SIXTEEN = replace(ROOMY, max_clusters=16, max_brokers=16, max_topics=16, max_routes=16)
@@ -39,10 +39,8 @@ def fleet(account: str, brokers: int, topics: int, *, cluster: str = "c1", first
 
 def refusal(tables: RouteTables, wanted: Registration, limits: TableLimits) -> tuple[str | None, str] | None:
     """Remark and reason of a refusal; None if the registration keeps within its account's share."""
-    owner = Owner("account", wanted.account, lambda live: live.account == wanted.account)
     try:
-        held = HeldRows(tables)
-        finished(check_shares(tables, wanted, RouteOptions(), limits, owners=[owner], held=held.of))
+        finished(check_shares(tables, wanted, rules(limits=limits), HeldRows(tables)))
     except LimitExceededError as error:
         return error.remark, error.reason
     return None
@@ -113,7 +111,7 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
     """The topics of a fleet with thirty thousand routes are estimated from every third route, within a twentieth."""
     same_topics = [replace(one, body=fleet("a", 1, 10_000)[0].body) for one in fleet("a", 2, 1)]
     tables = tables_of(*same_topics, *fleet("a", 1, 10_000, first=2))
-    owner = Owner("account", "a", lambda live: live.account == "a")
+    owner = Owner("account", "a", lambda _, live: live.account == "a")
 
     held = finished(HeldRows(tables).of(owner))
 
@@ -124,8 +122,8 @@ def test_topics_of_a_large_fleet_are_estimated() -> None:
 def test_rows_are_counted_again_when_a_broker_came_went_or_moved() -> None:
     """A refused peer that tries again is not counted again; a broker that moves counts for its new owner."""
     tables = tables_of(*fleet("a", 2, 1))
-    address = Owner("address", "1", lambda live: live.connection_id == 1)
-    account = Owner("account", "a", lambda live: live.account == "a")
+    address = Owner("address", "1", lambda _, live: live.connection_id == 1)
+    account = Owner("account", "a", lambda _, live: live.account == "a")
     held = HeldRows(tables)
     moving, staying = tables.broker_live_table.items()
 
@@ -146,7 +144,7 @@ def test_rows_are_counted_once_for_each_state_of_the_tables() -> None:
     tables = tables_of(*fleet("a", 1, 1))
     counted: list[str] = []
 
-    def has(live: BrokerLiveInfo) -> bool:
+    def has(_: BrokerAddrInfo, live: BrokerLiveInfo) -> bool:
         counted.append(live.broker_name)
         return True
 

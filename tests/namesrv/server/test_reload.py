@@ -77,7 +77,7 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
         apply(namesrv, {setting: value for setting, value, *_ in BOUNDS})
 
         assert namesrv.heartbeat_log is not None
-        enforced = {"server": remoting.limits, "tables": namesrv.manager.limits}
+        enforced = {"server": remoting.limits, "tables": namesrv.manager.rules.limits}
         assert namesrv.audit is not None
         assert namesrv.limiter is not None
         enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}

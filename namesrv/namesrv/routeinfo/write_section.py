@@ -1,0 +1,42 @@
+"""A write section: what changes of the route tables work with, and how they publish new routes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from namesrv.routeinfo.effects import Effect, RouteChanged
+from namesrv.routeinfo.rows import RowChanges
+from namesrv.routeinfo.rules import Rules
+from namesrv.routeinfo.shares import HeldRows
+from namesrv.routeinfo.tables import Prepared, RouteTables
+
+
+@dataclass(slots=True)
+class WriteSection:
+    """The tables and rules for changes under the write lock, or for one change that never yields.
+
+    The manager performs the effects when the section has ended.
+    """
+
+    tables: RouteTables
+    rules: Rules
+    # Rows by owner, kept from section to section.
+    held_rows: HeldRows
+    # Receives new rows and their revision before the rows get the revision; the callee must only take notes.
+    on_publish: Callable[[int, RowChanges], None] | None
+    # What has been changed or refused so far.
+    effects: list[Effect] = field(default_factory=list)
+
+    def apply(self, prepared: Prepared, broker_name: str | None = None) -> None:
+        """Apply prepared changes in one step, and publish the new routes."""
+        self.tables.apply(prepared)
+        self.publish(prepared.topics.row_changes, broker_name)
+
+    def publish(self, row_changes: RowChanges, broker_name: str | None = None) -> None:
+        """Publish the new rows, if there are any, under a new revision, without a step per topic."""
+        topics = row_changes.rows.keys()
+        if topics:
+            revisions = self.tables.revisions
+            if self.on_publish is not None:
+                self.on_publish(revisions.revision + 1, row_changes)
+            revision = revisions.changed(row_changes)
+            self.effects.append(RouteChanged(topics, revision, row_changes.batches, broker_name))
