@@ -28,24 +28,24 @@ class Removal(NamedTuple):
     """The removal of a broker as it was decided."""
 
     key: BrokerAddrInfo
-    # The live entry by which the removal was decided, and its field that must be the same when it is applied.
-    live: BrokerLiveInfo
     reason: Reason
+    # A field of the live entry, and the value by which the removal was decided.
     fence: Literal["generation", "broker_name", "connection_id", "last_update"]
+    value: object
     # The number of the scan that found a silent broker.
     scan: int | None = None
 
 
 def remove(section: WriteSection, removal: Removal) -> Steps[bool]:
-    """Remove a live broker, unless the fence fails: heartbeats and registrations may come while the change is planned.
+    """Remove a live broker, unless the fenced field has changed; return True if the broker is removed.
 
-    Returns True if the broker is removed.
+    Heartbeats and unchanged registrations may come before and while the removal is planned.
     """
-    tables, (key, decided, reason, fence, scan) = section.tables, removal
+    tables, (key, reason, fence, value, scan) = section.tables, removal
     changes = yield from plan_removal(tables, key, tables.broker_live_table[key], section.rules.options)
     prepared = yield from tables.prepare(changes)
     live = tables.broker_live_table[key]
-    if getattr(live, fence) != getattr(decided, fence):
+    if getattr(live, fence) != value:
         section.effects.append(Fenced(key, live, reason, scan))
         return False
     if reason == "unregistered":

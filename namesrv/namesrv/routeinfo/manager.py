@@ -307,7 +307,7 @@ class RouteInfoManager:
                 section.effects.append(takeover)
                 if takeover.is_refused:
                     raise takeover_refusal(takeover, "remove it")
-            return await run_in_steps(remove(section, Removal(key, live, "unregistered", fence="generation")))
+            return await run_in_steps(remove(section, Removal(key, "unregistered", "generation", live.generation)))
 
     def is_anyone_overdue(self) -> bool:
         """True if a scan would find a broker whose expiry is over."""
@@ -334,7 +334,7 @@ class RouteInfoManager:
             if key in self.tables.broker_live_table:
                 # The removal is fenced by the time of the last heartbeat only: a change of the connection alone is no
                 # sign of life.
-                removal = Removal(key, found, "silent", fence="last_update", scan=self.scans)
+                removal = Removal(key, "silent", "last_update", found.last_update, self.scans)
                 evicted += await run_in_steps(remove(section, removal))
         return evicted
 
@@ -359,8 +359,8 @@ class RouteInfoManager:
         while connection_id in self.tables.connections.brokers_on:
             async with self._changing() as section:
                 for key in sorted(self.tables.connections.brokers_on.get(connection_id, ()))[:REMOVALS_AT_ONCE]:
-                    live = self.tables.broker_live_table[key]
-                    removal = Removal(key, live, "disconnected", fence="connection_id")
+                    # A broker may have moved to another connection while an earlier one was removed.
+                    removal = Removal(key, "disconnected", "connection_id", connection_id)
                     await run_in_steps(remove(section, removal))
             if connection_id in self.tables.connections.brokers_on:
                 await asyncio.sleep(0)

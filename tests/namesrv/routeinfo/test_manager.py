@@ -291,6 +291,20 @@ async def test_registration_fences_a_removal_under_way(scene: RouteScene, reason
 
 
 @pytest.mark.usefixtures("small_chunks")
+async def test_broker_that_moves_while_another_one_is_removed_stays(scene: RouteScene) -> None:
+    """Of two brokers on a closed connection, one that is seen over another connection meanwhile is not removed."""
+    await scene.register(MASTER, replace(OTHER, connection_id=1))
+    scene.closed.add(1)
+    removal = await begin(scene.manager.connection_closed(1))
+
+    scene.manager.touch(O, 2)
+
+    await removal
+    assert live(scene, O).connection_id == 2
+    assert rows(scene.tables) == {"t1": {"b2": 6}, "t2": {"b2": 6}}
+
+
+@pytest.mark.usefixtures("small_chunks")
 async def test_registration_during_an_unregistration_waits(scene: RouteScene) -> None:
     """While its removal waits for the lock, a broker's unchanged registration must be processed in full."""
     await scene.register(MASTER)
