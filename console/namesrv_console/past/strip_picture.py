@@ -10,7 +10,7 @@ from namesrv_spark_jobs.history.model import STRIP_BINS, Strip, StripRow
 from namesrv_spark_jobs.history.spans import tick_texts, written
 
 # Colours that differ on a light page as well as on a dark one.
-_COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a"}
+_COLOURS: Final = {"regular": "#3a9a63", "late": "#c98a1b", "overdue": "#d2453a", "removed": "#d2453a"}
 _WORDS: Final = "#7b858c"
 _ROW_HEIGHT: Final = 34
 _BAR_HEIGHT: Final = 14
@@ -42,7 +42,8 @@ def _row(strip: Strip, row: StripRow, y: int) -> Iterator[str]:
 
 def _title(cell: Cell) -> str:
     heartbeats, longest = (cell.bin.heartbeats, cell.bin.longest_ms / 1000) if cell.bin else (0, 0)
-    return f"{written(cell.from_ms, precise=False)}: {heartbeats} heartbeats, longest silence {longest:.1f} s"
+    removed = f", removed ({cell.bin.reason or 'reason unknown'})" if cell.bin and cell.kind == "removed" else ""
+    return f"{written(cell.from_ms, precise=False)}: {heartbeats} heartbeats, longest silence {longest:.1f} s{removed}"
 
 
 def _summary(strip: Strip, row: StripRow) -> str:

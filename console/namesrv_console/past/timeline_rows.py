@@ -9,8 +9,6 @@ from namesrv_spark_jobs.history.spans import Span
 
 # Two bars of one kind that are nearer than this are drawn as one, since no screen shows the gap.
 _FINEST: Final = 0.05
-# A silence longer than this many periods is late, as in docs/heartbeat-log.md.
-_LATE_PERIODS: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def _is_fine(last: Bar, bar: Bar) -> bool:
 class Cell:
     """One cell of a strip."""
 
-    # One of regular, late, overdue, none.
+    # A StripKind, or none for a cell without heartbeat.
     kind: str
     bin: StripBin | None
     x: float
@@ -122,18 +120,10 @@ def cells(strip: Strip, row: StripRow) -> list[Cell]:
     length_ms = strip.span.length_ms / STRIP_BINS
     return [
         Cell(
-            _kind(row, known.get(number)),
-            known.get(number),
+            found.kind if (found := known.get(number)) else "none",
+            found,
             round(100 * number / STRIP_BINS, 3),
             strip.span.from_ms + round(number * length_ms),
         )
         for number in range(STRIP_BINS)
     ]
-
-
-def _kind(row: StripRow, found: StripBin | None) -> str:
-    if found is None or not found.heartbeats:
-        return "none"
-    if 3 * found.longest_ms > 2 * row.expiry_ms:
-        return "overdue"
-    return "late" if found.longest_ms > _LATE_PERIODS * row.interval_ms else "regular"

@@ -1,6 +1,6 @@
 """Questions about the logs and their results: plain values, which two processes of the console exchange as JSON."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -147,13 +147,19 @@ class Timeline(Value, frozen=True, tag="timeline"):
     left_out: int
 
 
+StripKind = Literal["regular", "late", "overdue", "removed"]
+
+
 class StripBin(Value, frozen=True):
-    """The heartbeats of one bin of the span."""
+    """The heartbeats of one bin of the span, or the removal of the broker in it."""
 
     number: int
     heartbeats: int
     # the longest silence before one of them
     longest_ms: int
+    kind: StripKind
+    # the reason of a removal in the bin
+    reason: str | None = None
 
 
 class StripRow(Value, frozen=True):
@@ -161,8 +167,6 @@ class StripRow(Value, frozen=True):
 
     broker: Broker
     nameserver: str
-    expiry_ms: int
-    interval_ms: int
     bins: list[StripBin]
 
 
@@ -190,8 +194,11 @@ class Change(Value, frozen=True):
     revision: int
     # None: the log has only differences, no whole route before them
     route: list[Member] | None
+    # the brokers that came and left; no ids: they left with their group, and the log does not have them
     came: list[Member]
-    left: list[str]
+    left: list[Member]
+    # groups whose brokers before the change are not in the log, so that these may have come or stayed
+    now: list[Member]
 
 
 class ServerRoute(Value, frozen=True):

@@ -8,7 +8,7 @@ from tests.support.ctl import at, ctl, one_server, run
 from tests.support.namesrv_peer import MASTER, OTHER, native_registration
 from tests.support.spark_logs import write_log
 
-REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a", "broker-b:0"]
+REMOVED = ["2026-03-01 00:03:05.001", "ns-1", "2", "-broker-a:0", "broker-b:0"]
 
 
 async def test_history_from_a_servers_events(tmp_path: Path) -> None:

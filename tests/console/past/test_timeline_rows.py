@@ -98,14 +98,15 @@ def test_a_server_is_down_around_its_runs() -> None:
     assert [(bar.x, bar.width) for bar in downtimes(runs, "ns", SPAN)] == [(0, 10), (50, 10), (80, 20)]
 
 
-def test_strip_colours_late_heartbeats() -> None:
-    """A cell is late after a silence of one and a half periods, and overdue after two thirds of the expiry."""
-    heartbeats = [
-        StripBin(number=number, heartbeats=2, longest_ms=ms) for number, ms in enumerate((30_000, 45_001, 80_001))
+def test_strip_has_a_cell_for_every_bin() -> None:
+    """A bin without heartbeat and removal is an empty cell."""
+    bins = [
+        StripBin(number=0, heartbeats=2, longest_ms=30_000, kind="regular"),
+        StripBin(number=2, heartbeats=0, longest_ms=0, kind="removed", reason="silent"),
     ]
-    row = StripRow(broker=BROKER, nameserver="ns", expiry_ms=120_000, interval_ms=30_000, bins=heartbeats)
+    row = StripRow(broker=BROKER, nameserver="ns", bins=bins)
 
     found = cells(Strip(reading=READING, span=SPAN, rows=[row]), row)
 
-    assert [cell.kind for cell in found[:4]] == ["regular", "late", "overdue", "none"]
+    assert [cell.kind for cell in found[:4]] == ["regular", "none", "removed", "none"]
     assert len(found) == 144

@@ -99,7 +99,7 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     both = [Member(broker_name="broker-a", ids=[0]), Member(broker_name="broker-b", ids=[0])]
     first, second = at_190.servers
     assert first.change is not None
-    assert (2, [both[1]], ["broker-a"]) == (first.change.revision, first.change.route, first.change.left)
+    assert (2, [both[1]], [both[0]]) == (first.change.revision, first.change.route, first.change.left)
     # the other one has never had a topic
     assert (second.is_up, second.change) == (True, None)
     assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
@@ -129,21 +129,24 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
     lines.gone(4_500)
     write_plain(tmp_path / "logs", "ns-1-boot-1-1.jsonl", lines.lines)
 
-    def shown(change: Change) -> tuple[int, str | None, list[str]]:
-        members = change.route
-        route = None if members is None else " ".join(f"{one.broker_name}{one.ids}" for one in members)
-        return change.revision, route, change.left
+    def text(members: list[Member], sign: str = "") -> list[str]:
+        return [f"{sign}{one.broker_name}{one.ids}" for one in members]
+
+    def shown(change: Change) -> tuple[int, str | None, str]:
+        route = None if change.route is None else " ".join(text(change.route))
+        difference = (*text(change.came, "+"), *text(change.left, "-"), *text(change.now, "="))
+        return change.revision, route, " ".join(difference)
 
     with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
         past = ask(asked, RouteQuestion(span=after(10_000), topic="t"), TopicPast)
         before = ask(asked, RouteQuestion(span=after(4_200), topic="t"), TopicPast)
 
     assert [shown(change) for change in past.changes] == [
-        (5, "", ["c"]),
-        (4, "c[0]", ["b"]),
-        (3, "b[0, 2]", ["a"]),
-        (2, "a[0, 1] b[0]", ["x"]),
-        (1, None, []),
+        (5, "", "-c[0]"),
+        (4, "c[0]", "+c[0] -b[0, 2]"),
+        (3, "b[0, 2]", "+b[2] -a[0, 1]"),
+        (2, "a[0, 1] b[0]", "-x[0] =a[0, 1] =b[0]"),
+        (1, None, "+x[0]"),
     ]
     # the client was gone by then
     assert past.clients == []
@@ -195,16 +198,41 @@ def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None
     earlier = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
     assert [(str(row.broker), row.nameserver) for row in found.rows] == [
+        ("c1/broker-a/0", "ns-1"),
         ("c1/broker-a/0", "ns-2"),
         ("c1/broker-a/1", "ns-1"),
     ]
-    assert [row.nameserver for row in earlier.rows] == ["ns-1", "ns-2"]
-    assert [(one.number, one.heartbeats, one.longest_ms) for one in earlier.rows[0].bins] == [
-        (0, 1, 0),
-        (30, 1, 30_000),
-        (60, 1, 30_000),
+    # ns-1 removed the broker without another heartbeat, 185 s after midnight
+    assert [(one.number, one.heartbeats, one.kind, one.reason) for one in found.rows[0].bins] == [
+        (41, 0, "removed", "silent")
     ]
-    assert (earlier.rows[0].expiry_ms, earlier.rows[0].interval_ms) == (120_000, 30_000)
+    assert [row.nameserver for row in earlier.rows] == ["ns-1", "ns-2"]
+    assert [(one.number, one.heartbeats, one.longest_ms, one.kind) for one in earlier.rows[0].bins] == [
+        (0, 1, 0, "regular"),
+        (30, 1, 30_000, "regular"),
+        (60, 1, 30_000, "regular"),
+    ]
+
+
+def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
+    """Heartbeats every 30 s before a restart of the server are in time, though the next boot saw short intervals."""
+    first, second = HeartbeatLines("boot-1").start(), HeartbeatLines("boot-2").start(400_000)
+    first.heartbeats(*range(1_000, 200_000, 30_000), 280_000)
+    second.heartbeats(401_000, 402_000, 432_000)
+    for number, lines in enumerate((first, second), 1):
+        write_plain(tmp_path / "logs", f"ns-1-boot-{number}-1.jsonl", lines.lines)
+
+    span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
+    with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
+        found = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
+
+    # a bin is 10 s long
+    assert [(one.number, one.kind) for row in found.rows for one in row.bins] == [
+        *((number, "regular") for number in (0, 3, 6, 9, 12, 15, 18)),
+        (28, "overdue"),
+        (40, "regular"),
+        (43, "regular"),
+    ]
 
 
 def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:

@@ -176,9 +176,11 @@ def _at_the_moment(past: Document) -> list[RenderableType]:
     return [*table(("server", "route", "since"), servers), *([Text()] if clients else []), *clients]
 
 
-def _difference(change: Document) -> str:
-    came = [f"+{_member(one)}" for one in change["came"]]
-    return " ".join([*came, *(f"-{name}" for name in change["left"])]) or ABSENT
+def _difference(change: Document) -> Text:
+    """The brokers that came and left; after `=` the brokers of a group whose earlier ones are not in the logs."""
+    parts = (("+", "came", "green"), ("-", "left", "red"), ("=", "now", ""))
+    words = [Text(f"{sign}{_member(one)}", style=style) for sign, name, style in parts for one in change[name]]
+    return Text(" ").join(words) if words else Text(ABSENT)
 
 
 def _route(change: Document | None) -> str:
@@ -188,7 +190,8 @@ def _route(change: Document | None) -> str:
 
 
 def _member(one: Document) -> str:
-    return f"{one['broker_name']}:{','.join(map(str, one['ids']))}"
+    ids = ",".join(map(str, one["ids"]))
+    return f"{one['broker_name']}:{ids}" if ids else str(one["broker_name"])
 
 
 def _since(change: Document | None) -> str | None:
