@@ -238,14 +238,15 @@ class FastPath:
         if command.code not in _CODES or len(frame) > LONGEST_FAST_REQUEST:
             return
         before, opaque, after = _split(frame)
-        if not opaque or not _is_opaque(before, opaque, after, command):
+        if not opaque:
             return
         rest = before[8:] + after
         try:
             request = _meaning(command, _heads(frame[4], len(rest), len(command.body)))
         except BadRequestError:
             return
-        if request is None:
+        # The second check decodes the frame once more, so it comes last.
+        if request is None or not _is_opaque(before, opaque, after, command):
             return
         if len(self._remembered) >= MAX_REMEMBERED:
             # This happens rarely, and requests still in use are learnt again.
