@@ -168,7 +168,7 @@ def seen_brokers(
             live,
             _kept(None if old is None else old.last_seen_at, last_seen_at),
             _kept(None if old is None else old.evicted_at, evicted_at),
-            (live.broker_addr, live.data_version, live.topics, live.write_wiped, live.agent_id, live.state),
+            (live.broker_addr, live.data_version, live.topics, live.write_removed, live.agent_id, live.state),
         )
     return brokers
 

@@ -25,7 +25,7 @@ from tests.fuzz.streams import Due, Stream, chopped, streams
 from tests.support.fake_clock import GUARD_SECONDS, settle, until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import SPELLINGS, Broker, NamesrvPeer, registration
-from tests.support.spelling import JSON, Answer, read_answers
+from tests.support.spelling import JSON, Response, read_responses
 from tests.support.table_invariants import violations
 
 # connections in use at the same time
@@ -88,7 +88,7 @@ class FuzzPeer(asyncio.Protocol):
     """A connection that sends its stream and collects the responses."""
 
     def __init__(self) -> None:
-        self.answers: list[Answer] = []
+        self.answers: list[Response] = []
         self.is_lost = False
         # true after a reset, which may discard unread responses
         self.is_reset = False
@@ -100,7 +100,7 @@ class FuzzPeer(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        found, self._rest = read_answers(self._rest + data)
+        found, self._rest = read_responses(self._rest + data)
         self.answers += found
         self._changed.set()
 
@@ -198,7 +198,7 @@ class FuzzServer:
         assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
         assert [*tables.filter_server_table, *tables.topics.mappings] == []
         # A removed write permission may outlive its broker, but only until the broker would have expired.
-        assert math.inf not in tables.wiped.values()
+        assert math.inf not in tables.write_removed.values()
         assert tables.digests.keys() <= {(CONTROL.cluster, CONTROL.addr)}
         assert (len(namesrv.watchers), sum(one.in_flight for one in namesrv.connections.values())) == (0, 0)
         await self.check_control()

@@ -86,7 +86,7 @@ def _try(
         registered(broker)
         assert writable() == [False, False]
         shown = run("-s", name_servers[0], "brokers", "--name", name, "-o", "json").json["servers"][0]["brokers"]
-        assert [each["write_wiped"] for each in shown] == [True]
+        assert [each["write_removed"] for each in shown] == [True]
 
         mqadmin.succeed("addWritePerm", "-b", name)
         assert writable() == [True, True]

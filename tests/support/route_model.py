@@ -37,7 +37,7 @@ class RouteModel:
 
     def __init__(self) -> None:
         # every registration, also an unchanged one, gets a new generation
-        self.lives: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
+        self.live_brokers: dict[BrokerAddrInfo, BrokerLiveInfo] = {}
         self._generation = 0
         self.groups: dict[str, Group] = {}
         self.clusters: dict[str, set[str]] = {}
@@ -46,7 +46,7 @@ class RouteModel:
         self.mappings: dict[tuple[str, str], TopicQueueMappingInfo] = {}
         self.filter_servers: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # broker name -> when its removed write permission comes back
-        self.wiped: dict[str, float] = {}
+        self.write_removed: dict[str, float] = {}
         # broker -> connection -> (registered over it, last heartbeat over it), for its other connections
         self.other_connections: dict[BrokerAddrInfo, dict[int, tuple[bool, float]]] = {}
 
@@ -64,34 +64,34 @@ class RouteModel:
         connections[connection_id] = (registered or connections.get(connection_id, (False,))[0], received_at)
 
     def move(self, key: BrokerAddrInfo, connection_id: int) -> None:
-        self.lives[key] = replace(self.lives[key], connection_id=connection_id)
+        self.live_brokers[key] = replace(self.live_brokers[key], connection_id=connection_id)
         self.other_connections.get(key, {}).pop(connection_id, None)
 
     def close(self, closed: int, now: float, is_open: Callable[[int], bool]) -> None:
         """Close a connection: its brokers move to the newest of their other open connections."""
-        for key, life in list(self.lives.items()):
+        for key, live in list(self.live_brokers.items()):
             connections = self.other_connections.get(key, {})
             connections.pop(closed, None)
             others = [
                 (*noted, number)
                 for number, noted in connections.items()
-                if is_open(number) and noted[1] + life.expiry_seconds >= now
+                if is_open(number) and noted[1] + live.expiry_seconds >= now
             ]
-            if life.connection_id == closed and others:
+            if live.connection_id == closed and others:
                 self.move(key, max(others)[-1])
 
     # -- registration -------------------------------------------------------------------------------------------------
 
     def refusal(self, registration: Registration, is_open: Callable[[int], bool]) -> type[ResponseError] | None:
-        life = self.lives.get(registration.key)
+        live = self.live_brokers.get(registration.key)
         addrs = self.groups[registration.broker_name].addrs if registration.broker_name in self.groups else {}
         holder = addrs.get(registration.broker_id)
         if registration.kind == "delta":
-            known_as = None if life is None else (life.broker_name, life.agent_id)
+            known_as = None if live is None else (live.broker_name, live.agent_id)
             if known_as != (registration.broker_name, registration.agent_id) or holder != registration.broker_addr:
                 return QueryNotFoundError
-        known_seq = 0 if life is None or life.agent_id != registration.agent_id else life.registration_seq or 0
-        is_later = life is not None and registration.connection_id > life.connection_id
+        known_seq = 0 if live is None or live.agent_id != registration.agent_id else live.registration_seq or 0
+        is_later = live is not None and registration.connection_id > live.connection_id
         if registration.agent_id is not None and (registration.registration_seq or 0) < known_seq and not is_later:
             # an unchanged registration, which does not wait for the lock, has overtaken this one
             return BadRequestError
@@ -109,26 +109,26 @@ class RouteModel:
 
     def _held_state_version(self, key: BrokerAddrInfo, is_open: Callable[[int], bool]) -> int:
         """The state version that protects a broker's id; 0 when another open connection registered it as well."""
-        life = self.lives.get(key)
+        live = self.live_brokers.get(key)
         connections = self.other_connections.get(key, {}).items()
         is_contested = any(registered and is_open(number) for number, (registered, _) in connections)
-        if life is None or is_contested or not is_open(life.connection_id):
+        if live is None or is_contested or not is_open(live.connection_id):
             return 0
-        return _state_version(life.data_version)
+        return _state_version(live.data_version)
 
     def register(
         self, registration: Registration, options: RouteOptions, received_at: float, is_open: Callable[[int], bool]
     ) -> RegisterResult:
         """Apply an admitted registration that keeps the broker's name."""
         name, key = registration.broker_name, registration.key
-        if name in self.wiped and (registration.broker_id == 0 or name not in self.groups):
-            self.wiped[name] = math.inf
+        if name in self.write_removed and (registration.broker_id == 0 or name not in self.groups):
+            self.write_removed[name] = math.inf
         group = self.groups.setdefault(name, Group(registration.cluster_name))
         self.clusters.setdefault(registration.cluster_name, set()).add(name)
         holder = group.addrs.get(registration.broker_id)
-        for other, life in list(self.lives.items()):
-            if other != key and life.broker_name == name and other.broker_addr in (holder, key.broker_addr):
-                self._drop_life(other)
+        for other, live in list(self.live_brokers.items()):
+            if other != key and live.broker_name == name and other.broker_addr in (holder, key.broker_addr):
+                self._drop_broker(other)
         group.zone_name = registration.zone_name
         group.acts = registration.enable_acting_master is True
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
@@ -137,8 +137,8 @@ class RouteModel:
             registration.enable_acting_master is not None and registration.broker_id == min(group.addrs)
         ):
             self._register_topics(registration, options, acts=registration.broker_id != 0 and group.acts)
-        before = self.lives.get(key)
-        self.lives[key] = BrokerLiveInfo(
+        before = self.live_brokers.get(key)
+        self.live_brokers[key] = BrokerLiveInfo(
             name,
             registration.broker_id,
             received_at,
@@ -160,12 +160,12 @@ class RouteModel:
             self.move(key, newer[0])
             if older[0] != newer[0]:
                 self.note_other_connection(key, *older, registered=True)
-        self.move(key, self.lives[key].connection_id)
+        self.move(key, self.live_brokers[key].connection_id)
         if registration.body.filter_servers:
             self.filter_servers[key] = registration.body.filter_servers
         elif registration.body.filter_servers is not None:
             self.filter_servers.pop(key, None)
-        master = self.lives.get(BrokerAddrInfo(registration.cluster_name, group.addrs.get(0, "")))
+        master = self.live_brokers.get(BrokerAddrInfo(registration.cluster_name, group.addrs.get(0, "")))
         if registration.broker_id == 0 or master is None:
             return RegisterResult()
         return RegisterResult(group.addrs[0], master.ha_server_addr)
@@ -180,7 +180,7 @@ class RouteModel:
             if _is_dropped(registration, topic, options):
                 self._take_out(topic, name)
         for item in body.topic_configs:
-            perm = item.perm & ~WRITE if acts or name in self.wiped else item.perm
+            perm = item.perm & ~WRITE if acts or name in self.write_removed else item.perm
             queues = QueueData(name, item.read_queue_nums, item.write_queue_nums, perm, item.topic_sys_flag)
             self.topics.setdefault(item.topic_name, {})[name] = queues
         if registration.is_native and registration.kind == "full":
@@ -197,7 +197,7 @@ class RouteModel:
         self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any, is_open: Callable[[int], bool]
     ) -> None:
         """Apply a heartbeat: it never moves a broker whose own connection is open."""
-        own = self.lives[key].connection_id
+        own = self.live_brokers[key].connection_id
         self.refresh(key, now, own, state)
         if connection_id != own and is_open(connection_id):
             known = self.other_connections.get(key, {}).get(connection_id)
@@ -209,27 +209,27 @@ class RouteModel:
                 self.move(key, connection_id)
 
     def refresh(self, key: BrokerAddrInfo, now: float, connection_id: int, state: Any = None, **fields: Any) -> None:
-        life = self.lives[key]
-        new_state = life.state if state is None else state
-        self.lives[key] = replace(life, last_update=now, connection_id=connection_id, state=new_state, **fields)
+        live = self.live_brokers[key]
+        new_state = live.state if state is None else state
+        self.live_brokers[key] = replace(live, last_update=now, connection_id=connection_id, state=new_state, **fields)
 
     def silent(self, now: float) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
-        return {key: life for key, life in self.lives.items() if life.last_update + life.expiry_seconds < now}
+        return {key: live for key, live in self.live_brokers.items() if live.last_update + live.expiry_seconds < now}
 
     def end_wipes(self, now: float) -> None:
         """Restore the write permission of brokers that were gone for their expiry."""
-        self.wiped = {name: ends for name, ends in self.wiped.items() if ends >= now}
+        self.write_removed = {name: ends for name, ends in self.write_removed.items() if ends >= now}
 
     def remove(self, key: BrokerAddrInfo, *, unregistered: bool = False) -> None:
         """Remove a live broker and all data that exists because of it."""
-        life = self._drop_life(key)
-        name, group = life.broker_name, self.groups[life.broker_name]
+        live = self._drop_broker(key)
+        name, group = live.broker_name, self.groups[live.broker_name]
         group.addrs = {number: addr for number, addr in group.addrs.items() if addr != key.broker_addr}
-        if name in self.wiped and (life.broker_id == 0 or not group.addrs):
+        if name in self.write_removed and (live.broker_id == 0 or not group.addrs):
             if unregistered:
-                del self.wiped[name]
-            elif self.wiped[name] == math.inf:
-                self.wiped[name] = life.last_update + life.expiry_seconds
+                del self.write_removed[name]
+            elif self.write_removed[name] == math.inf:
+                self.write_removed[name] = live.last_update + live.expiry_seconds
         if group.addrs:
             if group.acts and min(group.addrs) > 0:
                 self._set_perms(name, lambda perm: perm & ~WRITE)
@@ -239,10 +239,10 @@ class RouteModel:
         for topic in list(self.topics):
             self._take_out(topic, name)
 
-    def _drop_life(self, key: BrokerAddrInfo) -> BrokerLiveInfo:
+    def _drop_broker(self, key: BrokerAddrInfo) -> BrokerLiveInfo:
         self.filter_servers.pop(key, None)
         self.other_connections.pop(key, None)
-        return self.lives.pop(key)
+        return self.live_brokers.pop(key)
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -258,18 +258,18 @@ class RouteModel:
         if not known and first_unknown < len(names):
             return
         for queues in queue_datas[:first_unknown]:
-            perm = queues.perm & ~WRITE if queues.broker_name in self.wiped else queues.perm
+            perm = queues.perm & ~WRITE if queues.broker_name in self.write_removed else queues.perm
             read, write, flags = queues.read_queue_nums, queues.write_queue_nums, queues.topic_sys_flag
             stored = QueueData(queues.broker_name, read, write, perm, flags)
             self.topics.setdefault(topic, {})[queues.broker_name] = stored
 
     def wipe(self, name: str) -> int:
         if name in self.groups:
-            self.wiped[name] = math.inf
+            self.write_removed[name] = math.inf
         return self._set_perms(name, lambda perm: perm & ~WRITE)
 
     def add(self, name: str) -> int:
-        self.wiped.pop(name, None)
+        self.write_removed.pop(name, None)
         return self._set_perms(name, lambda perm: 6)
 
     def _set_perms(self, name: str, new_perm: Any) -> int:
@@ -304,7 +304,7 @@ class RouteModel:
             groups.append(BrokerData(group.cluster_name, name, addrs, group.zone_name, group.acts))
             for addr in addrs.values():
                 key = BrokerAddrInfo(group.cluster_name, addr)
-                if key in self.filter_servers and self.lives[key].broker_name == name:
+                if key in self.filter_servers and self.live_brokers[key].broker_name == name:
                     filter_servers[addr] = self.filter_servers[key]
         return TopicRouteData(
             groups,
@@ -317,13 +317,13 @@ class RouteModel:
     def facts(self) -> dict[str, Any]:
         """The whole state, comparable with `facts_of` the tables."""
         return {
-            "lives": _without_generations(self.lives),
+            "live_brokers": _without_generations(self.live_brokers),
             "groups": copy.deepcopy(self.groups),
             "clusters": copy.deepcopy(self.clusters),
             "topics": {topic: dict(by_name) for topic, by_name in self.topics.items()},
             "mappings": dict(self.mappings),
             "filter_servers": dict(self.filter_servers),
-            "wiped": set(self.wiped),
+            "write_removed": set(self.write_removed),
             "other_connections": {
                 key: dict(connections) for key, connections in self.other_connections.items() if connections
             },
@@ -347,7 +347,7 @@ def _state_version(version: DataVersion | None) -> int:
 def facts_of(tables: RouteTables) -> dict[str, Any]:
     """The contents of tables, in the model's form."""
     return {
-        "lives": _without_generations(tables.broker_live_table),
+        "live_brokers": _without_generations(tables.broker_live_table),
         "groups": {
             name: Group(data.cluster, dict(data.broker_addrs), data.zone_name, data.enable_acting_master)
             for name, data in tables.broker_addr_table.items()
@@ -363,10 +363,10 @@ def facts_of(tables: RouteTables) -> dict[str, Any]:
             for name, mapping in by_name.items()
         },
         "filter_servers": dict(tables.filter_server_table),
-        "wiped": set(tables.wiped),
+        "write_removed": set(tables.write_removed),
         "other_connections": {key: dict(connections) for key, connections in tables.connections.others.items()},
     }
 
 
-def _without_generations(lives: Mapping[BrokerAddrInfo, BrokerLiveInfo]) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
-    return {key: replace(life, generation=0) for key, life in lives.items()}
+def _without_generations(live_brokers: Mapping[BrokerAddrInfo, BrokerLiveInfo]) -> dict[BrokerAddrInfo, BrokerLiveInfo]:
+    return {key: replace(live, generation=0) for key, live in live_brokers.items()}

@@ -62,13 +62,13 @@ class Action:
 async def _permissions(server: NameServer, broker: str, after: str) -> list[Difference]:
     found = []
     for live in await server.brokers(broker_name=broker):
-        before = None if live.write_wiped is None else _READ if live.write_wiped else _WRITE
+        before = None if live.write_removed is None else _READ if live.write_removed else _WRITE
         name = f"{live.cluster}/{live.broker_name}/{live.broker_id}"
         found.append(Difference(name, before, after, live.topics))
     return found
 
 
-async def _wiped(server: NameServer, fields: Fields) -> list[Difference]:
+async def _write_permission_removal(server: NameServer, fields: Fields) -> list[Difference]:
     return await _permissions(server, fields["broker"], _READ)
 
 
@@ -108,7 +108,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
             ("broker",),
             "broker",
             "write_permission",
-            _wiped,
+            _write_permission_removal,
             lambda fields: {"brokerName": fields["broker"]},
         ),
         Action(

@@ -78,7 +78,7 @@ def _cell(key: BrokerKey, view: ServerView, writable: frozenset[str]) -> BrokerC
         return BrokerCell(view, "missing" if view.state in ("ready", "answers", "draining") else "unknown")
     knows_routes = view.is_native and view.info is not None and view.routes_revision == view.info.revision
     is_drained = (
-        bool(knows_routes and seen.live.topics) and not seen.live.write_wiped and key.broker_name not in writable
+        bool(knows_routes and seen.live.topics) and not seen.live.write_removed and key.broker_name not in writable
     )
     return BrokerCell(view, "live", seen, is_drained)
 

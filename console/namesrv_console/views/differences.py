@@ -142,7 +142,10 @@ def _of_brokers(views: Mapping[str, ServerView]) -> Iterator[_Found]:
         for fact, values in (
             ("address", {server: live.broker_addr for server, live in having.items()}),
             # Apache's server does not report removed write permissions.
-            ("wiped", {server: live.write_wiped for server, live in having.items() if live.write_wiped is not None}),
+            (
+                "write removed",
+                {server: live.write_removed for server, live in having.items() if live.write_removed is not None},
+            ),
         ):
             if len(set(values.values())) > 1:
                 yield Difference("broker", name, fact, values), brokers

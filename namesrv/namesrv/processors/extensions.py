@@ -124,7 +124,7 @@ class ExtensionProcessor:
                 expiry_seconds=live.expiry_seconds,
                 data_version=live.data_version,
                 topics=len(tables.topics.of_broker.get(live.broker_name, ())),
-                write_wiped=live.broker_name in tables.wiped,
+                write_removed=live.broker_name in tables.write_removed,
                 agent_id=_digest(live.agent_id),
                 registration_seq=live.registration_seq,
                 connection=live.connection_id,

@@ -463,7 +463,7 @@ class RouteChanged(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteWiped(Effect):
+class WritePermissionChanged(Effect):
     """The write permission of a broker name was removed, or its removal ended; `topics` counts the broker's topics."""
 
     log_name = "write_permission_changed"
@@ -471,14 +471,14 @@ class WriteWiped(Effect):
 
     broker_name: str
     topics: int
-    is_wiped: bool
+    is_removed: bool
     # The cause: an operator's request, an unregister request of the master or of the group's last broker, or the expiry
     # of a broker that did not come back.
     reason: Literal["operator", "unregistered", "expired"]
 
     def fields(self) -> dict[str, Any]:
         """Return the broker name, whether its write permission is removed now, and why."""
-        return {"broker_name": self.broker_name, "removed": self.is_wiped, "reason": self.reason}
+        return {"broker_name": self.broker_name, "removed": self.is_removed, "reason": self.reason}
 
     @property
     def is_change(self) -> bool:
@@ -488,7 +488,7 @@ class WriteWiped(Effect):
     def changes(self) -> Iterator[dict[str, Any]]:
         """Yield the write permission before and after."""
         about = {"what": "write_permission", "broker_name": self.broker_name, "topics": self.topics}
-        yield {**about, "before": self.is_wiped, "after": not self.is_wiped, "reason": self.reason}
+        yield {**about, "before": self.is_removed, "after": not self.is_removed, "reason": self.reason}
 
     def characters(self) -> int:
         """Return the memory of the broker's name."""

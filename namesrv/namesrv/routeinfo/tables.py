@@ -65,7 +65,7 @@ class RouteTables:
         self.filter_server_table: dict[BrokerAddrInfo, tuple[str, ...]] = {}
         # Broker name whose write permission an operator removed -> end of the removal in liveness seconds: NEVER while
         # a master is registered; its expiry after the last heartbeat of a master that left without unregistering.
-        self.wiped: dict[str, float] = {}
+        self.write_removed: dict[str, float] = {}
         # Broker -> digest of its last registration; dropped when any other change touches the broker's topics.
         self.digests: dict[BrokerAddrInfo, bytes] = {}
         # The last change of each topic's route.

@@ -29,7 +29,7 @@ def plan_register_topic(tables: RouteTables, topic: str, queue_datas: Sequence[Q
             if before is None:
                 return Changes()
             break
-        taken = PERM_WRITE if queues.broker_name in tables.wiped else 0
+        taken = PERM_WRITE if queues.broker_name in tables.write_removed else 0
         row = row_with(row, queues.broker_name, with_perm(queues, queues.perm & ~taken))
     return (
         Changes()

@@ -187,7 +187,7 @@ class NamesrvController:
         # Set once the server listens.
         self.listening = asyncio.Event()
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- start and end ------------------------------------------------------------------------------------------------
 
     async def run(self, read_again: Callable[[], Loaded] | None, deadline: ExitDeadline) -> None:
         """Serve until SIGTERM or SIGINT; reload on SIGHUP if `read_again` can read the settings.
@@ -273,7 +273,7 @@ class NamesrvController:
         liveness = LivenessClock(clock.monotonic, settings.scan_interval_seconds)
         # The removal of a write permission ends when its broker does not come back within its expiry.
         wipes_end = liveness.now() + settings.broker_expiry_seconds
-        tables.wiped.update((name, wipes_end) for _, name in (last.wiped if last else ()))
+        tables.write_removed.update((name, wipes_end) for _, name in (last.wiped if last else ()))
         connections: dict[int, ServerConnection] = {}
         readiness = Readiness(
             last.brokers if last else (),

@@ -78,5 +78,5 @@ class Snapshotter:
             saved_ms=int(namesrv.clock.wall() * 1000),
             boot_id=namesrv.boot_id,
             brokers=tuple(brokers[key] for key in sorted(brokers)),
-            wiped=tuple((None, name) for name in sorted(tables.wiped)),
+            wiped=tuple((None, name) for name in sorted(tables.write_removed)),
         )

@@ -133,7 +133,7 @@ def pull_in_steps(body: bytes) -> Steps[Pull]:
             most=MAX_PULLED_TOPICS,
         )
         chunks = (body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES))
-        yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "question").read(members)
+        yield from MsgpackSlices(chunks, PullRoutesRequest.code.name, "request").read(members)
         asked = PullRoutesRequest.read(NATIVE.encode(others))
     return Pull(topics.keys(), asked.boot_id, asked.since, asked.wait_ms, asked.observes is True)
 
@@ -275,7 +275,7 @@ class LiveBroker(msgspec.Struct):
     expiry_seconds: float | None = None
     data_version: DataVersion | None = None
     topics: int | None = None
-    write_wiped: bool | None = None
+    write_removed: bool | None = None
     agent_id: str | None = None
     registration_seq: int | None = None
     connection: int | None = None

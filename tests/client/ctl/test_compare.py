@@ -174,7 +174,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
         shown.problems,
     )
     assert shown.cells == [
-        ["BROKER", "ID", "ADDRESS", "VERDICT", "LAST SEEN", "EXPIRES IN", "PERM", "WIPED", "QUEUES", "VERSION"],
+        ["BROKER", "ID", "ADDRESS", "VERDICT", "LAST SEEN", "EXPIRES IN", "PERM", "WRITE REMOVED", "QUEUES", "VERSION"],
         ["broker-a", "0", "10.0.0.1:10911", "late", "1 m 15 s ago", "45.0 s", "R--", "yes", "8/8", "9"],
         ["broker-a", "1", "10.0.0.2:10911", "fine", "5.0 s ago", "1 m 55 s", "R--", "yes", "8/8", "1"],
         ["broker-b", "0", "10.0.0.3:10911", "fine", "5.0 s ago", "5.0 s", "RW-", "no", "8/8", "1"],
@@ -191,7 +191,7 @@ async def test_each_instance_of_a_route_is_explained(tmp_path: Path) -> None:
     assert last == {
         "cluster": "cluster-1", "broker_name": "broker-b", "broker_id": 0, "broker_addr": "10.0.0.3:10911",
         "verdict": "fine", "age_seconds": 5.0, "expires_in_seconds": 5.0, "expiry_seconds": 10.0,
-        "perm": 6, "read_queue_nums": 8, "write_queue_nums": 8, "write_wiped": False,
+        "perm": 6, "read_queue_nums": 8, "write_queue_nums": 8, "write_removed": False,
         "data_version": {"counter": 1, "state_version": 0, "timestamp": TIMESTAMP},
     }  # fmt: skip
     rest = {"topic": "T", "agree": True, "servers": [{"server": where, "present": True}], "differences": []}
@@ -262,14 +262,14 @@ async def test_disagreeing_servers_exit_with_1(tmp_path: Path) -> None:
         ["topic", "T", "queues on broker-a", RW, RO],
         ["topic", "T", "queues on broker-b", RW, "-"],
         ["topic", "T", "address of broker-b/0", "10.0.0.3:10911", "-"],
-        ["topic", "T", "wiped on broker-a", "-", "yes"],
+        ["topic", "T", "write removed on broker-a", "-", "yes"],
     ] == shown.cells[4:]
     assert (found.code, found.json["agree"]) == (1, False)
     assert [[broker["verdict"] for broker in server["brokers"]] for server in found.json["servers"]] == [
         ["fine", "fine"],
         ["fine", "missing"],
     ]
-    assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_wiped")}
+    assert {None} == {found.json["servers"][1]["brokers"][1][name] for name in ("perm", "age_seconds", "write_removed")}
 
 
 async def test_absent_topic_or_server_exits_with_1(tmp_path: Path) -> None:

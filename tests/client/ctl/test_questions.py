@@ -139,14 +139,14 @@ async def test_brokers_show_last_seen_and_expiry(tmp_path: Path) -> None:
     assert (shown.code, shown.err) == (0, "")
     state_text = "disk=0.5 full=no note=- zone=a"
     assert [
-        heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WIPED | VERSION | STATE"),
+        heads("CLUSTER | BROKER | ID | ADDRESS | LAST SEEN | EXPIRES IN | TOPICS | WRITE REMOVED | VERSION | STATE"),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", "1 m 17 s ago", "42.5 s", "2", "yes", "7", "-"],
         ["cluster-2", "broker-c", "0", "10.0.1.1:10911", "2.5 s ago", "1 m 57 s", "1", "no", "3", state_text],
     ] == shown.cells
     assert {
         "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
         "ha_server_addr": "ha", "age_seconds": 2.5, "expires_in_seconds": 117.5, "expiry_seconds": 120.0,
-        "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1, "write_wiped": False,
+        "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1, "write_removed": False,
         "agent_id": "28a95ec3", "registration_seq": 4, "connection": connection, "protocol": "msgpack", "state": state,
     } == found.json["servers"][0]["brokers"][0]  # fmt: skip
 
@@ -162,7 +162,10 @@ async def test_brokers_of_several_servers_are_compared(tmp_path: Path) -> None:
 
     left = "2 m 0 s"
     assert [
-        heads(f"CLUSTER | BROKER | ID | ADDRESS | EXPIRES IN, {one} | EXPIRES IN, {two} | TOPICS | WIPED | VERSION"),
+        heads(
+            f"CLUSTER | BROKER | ID | ADDRESS | EXPIRES IN, {one} | EXPIRES IN, {two} | TOPICS | WRITE REMOVED | "
+            "VERSION"
+        ),
         ["cluster-1", "broker-a", "0", "10.0.0.1:10911", left, left, "2 / 3", "no", "1"],
         ["cluster-1", "broker-a", "1", "10.0.0.2:10911", left, "missing", "2", "no", "1"],
     ] == shown.cells

@@ -16,10 +16,10 @@ from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 NOW = 1000.0
 
 
-def live(name: str, *, age: float = 1.0, addr: str = "h:1", wiped: bool | None = False) -> LiveBroker:
+def live(name: str, *, age: float = 1.0, addr: str = "h:1", write_removed: bool | None = False) -> LiveBroker:
     """A live broker of cluster c1."""
     expires = 120.0 - age
-    return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_wiped=wiped)
+    return LiveBroker("c1", name, 0, addr, age_seconds=age, expires_in_seconds=expires, write_removed=write_removed)
 
 
 def route(*brokers: str) -> TopicRouteData:
@@ -57,11 +57,11 @@ def found(
 def test_brokers_and_topics_are_compared_on_servers_that_answer() -> None:
     """A server that is unreachable or reports no routes is left out of the comparison."""
     away = replace(server("s3"), is_reachable=False)
-    refusing = replace(server("s4", live("a"), live("b", wiped=None)), refused={"routes": "not ready"})
+    refusing = replace(server("s4", live("a"), live("b", write_removed=None)), refused={"routes": "not ready"})
 
     differing = found(
-        server("s1", live("a"), live("b", wiped=True), t=route("a", "b")), server("s2", live("a"), t=route("a")), away,
-        refusing,
+        server("s1", live("a"), live("b", write_removed=True), t=route("a", "b")),
+        server("s2", live("a"), t=route("a")), away, refusing,
     )  # fmt: skip
 
     assert [
@@ -124,6 +124,6 @@ def test_reason_applies_to_its_own_server_only() -> None:
 
 def test_removed_write_permission_is_unexpected() -> None:
     """A write permission that was removed on one server only does not come back with a heartbeat."""
-    differing = found(server("s1", live("a", wiped=True)), server("s2", live("a")), known={})
+    differing = found(server("s1", live("a", write_removed=True)), server("s2", live("a")), known={})
 
-    assert [(one.difference.fact, one.reason) for one in differing] == [("wiped", None)]
+    assert [(one.difference.fact, one.reason) for one in differing] == [("write removed", None)]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.access.audit_lines import AuditLines, Change, KVChanged, Refusal
-from namesrv.routeinfo.effects import Registered, RouteChanged, WriteWiped
+from namesrv.routeinfo.effects import Registered, RouteChanged, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import SharedStep, TopicRow
 from namesrv_remoting.bodies.route import QueueData
@@ -50,7 +50,11 @@ def test_first_twenty_changed_routes_are_named(changed: int, same: int, queues: 
     row = TopicRow(tuple(QueueData(f"broker-{number:02}", 8, 8, 6) for number in range(queues)))
     topics = [f"topic-{number}" for number in range(changed + same)]
     parts = [[SharedStep([topic], row if number < same else None, row) for number, topic in enumerate(topics)]]
-    made = Change("X", WHO, [RouteChanged({*topics}, 1, parts), WriteWiped("b", 1, is_wiped=True, reason="operator")])
+    made = Change(
+        "X",
+        WHO,
+        [RouteChanged({*topics}, 1, parts), WritePermissionChanged("b", 1, is_removed=True, reason="operator")],
+    )
 
     routes, permission = ([None] * 2 + line_of(made)["changes"])[-2:]
 

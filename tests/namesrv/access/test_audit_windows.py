@@ -10,7 +10,7 @@ from namesrv.access.audit_windows import (
     RegistrationWindow,
     is_registration,
 )
-from namesrv.routeinfo.effects import Evicted, WriteWiped
+from namesrv.routeinfo.effects import Evicted, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 
 WHO: dict[str, Any] = {"account": "orders", "peer": "10.0.0.1:1", "proxied": None, "certificate": []}
@@ -66,7 +66,9 @@ def test_number_of_named_sources_is_bounded() -> None:
 
 def test_only_changes_by_brokers_are_registrations() -> None:
     """A removal without a request is the broker's own doing; one by an operator or by a reload is not."""
-    wiped = Change("WIPE_WRITE_PERM_OF_BROKER", WHO, [WriteWiped("broker-a", 1, is_wiped=True, reason="operator")])
+    wiped = Change(
+        "WIPE_WRITE_PERM_OF_BROKER", WHO, [WritePermissionChanged("broker-a", 1, is_removed=True, reason="operator")]
+    )
     changes = [change("", 1), change("", 1, None), change("", 1, "SIGHUP"), wiped]
 
     assert [is_registration(each) for each in changes] == [True, True, False, False]

@@ -215,7 +215,7 @@ def state(server: InProcess) -> Any:
         "groups": dict(tables.broker_addr_table),
         "live": dict(tables.broker_live_table),
         "topics": dict(tables.topic_queue_table),
-        "wiped": set(tables.wiped),
+        "write_removed": set(tables.write_removed),
         "revision": namesrv.manager.revisions.revision,
         "kv": dict(namesrv.kv.namespace("ORDER_TOPIC_CONFIG") or {}),
         "settings": asdict(namesrv.live),

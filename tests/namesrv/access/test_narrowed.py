@@ -72,7 +72,7 @@ def of_others(server: InProcess) -> Any:
         {broker.name: tables.broker_addr_table[broker.name] for broker in OTHERS},
         {broker: broker.name in tables.cluster_addr_table[broker.cluster] for broker in OTHERS},
         {topic: tables.topic_queue_table[topic] for topic in ("T", "U")},
-        tables.wiped.keys() & {broker.name for broker in OTHERS},
+        tables.write_removed.keys() & {broker.name for broker in OTHERS},
         namesrv.kv.namespace("ns"),
         namesrv.live.order_message_enable,
     )

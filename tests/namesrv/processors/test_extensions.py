@@ -209,14 +209,14 @@ async def test_brokers_are_listed(server: InProcess, peer: NamesrvPeer) -> None:
             "cluster": "cluster-1", "broker_name": "broker-a", "broker_id": 0, "broker_addr": "10.0.0.1:10911",
             "ha_server_addr": "ha", "age_seconds": 102.0, "expires_in_seconds": 18.0, "expiry_seconds": 120.0,
             "data_version": {"counter": 7, "state_version": 2, "timestamp": TIMESTAMP}, "topics": 3,
-            "write_wiped": True, "agent_id": None, "registration_seq": None,
+            "write_removed": True, "agent_id": None, "registration_seq": None,
             "connection": server.connection_of(peer).id, "protocol": "rocketmq", "state": None,
         },
         {
             "cluster": "cluster-2", "broker_name": "broker-c", "broker_id": 0, "broker_addr": "10.0.1.1:10911",
             "ha_server_addr": None, "age_seconds": 0.5, "expires_in_seconds": 9.5, "expiry_seconds": 10.0,
             "data_version": {"counter": 3, "state_version": 0, "timestamp": TIMESTAMP}, "topics": 1,
-            "write_wiped": False, "agent_id": "28a95ec3", "registration_seq": 4,
+            "write_removed": False, "agent_id": "28a95ec3", "registration_seq": 4,
             "connection": server.connection_of(agent).id, "protocol": "msgpack", "state": state,
         },
     ] == found["brokers"]  # fmt: skip

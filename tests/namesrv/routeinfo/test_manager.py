@@ -19,7 +19,7 @@ from namesrv.routeinfo.effects import (
     Scanned,
     TakeoverAttempted,
     Unregistered,
-    WriteWiped,
+    WritePermissionChanged,
 )
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoManager
@@ -412,7 +412,7 @@ async def test_refused_registration_reports_what_happened_before_its_refusal() -
 
     quota = ("topics_per_cluster", "3 topics of cluster c1, limit 2")
     assert scene.take_effects() == [
-        WriteWiped("b2", 0, is_wiped=False, reason="expired"),
+        WritePermissionChanged("b2", 0, is_removed=False, reason="expired"),
         OverQuota(AccessClass.BROKER_CONTROL, *quota, is_refused=False),
         TakeoverAttempted(M, live(scene, M), "b1", "n:1", 4, 0.0, is_refused=False),
         OverQuota(AccessClass.BROKER_CONTROL, "topics", "3 topics, limit 2", is_refused=True),
@@ -528,7 +528,7 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
 
     await scene.manager.unregister(M, "b1", 7)
 
-    assert scene.take_effects()[-1] == WriteWiped("b1", 0, is_wiped=False, reason="unregistered")
+    assert scene.take_effects()[-1] == WritePermissionChanged("b1", 0, is_removed=False, reason="unregistered")
     assert await is_writable(scene)
 
 
@@ -540,7 +540,7 @@ async def test_removed_write_permission_ends_with_a_silent_broker(scene: RouteSc
     await scene.manager.evict_silent()
     scene.take_effects()
     await scene.manager.evict_silent()
-    assert WriteWiped("b1", 0, is_wiped=False, reason="expired") in scene.take_effects()
-    assert scene.tables.wiped == {}
+    assert WritePermissionChanged("b1", 0, is_removed=False, reason="expired") in scene.take_effects()
+    assert scene.tables.write_removed == {}
 
     assert await is_writable(scene)

@@ -126,10 +126,10 @@ class Register(Operation):
     def decide(self, observer: "RouteMachine") -> None:
         """Decide on the refusal; another broker at this address is removed first."""
         self.refusal = observer.model.refusal(self.asked, observer.is_open)
-        life = observer.model.lives.get(self.asked.key)
-        is_renamed = life is not None and life.broker_name != self.asked.broker_name
-        if life is not None and is_renamed and self.refusal is None and observer.is_open(self.asked.connection_id):
-            self.leaving[self.asked.key] = life
+        live = observer.model.live_brokers.get(self.asked.key)
+        is_renamed = live is not None and live.broker_name != self.asked.broker_name
+        if live is not None and is_renamed and self.refusal is None and observer.is_open(self.asked.connection_id):
+            self.leaving[self.asked.key] = live
 
     def ended(self, observer: "RouteMachine", outcome: Any) -> None:
         """The registration counts if its connection is still open."""
@@ -153,17 +153,17 @@ class Unregister(Operation):
 
     def decide(self, observer: "RouteMachine") -> None:
         """Remove the broker if the request is from its own registration or a later one."""
-        asked, life = self.asked, observer.model.lives.get(self.asked.key)
-        if life is None or life.broker_name != asked.broker_name or life.connection_id > asked.connection_id:
+        asked, live = self.asked, observer.model.live_brokers.get(self.asked.key)
+        if live is None or live.broker_name != asked.broker_name or live.connection_id > asked.connection_id:
             return
-        is_later = (life.registration_seq or 0) > (asked.registration_seq or 0)
-        if asked.agent_id != life.agent_id or (asked.agent_id is not None and is_later):
+        is_later = (live.registration_seq or 0) > (asked.registration_seq or 0)
+        if asked.agent_id != live.agent_id or (asked.agent_id is not None and is_later):
             return
-        self.leaving[asked.key] = life
+        self.leaving[asked.key] = live
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
         """True unless the broker has registered again."""
-        return observer.model.lives[key].generation == self.leaving[key].generation
+        return observer.model.live_brokers[key].generation == self.leaving[key].generation
 
 
 class Close(Operation):
@@ -175,12 +175,12 @@ class Close(Operation):
 
     def decide(self, observer: "RouteMachine") -> None:
         """Remove all brokers of the connection."""
-        lives = observer.model.lives
-        self.leaving = {key: life for key, life in lives.items() if life.connection_id == self.connection_id}
+        live_brokers = observer.model.live_brokers
+        self.leaving = {key: live for key, live in live_brokers.items() if live.connection_id == self.connection_id}
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
         """True unless a newer connection has sent a heartbeat of the broker."""
-        return observer.model.lives[key].connection_id == self.connection_id
+        return observer.model.live_brokers[key].connection_id == self.connection_id
 
 
 class Scan(Operation):
@@ -192,7 +192,7 @@ class Scan(Operation):
 
     def may_remove(self, observer: "RouteMachine", key: BrokerAddrInfo) -> bool:
         """True unless the broker has sent a heartbeat."""
-        return observer.model.lives[key].last_update == self.leaving[key].last_update
+        return observer.model.live_brokers[key].last_update == self.leaving[key].last_update
 
 
 class Change(Operation):
@@ -305,8 +305,8 @@ class RouteMachine(RuleBasedStateMachine):
 
     def members(self) -> Any:
         """The contents of a snapshot."""
-        lives = {(key, life.broker_name, life.broker_id) for key, life in self.model.lives.items()}
-        return lives, set(self.model.wiped)
+        live_brokers = {(key, live.broker_name, live.broker_id) for key, live in self.model.live_brokers.items()}
+        return live_brokers, set(self.model.write_removed)
 
     # -- rules: operations under the lock -----------------------------------------------------------------------------
 
@@ -361,12 +361,12 @@ class RouteMachine(RuleBasedStateMachine):
         """A native agent registers changed topics; the broker may be gone when the operation gets the lock."""
         natives = self.natives()
         key = natives[which % len(natives)]
-        life = self.model.lives[key]
+        live = self.model.live_brokers[key]
         self.sequence += 1
         asked = Registration(
             key.cluster_name,
-            life.broker_name,
-            life.broker_id,
+            live.broker_name,
+            live.broker_id,
             key.broker_addr,
             replace(body, deleted_topics=sorted(deleted - {item.topic_name for item in body.topic_configs})),
             self.connection(connection),
@@ -374,7 +374,7 @@ class RouteMachine(RuleBasedStateMachine):
             enable_acting_master=True,
             is_native=True,
             kind="delta",
-            agent_id=agent or life.agent_id,
+            agent_id=agent or live.agent_id,
             registration_seq=self.sequence,
         )
         self.send(asked)
@@ -426,17 +426,17 @@ class RouteMachine(RuleBasedStateMachine):
     )
     def unregister(self, which: int, connection: int, age: int, name: str | None, has_agent_id: bool) -> None:
         """A broker unregisters, perhaps by a request that was sent long ago."""
-        key, life = self.some_broker(which)
-        seq = None if life is None or life.registration_seq is None else life.registration_seq - age
+        key, live = self.some_broker(which)
+        seq = None if live is None or live.registration_seq is None else live.registration_seq - age
         asked = Registration(
             key.cluster_name,
-            name or (NAMES[0] if life is None else life.broker_name),
+            name or (NAMES[0] if live is None else live.broker_name),
             0,
             key.broker_addr,
             RegisterBrokerBody(),
             self.connection(connection),
             120.0,
-            agent_id=None if life is None or not has_agent_id else life.agent_id,
+            agent_id=None if live is None or not has_agent_id else live.agent_id,
             registration_seq=seq,
         )
         self.begin(
@@ -456,7 +456,7 @@ class RouteMachine(RuleBasedStateMachine):
     @rule(connection=connections)
     def close(self, connection: int) -> None:
         """A connection ends, more often than not that of a broker."""
-        carrying = [life.connection_id for life in self.model.lives.values()]
+        carrying = [live.connection_id for live in self.model.live_brokers.values()]
         number = carrying[connection % len(carrying)] if carrying and connection else self.connection(connection)
         if self.is_open(number):
             self.scene.closed.add(number)
@@ -537,16 +537,16 @@ class RouteMachine(RuleBasedStateMachine):
 
     def send_heartbeat(self, key: BrokerAddrInfo, connection: int, state: dict[str, int] | None) -> None:
         """Send a heartbeat."""
-        life = self.model.lives.get(key)
+        live = self.model.live_brokers.get(key)
         revision = self.manager.revisions.revision
         number = self.connection(connection)
         if state is None:
             stored = self.scene.data_version(key, number)
-            assert (None if life is None else life.data_version) == stored
+            assert (None if live is None else live.data_version) == stored
         else:
-            assert (life is None) == (self.manager.touch(key, number, state) is None)
+            assert (live is None) == (self.manager.touch(key, number, state) is None)
         assert revision == self.manager.revisions.revision
-        if life is not None:
+        if live is not None:
             self.model.heartbeat(key, self.now, number, state, self.is_open)
 
     @rule(seconds=st.sampled_from([0.1, 10.0, 60.0, 119.9, 120.0, 120.1]))
@@ -564,9 +564,9 @@ class RouteMachine(RuleBasedStateMachine):
         assert granted <= measured
         if granted:
             self.late_seconds += granted
-            for key, life in self.model.lives.items():
-                if life.last_update > self.now:
-                    self.model.refresh(key, self.now, life.connection_id)
+            for key, live in self.model.live_brokers.items():
+                if live.last_update > self.now:
+                    self.model.refresh(key, self.now, live.connection_id)
 
     @rule(topic=st.sampled_from(TOPICS), value=st.sampled_from(["b1:4", "b2:8"]))
     def change_order(self, topic: str, value: str) -> None:
@@ -631,7 +631,7 @@ class RouteMachine(RuleBasedStateMachine):
             here = self.scene.json_cache.find_for(topic, ZONE.upper(), None)
             assert as_json(None if route is None else in_zone(route, ZONE)) == (here and json.loads(here))
         if not self.operations:
-            hanging = {key for key, life in self.model.lives.items() if not self.is_open(life.connection_id)}
+            hanging = {key for key, live in self.model.live_brokers.items() if not self.is_open(live.connection_id)}
             assert not hanging
 
     @invariant()
@@ -646,7 +646,7 @@ class RouteMachine(RuleBasedStateMachine):
             elif isinstance(effect, RouteChanged):
                 self.reported_revisions.add(effect.revision)
         if not self.operations:
-            assert self.reported_alive == self.model.lives.keys()
+            assert self.reported_alive == self.model.live_brokers.keys()
             assert self.reported_revisions == set(range(1, self.manager.revisions.revision + 1))
 
     @invariant()
@@ -671,16 +671,16 @@ class RouteMachine(RuleBasedStateMachine):
 
     def natives(self) -> list[BrokerAddrInfo]:
         """Live brokers that speak the native protocol."""
-        return sorted(key for key, life in self.model.lives.items() if life.is_native)
+        return sorted(key for key, live in self.model.live_brokers.items() if live.is_native)
 
     def some_broker(self, which: int) -> tuple[BrokerAddrInfo, BrokerLiveInfo | None]:
         """A live broker, or sometimes one that may not be live."""
-        known = sorted(self.model.lives)
+        known = sorted(self.model.live_brokers)
         if not known or which % 5 == 0:
             found = BrokerAddrInfo(CLUSTERS[which % 2], ADDRESSES[which % 4])
         else:
             found = known[which % len(known)]
-        return found, self.model.lives.get(found)
+        return found, self.model.live_brokers.get(found)
 
     def route(self, topic: str) -> TopicRouteData | None:
         """The route of a topic in the model."""

@@ -193,12 +193,12 @@ async def test_removed_write_permission_survives_a_restart(tmp_path: Path) -> No
         peer = await server.connect()
         await peer.register(A)
         tables = server.namesrv.manager.tables
-        assert tables.wiped.keys() == {"broker-a", "broker-b"}
+        assert tables.write_removed.keys() == {"broker-a", "broker-b"}
         await server.clock.advance(115)
-        assert tables.wiped.keys() == {"broker-a", "broker-b"}
+        assert tables.write_removed.keys() == {"broker-a", "broker-b"}
         await peer.register(A)
         await server.clock.advance(15)
-        assert tables.wiped.keys() == {"broker-a"}
+        assert tables.write_removed.keys() == {"broker-a"}
 
         await peer.register(B, registration("U", "V"))
         table = server.namesrv.manager.tables.topic_queue_table

@@ -46,7 +46,7 @@ _LIVE: Final[Columns[LiveBroker]] = {
     "last seen": lambda broker: ago(broker.age_seconds),
     "expires in": lambda broker: lasting(broker.expires_in_seconds),
     "topics": lambda broker: broker.topics,
-    "wiped": lambda broker: broker.write_wiped,
+    "write removed": lambda broker: broker.write_removed,
     "version": lambda broker: broker.data_version and broker.data_version.counter,
     "state": lambda broker: " ".join(f"{key}={cell(it).plain}" for key, it in (broker.state or {}).items()) or None,
 }
@@ -75,12 +75,12 @@ def _side_by_side(given: Mapping[str, list[LiveBroker]]) -> list[RenderableType]
         (
             *key,
             *(remaining(known.get(server)) for server in given),
-            *(on_all(column, known) for column in ("topics", "wiped", "version", "state")),
+            *(on_all(column, known) for column in ("topics", "write removed", "version", "state")),
         )
         for key, known in sorted(by_key.items())
     ]
     expiring = [f"expires in, {server}" for server in given]
-    return table(("cluster", "broker", "id", "address", *expiring, "topics", "wiped", "version", "state"), rows)
+    return table(("cluster", "broker", "id", "address", *expiring, "topics", "write removed", "version", "state"), rows)
 
 
 def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = None) -> None:
