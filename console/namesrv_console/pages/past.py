@@ -18,19 +18,19 @@ from namesrv_spark_jobs.history.files import last_hour
 from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_TIMELINE_ROWS,
-    Answer,
     Failed,
     Outcome,
-    Question,
+    PastRequest,
     Report,
-    ReportQuestion,
-    RouteQuestion,
+    ReportRequest,
+    Result,
+    RouteRequest,
     Strip,
-    StripQuestion,
+    StripRequest,
     Timeline,
-    TimelineQuestion,
+    TimelineRequest,
     TopicPast,
-    WhatIfQuestion,
+    WhatIfRequest,
     WhatIfs,
 )
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
@@ -64,20 +64,20 @@ SLIDERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _LinkedQuestion:
-    """A question, and the query of a permanent link to it. None: the query is incomplete."""
+class _LinkedRequest:
+    """A request, and the query of a permanent link to it. None: the query is incomplete."""
 
-    question: Question | None
+    request: PastRequest | None
     query: Mapping[str, str]
 
 
 async def _content(
     visit: Visit,
     page: Page,
-    read: Callable[[Mapping[str, str], int], _LinkedQuestion],
+    read: Callable[[Mapping[str, str], int], _LinkedRequest],
     shown: Callable[[Any], Mapping[str, Any]],
 ) -> Content:
-    """The values for a template: the answer, or the reason why it is missing."""
+    """The values for a template: the result, or the reason why it is missing."""
     if visit.now is None:
         # Only the frame of these pages is live.
         return {}
@@ -93,22 +93,22 @@ async def _content(
     return values | {
         "query": {**query, **linked.query},
         "permanent": linked.query,
-        **await _answered(visit, linked, shown),
+        **await _results(visit, linked, shown),
     }
 
 
-async def _answered(
-    visit: Visit, linked: _LinkedQuestion, shown: Callable[[Any], Mapping[str, Any]]
+async def _results(
+    visit: Visit, linked: _LinkedRequest, shown: Callable[[Any], Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    if linked.question is None:
+    if linked.request is None:
         return {"state": "to_ask"}
     patience_seconds = _LONG_PATIENCE_SECONDS if "wait" in visit.query else PATIENCE_SECONDS
-    answer = await visit.console.past.ask(linked.question, patience_seconds=patience_seconds)
-    if answer is None:
+    result = await visit.console.past.ask(linked.request, patience_seconds=patience_seconds)
+    if result is None:
         return {"state": "reading"}
-    if isinstance(answer, Failed):
-        return {"state": "failed", "why": answer.why}
-    return {"state": "ready", "answer": answer, "span": linked.question.span, **shown(answer)}
+    if isinstance(result, Failed):
+        return {"state": "failed", "why": result.why}
+    return {"state": "ready", "result": result, "span": linked.request.span, **shown(result)}
 
 
 async def _end_ms(visit: Visit) -> int:
@@ -136,27 +136,27 @@ def _permanent(span: Span, **others: object) -> Mapping[str, str]:
 
 async def timeline(visit: Visit) -> Content:
     """Timeline rows by broker and server."""
-    return await _content(visit, TIMELINE, _timeline_question, _timeline)
+    return await _content(visit, TIMELINE, _timeline_request, _timeline)
 
 
-def _timeline_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
+def _timeline_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
     span, text = _span(query, end_ms), query.get("q", "").strip()
-    return _LinkedQuestion(TimelineQuestion(span=span, text=text), _permanent(span, q=text))
+    return _LinkedRequest(TimelineRequest(span=span, text=text), _permanent(span, q=text))
 
 
-def _timeline(answer: Timeline) -> Mapping[str, Any]:
-    span = answer.span
-    names = {row.nameserver for row in answer.rows}
-    down = {name: timeline_rows.downtimes(answer.runs, name, span) for name in names}
+def _timeline(result: Timeline) -> Mapping[str, Any]:
+    span = result.span
+    names = {row.nameserver for row in result.rows}
+    down = {name: timeline_rows.downtimes(result.runs, name, span) for name in names}
     ended = [
         (period, row)
-        for row in answer.rows
+        for row in result.rows
         for period in row.periods
         if period.reason is not None and period.end_ms in span
     ]
     ended.sort(key=lambda it: (-it[0].end_ms, it[1].nameserver, str(it[1].broker)))
     return {
-        "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in answer.rows],
+        "rows": [(timeline_rows.drawn(row, span), down[row.nameserver]) for row in result.rows],
         "ticks": [(timeline_rows.place(at, span), text) for at, text in tick_texts(span)],
         "ended": ended[:_MOST_REMOVALS],
         "ended_left_out": max(0, len(ended) - _MOST_REMOVALS),
@@ -175,21 +175,21 @@ def _timeline(answer: Timeline) -> Mapping[str, Any]:
 
 async def travel(visit: Visit) -> Content:
     """The route of a topic at a moment."""
-    return await _content(visit, TRAVEL, _route_question, _route)
+    return await _content(visit, TRAVEL, _route_request, _route)
 
 
-def _route_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
+def _route_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
     topic, at_ms = query.get("topic", "").strip(), moment_ms(query["at"]) if query.get("at") else end_ms
     days = query.get("days") or DAYS[0]
     if days not in DAYS:
         raise ValueError(f"days: {days!r} is not one of {', '.join(DAYS)}")
     span = Span.checked(at_ms - int(days) * DAY_MS, at_ms)
     permanent = {"topic": topic, "at": written(at_ms), "days": days}
-    return _LinkedQuestion(RouteQuestion(span=span, topic=topic) if topic else None, permanent)
+    return _LinkedRequest(RouteRequest(span=span, topic=topic) if topic else None, permanent)
 
 
-def _route(answer: TopicPast) -> Mapping[str, Any]:
-    return {"old": sum(client.is_old for client in answer.clients)}
+def _route(result: TopicPast) -> Mapping[str, Any]:
+    return {"old": sum(client.is_old for client in result.clients)}
 
 
 # --- what if
@@ -197,12 +197,12 @@ def _route(answer: TopicPast) -> Mapping[str, Any]:
 
 async def what_if(visit: Visit) -> Content:
     """A replay of the same heartbeats with other settings."""
-    return await _content(visit, WHAT_IF, _what_if_question, _outcomes)
+    return await _content(visit, WHAT_IF, _what_if_request, _outcomes)
 
 
-def _what_if_question(query: Mapping[str, str], end_ms: int) -> _LinkedQuestion:
+def _what_if_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
     span, seconds = _what_if_settings(query, end_ms)
-    return _LinkedQuestion(WhatIfQuestion(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
+    return _LinkedRequest(WhatIfRequest(span=span, **_in_ms(seconds)), _permanent(span, **seconds))
 
 
 def _what_if_settings(query: Mapping[str, str], end_ms: int) -> tuple[Span, dict[str, int]]:
@@ -220,12 +220,12 @@ def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
+def _outcomes(result: WhatIfs) -> Mapping[str, Any]:
     """Points of the chart: false evictions to the right, staleness upwards, in per cent of the picture.
 
     False evictions are on a logarithmic axis: one expiry has a few, the next one thousands.
     """
-    outcomes = [("logged", answer.logged), *((_kind(one, answer), one) for one in answer.others)]
+    outcomes = [("logged", result.logged), *((_kind(one, result), one) for one in result.others)]
     most_false = max((one.false for _, one in outcomes), default=0) or 1
     longest = max((one.client_p99_ms or 0 for _, one in outcomes), default=0) or 1
     points = [
@@ -236,8 +236,8 @@ def _outcomes(answer: WhatIfs) -> Mapping[str, Any]:
     return {"points": points, "most_false": most_false, "longest_ms": longest}
 
 
-def _kind(outcome: Outcome, answer: WhatIfs) -> str:
-    return "asked" if outcome == answer.asked else "other"
+def _kind(outcome: Outcome, result: WhatIfs) -> str:
+    return "asked" if outcome == result.asked else "other"
 
 
 async def report(visit: Visit) -> Content:
@@ -249,16 +249,16 @@ async def report(visit: Visit) -> Content:
         span, seconds = _what_if_settings(visit.query, await _end_ms(visit))
     except ValueError as error:
         return PlainTextResponse(f"{error}\n", HTTPStatus.BAD_REQUEST)
-    # The user downloads a file, so the request waits for the answer.
-    answer = await past.ask(ReportQuestion(span=span, **_in_ms(seconds)), patience_seconds=LIMIT_SECONDS)
-    if not isinstance(answer, Report):
-        return _unavailable(answer)
+    # The user downloads a file, so the request waits for the result.
+    result = await past.ask(ReportRequest(span=span, **_in_ms(seconds)), patience_seconds=LIMIT_SECONDS)
+    if not isinstance(result, Report):
+        return _unavailable(result)
     as_file = {"content-disposition": 'attachment; filename="staleness.html"'}
-    return Response(answer.html, media_type="text/html", headers=as_file)
+    return Response(result.html, media_type="text/html", headers=as_file)
 
 
-def _unavailable(answer: Answer | None) -> Response:
-    why = answer.why if isinstance(answer, Failed) else "still reading the logs; try again"
+def _unavailable(result: Result | None) -> Response:
+    why = result.why if isinstance(result, Failed) else "still reading the logs; try again"
     return PlainTextResponse(f"{why}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -273,11 +273,11 @@ async def strip(visit: Visit) -> Content:
     # The span ends at a whole minute, so that requests within one minute get the same picture.
     to_ms = await _end_ms(visit) // MINUTE_MS * MINUTE_MS
     span = Span(to_ms - DAY_MS, to_ms)
-    question = StripQuestion(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
-    answer = await past.ask(question, patience_seconds=_LONG_PATIENCE_SECONDS)
-    if not isinstance(answer, Strip):
-        return _unavailable(answer)
-    return Response(strip_picture(answer), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
+    request = StripRequest(span=span, cluster=query.get("cluster", ""), broker_name=query.get("name", ""))
+    result = await past.ask(request, patience_seconds=_LONG_PATIENCE_SECONDS)
+    if not isinstance(result, Strip):
+        return _unavailable(result)
+    return Response(strip_picture(result), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
 
 
 TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline)

@@ -6,7 +6,7 @@ from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.history import topic_history
 from namesrv_console.views.matrix import matrix
 from namesrv_console.views.topics import TopicReport, topic_reports
-from namesrv_spark_jobs.history.model import Answer, RouteQuestion
+from namesrv_spark_jobs.history.model import Result, RouteRequest
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span
 
 # Longest wait of the page for the logs; with `wait` in the query the second value.
@@ -41,16 +41,16 @@ async def show(visit: Visit) -> Content:
     }
 
 
-async def _receivers(visit: Visit, topic: str) -> Answer | None:
+async def _receivers(visit: Visit, topic: str) -> Result | None:
     """Clients that received the topic's route during the last day; None without logs, or before they are read."""
     # A live update sends other parts of the page only.
     if visit.now is None or not visit.console.past.logs or not topic:
         return None
     # The span ends at a whole minute, so that requests within one minute are equal.
     to_ms = int(visit.wall * 1000) // MINUTE_MS * MINUTE_MS
-    question = RouteQuestion(span=Span(to_ms - DAY_MS, to_ms), topic=topic)
+    request = RouteRequest(span=Span(to_ms - DAY_MS, to_ms), topic=topic)
     patience_seconds = _LONG_LOGS_SECONDS if "wait" in visit.query else _LOGS_SECONDS
-    return await visit.console.past.ask(question, patience_seconds=patience_seconds)
+    return await visit.console.past.ask(request, patience_seconds=patience_seconds)
 
 
 PAGE = Page("topic", "/topic", "topic.title", show, parts=("summary", "matrix", "history"), in_menu=False)

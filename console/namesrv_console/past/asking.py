@@ -1,4 +1,4 @@
-"""The console's end of the worker: questions about the logs, answered one by one in a separate process."""
+"""The console's end of the worker: requests about the logs, answered one by one in a separate process."""
 
 import asyncio
 import sys
@@ -9,20 +9,20 @@ from typing import Final
 
 import msgspec
 
-from namesrv_spark_jobs.history.model import Answer, Failed, Question
+from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
 
-# After this time a page without an answer shows that the logs are being read.
+# After this time a page without a result shows that the logs are being read.
 PATIENCE_SECONDS: Final = 1.0
-# After this time a question fails, since no user waits longer.
+# After this time a request fails, since no user waits longer.
 LIMIT_SECONDS: Final = 120.0
-# Limit of questions at a time; enough for a few users.
+# Limit of requests at a time; enough for a few users.
 MOST_WAITING: Final = 16
-_MOST_ANSWER_BYTES: Final = 64 << 20
-_answers: Final[msgspec.json.Decoder[Answer]] = msgspec.json.Decoder(Answer)
+_MOST_RESULT_BYTES: Final = 64 << 20
+_results: Final[msgspec.json.Decoder[Result]] = msgspec.json.Decoder(Result)
 
 
 class Past:
-    """Answers of the heartbeat logs. The worker process starts with the first question."""
+    """Results from the heartbeat logs. The worker process starts with the first request."""
 
     def __init__(self, logs: Sequence[Path], *, limit_seconds: float = LIMIT_SECONDS) -> None:
         self.logs = tuple(map(str, logs))
@@ -30,58 +30,58 @@ class Past:
         self._worker: asyncio.subprocess.Process | None = None
         # Folder of the worker's tables, which a killed worker leaves behind.
         self._folder: TemporaryDirectory[str] | None = None
-        self._turn = asyncio.Lock()
-        # Questions whose answer has not been fetched yet.
-        self._asked: dict[Question, asyncio.Task[Answer]] = {}
+        self._one_at_a_time = asyncio.Lock()
+        # Requests whose result has not been fetched yet.
+        self._asked: dict[PastRequest, asyncio.Task[Result]] = {}
 
     def __repr__(self) -> str:
-        return f"<Past of {', '.join(self.logs) or 'nothing'}, {len(self._asked)} questions>"
+        return f"<Past of {', '.join(self.logs) or 'nothing'}, {len(self._asked)} requests>"
 
-    async def ask(self, question: Question, *, patience_seconds: float = PATIENCE_SECONDS) -> Answer | None:
-        """The answer; None if the worker needs longer than the patience: the same question later returns the answer."""
-        task = self._asked.get(question)
+    async def ask(self, request: PastRequest, *, patience_seconds: float = PATIENCE_SECONDS) -> Result | None:
+        """The result; None if the worker needs longer than the patience: the same request later returns the result."""
+        task = self._asked.get(request)
         if task is None:
             self._forget_finished()
             if len(self._asked) >= MOST_WAITING:
-                return Failed(why=f"{MOST_WAITING} questions are waiting already; try again later")
-            task = self._asked[question] = asyncio.create_task(self._answer(question))
+                return Failed(why=f"{MOST_WAITING} requests are waiting already; try again later")
+            task = self._asked[request] = asyncio.create_task(self._result(request))
         done, _ = await asyncio.wait([task], timeout=patience_seconds)
         if not done:
             return None
-        self._asked.pop(question, None)
+        self._asked.pop(request, None)
         return task.result()
 
     def _forget_finished(self) -> None:
-        """Remove finished questions whose pages were closed, once the limit is reached."""
+        """Remove finished requests whose pages were closed, once the limit is reached."""
         if len(self._asked) >= MOST_WAITING:
-            self._asked = {question: task for question, task in self._asked.items() if not task.done()}
+            self._asked = {request: task for request, task in self._asked.items() if not task.done()}
 
     async def close(self) -> None:
-        """End the worker process, also amid a question."""
+        """End the worker process, also amid a request."""
         for task in self._asked.values():
             task.cancel()
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
         await self._end_worker()
 
-    async def _answer(self, question: Question) -> Answer:
-        async with self._turn:
+    async def _result(self, request: PastRequest) -> Result:
+        async with self._one_at_a_time:
             worker = self._worker or await self._start()
             assert worker.stdin and worker.stdout  # noqa: S101, PT018 - both are pipes
             try:
                 async with asyncio.timeout(self._limit_seconds):
-                    worker.stdin.write(msgspec.json.encode(question) + b"\n")
+                    worker.stdin.write(msgspec.json.encode(request) + b"\n")
                     line = await worker.stdout.readline()
             except TimeoutError:
                 await self._end_worker()
                 return Failed(why=f"not answered within {self._limit_seconds:g} s; choose a shorter time")
             except asyncio.CancelledError:
-                # The next question would otherwise receive the answer of the cancelled one.
+                # The next request would otherwise receive the result of the cancelled one.
                 await self._end_worker()
                 raise
             if not line.endswith(b"\n"):
                 await self._end_worker()
                 return Failed(why="the process that reads logs has ended; the console's log says why")
-            return _answers.decode(line)
+            return _results.decode(line)
 
     async def _start(self) -> asyncio.subprocess.Process:
         self._folder = TemporaryDirectory(prefix="namesrv-console-")
@@ -91,7 +91,7 @@ class Past:
             stdout=asyncio.subprocess.PIPE,
             # Ctrl-C must reach the console only, which ends the worker.
             start_new_session=True,
-            limit=_MOST_ANSWER_BYTES,
+            limit=_MOST_RESULT_BYTES,
         )
         return self._worker
 

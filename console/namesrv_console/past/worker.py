@@ -1,4 +1,4 @@
-"""A separate process that reads logs, so that a long question never delays a live page, and can be ended."""
+"""A separate process that reads logs, so that a long request never delays a live page, and can be ended."""
 
 import os
 import shutil
@@ -11,32 +11,35 @@ import msgspec
 
 from namesrv_runtime.program import not_installed
 from namesrv_spark_jobs.history.files import LogsError
-from namesrv_spark_jobs.history.model import Answer, Failed, Question
+from namesrv_spark_jobs.history.model import Failed, PastRequest, Result
 
 # Live pages have priority over the worker.
 _NICENESS: Final = 5
-# The module of the wheel `namesrv-report`, and the package that the wheel requires; without one of them every answer is
+# The module of the wheel `namesrv-report`, and the package that the wheel requires; without one of them every result is
 # an error.
 _REPORT: Final = frozenset({"duckdb", "namesrv_spark_jobs"})
 
 
 def main(argv: Sequence[str]) -> None:
-    """Answer each line of JSON on standard input with one on standard output: `worker FOLDER-FOR-TABLES LOGS ...`."""
+    """Read a request from each line of standard input, and write its result as a line of JSON.
+
+    The arguments are the folder for tables, and the logs.
+    """
     os.nice(_NICENESS)
-    # The answers get their own descriptor, and standard output becomes standard error, since a library may print.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # The results get their own descriptor, and standard output becomes standard error, since a library may print.
+    results = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    questions: msgspec.json.Decoder[Question] = msgspec.json.Decoder(Question)
+    requests: msgspec.json.Decoder[PastRequest] = msgspec.json.Decoder(PastRequest)
     # The console may have been killed: then the pipe is broken, and only the worker can remove the folder.
     with ExitStack() as kept, suppress(BrokenPipeError):
         kept.callback(shutil.rmtree, argv[0], ignore_errors=True)
-        answer = _answering(argv[0], argv[1:], kept)
+        result = _results(argv[0], argv[1:], kept)
         for line in sys.stdin.buffer:
-            answers.write(msgspec.json.encode(answer(questions.decode(line))) + b"\n")
-            answers.flush()
+            results.write(msgspec.json.encode(result(requests.decode(line))) + b"\n")
+            results.flush()
 
 
-def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Question], Answer]:
+def _results(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[PastRequest], Result]:
     try:
         import duckdb  # noqa: PLC0415 - only the wheel `namesrv-report` requires duckdb
 
@@ -49,15 +52,15 @@ def _answering(folder: str, logs: Sequence[str], kept: ExitStack) -> Callable[[Q
         return lambda _: missing
     readings = kept.enter_context(Readings(folder, logs))
 
-    def answer(question: Question) -> Answer:
+    def result(request: PastRequest) -> Result:
         try:
-            return readings.answer(question)
+            return readings.result(request)
         except LogsError as error:
             return Failed(why=str(error))
         except duckdb.OutOfMemoryException:
             return Failed(why="that takes more memory than there is; choose a shorter time")
 
-    return answer
+    return result
 
 
 if __name__ == "__main__":

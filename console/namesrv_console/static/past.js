@@ -45,36 +45,36 @@ document.addEventListener("change", (event) => {
 let drag = null;
 
 const share = (event) => {
-  const box = drag.lane.getBoundingClientRect();
+  const box = drag.row.getBoundingClientRect();
   return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
 };
 
 document.addEventListener("pointerdown", (event) => {
-  const lane = event.target.closest(".lane, .axis");
-  if (!lane || event.button !== 0 || event.pointerType === "touch") return;
+  const row = event.target.closest(".timeline-row, .axis");
+  if (!row || event.button !== 0 || event.pointerType === "touch") return;
   event.preventDefault();
-  drag = { lane, lanes: lane.closest("[data-zoom]"), shade: document.createElement("div") };
+  drag = { row, timeline: row.closest("[data-zoom]"), shade: document.createElement("div") };
   drag.began = drag.ended = share(event);
   drag.shade.className = "shade";
-  drag.lanes.append(drag.shade);
+  drag.timeline.append(drag.shade);
 });
 document.addEventListener("pointermove", (event) => {
   if (!drag) return;
   drag.ended = share(event);
-  const box = drag.lane.getBoundingClientRect(), left = box.left - drag.lanes.getBoundingClientRect().left;
+  const box = drag.row.getBoundingClientRect(), left = box.left - drag.timeline.getBoundingClientRect().left;
   drag.shade.style.left = `${left + Math.min(drag.began, drag.ended) * box.width}px`;
   drag.shade.style.width = `${Math.abs(drag.ended - drag.began) * box.width}px`;
 });
 document.addEventListener("pointerup", (event) => {
   if (!drag) return;
-  const { lanes, shade, began } = drag, ended = share(event);
+  const { timeline, shade, began } = drag, ended = share(event);
   shade.remove();
   drag = null;
-  const from = Number(lanes.dataset.from), length = Number(lanes.dataset.to) - from;
+  const from = Number(timeline.dataset.from), length = Number(timeline.dataset.to) - from;
   const [first, last] = [began, ended].sort((a, b) => a - b).map((part) => Math.round(from + part * length));
   // Too short for a drag: a click.
   if (Math.abs(ended - began) < 0.004 || last - first < 1000) return;
-  const address = new URL(lanes.dataset.zoom, location.href);
+  const address = new URL(timeline.dataset.zoom, location.href);
   const written = (ms) => new Date(ms).toISOString().replace(".000Z", "").replace("Z", "");
   address.searchParams.set("from", written(first));
   address.searchParams.set("to", written(last));

@@ -20,7 +20,7 @@ _HOUR: Final = re.compile(r"hour=([01]\d|2[0-3])")
 
 
 class LogsError(Exception):
-    """A question cannot be answered from the logs; the message is the reason, for people."""
+    """A request cannot be answered from the logs; the message is the reason, for people."""
 
 
 def files_of(folders: Sequence[str], span: Span) -> list[str]:

@@ -1,4 +1,4 @@
-"""Questions about the logs and their results: plain values, which two processes of the console exchange as JSON."""
+"""Requests about the logs and their results: plain values, which two processes of the console exchange as JSON."""
 
 from typing import Final, Literal
 
@@ -43,17 +43,17 @@ class Reading(Value, frozen=True):
     read_ms: int
 
 
-# --- questions
+# --- requests
 
 
-class TimelineQuestion(Value, frozen=True, tag="timeline"):
+class TimelineRequest(Value, frozen=True, tag="timeline"):
     """When each broker was registered on each server; `text` is part of a broker's name, address or server."""
 
     span: Span
     text: str = ""
 
 
-class StripQuestion(Value, frozen=True, tag="strip"):
+class StripRequest(Value, frozen=True, tag="strip"):
     """How regularly the heartbeats of the brokers of one name arrived."""
 
     span: Span
@@ -61,14 +61,14 @@ class StripQuestion(Value, frozen=True, tag="strip"):
     broker_name: str
 
 
-class RouteQuestion(Value, frozen=True, tag="route"):
+class RouteRequest(Value, frozen=True, tag="route"):
     """The route of a topic at the end of a span, and its changes within the span."""
 
     span: Span
     topic: str
 
 
-class WhatIfQuestion(Value, frozen=True, tag="what-if"):
+class WhatIfRequest(Value, frozen=True, tag="what-if"):
     """Evictions and staleness under other settings."""
 
     span: Span
@@ -77,7 +77,7 @@ class WhatIfQuestion(Value, frozen=True, tag="what-if"):
     poll_ms: int
 
 
-class ReportQuestion(Value, frozen=True, tag="report"):
+class ReportRequest(Value, frozen=True, tag="report"):
     """The whole report for the hours of a what-if, with the settings of the what-if in its grid."""
 
     span: Span
@@ -86,7 +86,7 @@ class ReportQuestion(Value, frozen=True, tag="report"):
     poll_ms: int
 
 
-Question = TimelineQuestion | StripQuestion | RouteQuestion | WhatIfQuestion | ReportQuestion
+PastRequest = TimelineRequest | StripRequest | RouteRequest | WhatIfRequest | ReportRequest
 
 
 # --- results
@@ -138,7 +138,7 @@ class TimelineRow(Value, frozen=True):
 
 
 class Timeline(Value, frozen=True, tag="timeline"):
-    """The result for a TimelineQuestion: the first rows, and the number of rows left out."""
+    """The result for a TimelineRequest: the first rows, and the number of rows left out."""
 
     reading: Reading
     span: Span
@@ -171,7 +171,7 @@ class StripRow(Value, frozen=True):
 
 
 class Strip(Value, frozen=True, tag="strip"):
-    """The result for a StripQuestion: one row for each broker and each server with heartbeats of it."""
+    """The result for a StripRequest: one row for each broker and each server with heartbeats of it."""
 
     reading: Reading
     span: Span
@@ -223,7 +223,7 @@ class ReceivedRoute(Value, frozen=True):
 
 
 class TopicPast(Value, frozen=True, tag="route"):
-    """The result for a RouteQuestion: the route on each server and at each client, and the changes until then."""
+    """The result for a RouteRequest: the route on each server and at each client, and the changes until then."""
 
     reading: Reading
     topic: str
@@ -251,7 +251,7 @@ class Outcome(Value, frozen=True):
 
 
 class WhatIfs(Value, frozen=True, tag="what-if"):
-    """The result for a WhatIfQuestion: the logged settings, those of the question, and the same with other expiries."""
+    """The result for a WhatIfRequest: the logged settings, those of the request, and the same with other expiries."""
 
     reading: Reading
     poll_ms: int
@@ -261,15 +261,15 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
 
 
 class Report(Value, frozen=True, tag="report"):
-    """The result for a ReportQuestion: an HTML page that needs no other file."""
+    """The result for a ReportRequest: an HTML page that needs no other file."""
 
     html: str
 
 
 class Failed(Value, frozen=True, tag="failed"):
-    """The result for a question that cannot be answered, with the reason for people."""
+    """The result for a request that cannot be answered, with the reason for people."""
 
     why: str
 
 
-Answer = Timeline | Strip | TopicPast | WhatIfs | Report | Failed
+Result = Timeline | Strip | TopicPast | WhatIfs | Report | Failed

@@ -1,4 +1,4 @@
-"""Readings of logs: the report's tables for a span of time, kept for further questions, and the results from them.
+"""Readings of logs: the report's tables for a span of time, kept for further requests, and the results from them.
 
 Only `namesrv_spark_jobs.transforms` defines registration periods, removals, routes and replays.
 """
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self
 
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
@@ -23,31 +23,30 @@ from namesrv_spark_jobs.history.model import (
     MOST_CLIENTS,
     MOST_TIMELINE_ROWS,
     STRIP_BINS,
-    Answer,
     Broker,
     Change,
     Member,
     Outcome,
-    Question,
+    PastRequest,
     Reading,
     ReceivedRoute,
     RegistrationPeriod,
     Report,
-    ReportQuestion,
-    RouteQuestion,
+    ReportRequest,
+    Result,
+    RouteRequest,
     Run,
     ServerRoute,
     Silence,
     Strip,
     StripBin,
-    StripKind,
-    StripQuestion,
+    StripRequest,
     StripRow,
     Timeline,
-    TimelineQuestion,
+    TimelineRequest,
     TimelineRow,
     TopicPast,
-    WhatIfQuestion,
+    WhatIfRequest,
     WhatIfs,
 )
 from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
@@ -61,7 +60,7 @@ from namesrv_spark_jobs.transforms.output_rows import whole_ms
 
 Row = Mapping[str, Any]
 
-# expiries that are shown beside the one of a question
+# expiries that are shown beside the one of a request
 OTHER_EXPIRIES_MS: Final = (10_000, 20_000, 30_000, 45_000, 60_000, 90_000, 120_000, 180_000, 240_000, 300_000)
 # The lines before a span tell which brokers are registered at its begin.
 _BEFORE_MS: Final = HOUR_MS
@@ -81,11 +80,6 @@ _MOST_READINGS: Final = 2
 _MOST_PERIODS: Final = 20_000
 # A server without a `stop` line counts as up for so long after its last line: a running one writes a line each scan.
 _STILL_UP_MS: Final = 120_000
-# a silence longer than this many intervals is late, as in docs/heartbeat-log.md
-_LATE_INTERVALS: Final = 1.5
-# fewer heartbeats say little about the usual interval: a broker registers again soon after a server's start
-_FEW_HEARTBEATS: Final = 3
-_STRIP_KINDS: Final[tuple[StripKind, ...]] = get_args(StripKind)
 _BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
@@ -114,7 +108,7 @@ class _Read:
 
 
 class Readings:
-    """Context manager that answers questions; a question within the span of a recent reading is answered from it."""
+    """Context manager that answers requests; a request within the span of a recent reading is answered from it."""
 
     def __init__(self, folder: str, logs: Sequence[str]) -> None:
         self._folder = Path(folder)
@@ -131,32 +125,32 @@ class Readings:
     def __exit__(self, *_: object) -> None:
         self._drop(self._kept)
 
-    def answer(self, question: Question) -> Answer:
-        """The result for a question, after reading the logs if necessary. Raises LogsError."""
+    def result(self, request: PastRequest) -> Result:
+        """The result for a request, after reading the logs if necessary. Raises LogsError."""
         try:
-            return self._answer(question)
+            return self._result(request)
         except MissingFileError:
             # the file was closed, which renames it, or removed after the files were listed
             try:
-                return self._answer(question)
+                return self._result(request)
             except MissingFileError as error:
                 raise LogsError(f"{error}; try again") from error
 
-    def _answer(self, question: Question) -> Answer:
-        if isinstance(question, ReportQuestion):
-            return self._report(question)
-        # a replay covers everything that was read, so its reading must have exactly the span of the question
-        read = self._reading(question.span, is_exact=isinstance(question, WhatIfQuestion))
+    def _result(self, request: PastRequest) -> Result:
+        if isinstance(request, ReportRequest):
+            return self._report(request)
+        # a replay covers everything that was read, so its reading must have exactly the span of the request
+        read = self._reading(request.span, is_exact=isinstance(request, WhatIfRequest))
         with written_in(read.engine):
-            match question:
-                case TimelineQuestion():
-                    return _timeline(read, question)
-                case StripQuestion():
-                    return _strip(read, question)
-                case RouteQuestion():
-                    return _topic_past(read, question)
-                case WhatIfQuestion():
-                    return _what_ifs(read, question)
+            match request:
+                case TimelineRequest():
+                    return _timeline(read, request)
+                case StripRequest():
+                    return _strip(read, request)
+                case RouteRequest():
+                    return _topic_past(read, request)
+                case WhatIfRequest():
+                    return _what_ifs(read, request)
 
     def _reading(self, asked: Span, *, is_exact: bool) -> _Read:
         span = _read_for(asked)
@@ -185,11 +179,11 @@ class Readings:
             raise LogsError(f"no log {_moments(span)}")
         return files
 
-    def _report(self, question: ReportQuestion) -> Report:
-        span = _read_for(question.span)
-        expiries = tuple(sorted({question.expiry_ms, *WhatIf().expiry_ms}))
-        grid = WhatIf(expiry_ms=expiries, scan_ms=(question.scan_ms,), poll_ms=(question.poll_ms,))
-        options = Options(since_ms=span.from_ms, until_ms=span.to_ms, poll_ms=question.poll_ms, what_if=grid)
+    def _report(self, request: ReportRequest) -> Report:
+        span = _read_for(request.span)
+        expiries = tuple(sorted({request.expiry_ms, *WhatIf().expiry_ms}))
+        grid = WhatIf(expiry_ms=expiries, scan_ms=(request.scan_ms,), poll_ms=(request.poll_ms,))
+        options = Options(since_ms=span.from_ms, until_ms=span.to_ms, poll_ms=request.poll_ms, what_if=grid)
         with (
             TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as folder,
             EmbeddedEngine(Path(folder), memory=_MEMORY) as engine,
@@ -240,7 +234,7 @@ class Readings:
 
 
 def _read_for(asked: Span) -> Span:
-    """The span to read for a question: whole hours, and one hour before."""
+    """The span to read for a request: whole hours, and one hour before."""
     return Span(asked.from_ms - _BEFORE_MS, asked.to_ms).hours()
 
 
@@ -270,7 +264,7 @@ def _runs(read: _Read) -> list[Run]:
 # --- timeline
 
 
-def _timeline(read: _Read, question: TimelineQuestion) -> Timeline:
+def _timeline(read: _Read, request: TimelineRequest) -> Timeline:
     """The timeline rows, sorted by broker and server."""
     tables = read.tables
     found: dict[tuple[Broker, str], TimelineRow] = {}
@@ -281,19 +275,19 @@ def _timeline(read: _Read, question: TimelineQuestion) -> Timeline:
             key, TimelineRow(broker=key[0], nameserver=key[1], periods=[], silences=[], fenced_ms=[])
         )
 
-    for row in _shown(read, question, _named_periods(tables)):
+    for row in _shown(read, request, _named_periods(tables)):
         row_of(row).periods.append(_period(row))
     near = registration_periods.near_misses(tables.points).join(tables.brokers, on=["key", "who"], how="left")
     times = {"began": F.col("mono"), "ended": F.col("mono") + F.col("silence")}
-    for row in _shown(read, question, near.withColumns(times)):
+    for row in _shown(read, request, near.withColumns(times)):
         row_of(row).silences.append(Silence(from_ms=whole_ms(row["began"]), to_ms=whole_ms(row["ended"])))
     fenced = tables.moments.filter(F.col("event") == "fenced")
-    for row in _shown(read, question, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
+    for row in _shown(read, request, fenced.withColumns({"began": F.col("mono"), "ended": F.col("mono")})):
         row_of(row).fenced_ms.append(whole_ms(row["began"]))
     rows = [found[key] for key in sorted(found, key=_place)]
     left_out = max(0, len(rows) - MOST_TIMELINE_ROWS)
     return Timeline(
-        reading=read.about, span=question.span, runs=_runs(read), rows=rows[:MOST_TIMELINE_ROWS], left_out=left_out
+        reading=read.about, span=request.span, runs=_runs(read), rows=rows[:MOST_TIMELINE_ROWS], left_out=left_out
     )
 
 
@@ -311,15 +305,15 @@ def _named_periods(tables: Tables) -> DataFrame:
     return ended.withColumns(times)
 
 
-def _shown(read: _Read, question: TimelineQuestion, table: DataFrame) -> list[Row]:
-    """Rows within the question's span that match its text; `began` and `ended` in wall time. Raises LogsError."""
+def _shown(read: _Read, request: TimelineRequest, table: DataFrame) -> list[Row]:
+    """Rows within the request's span that match its text; `began` and `ended` in wall time. Raises LogsError."""
     clocks = read.tables.boots.select("boot", "nameserver", "offset_ms")
     known = table.drop("nameserver", "offset_ms").join(clocks, on="boot", how="inner")
     known = known.withColumns({name: F.col(name) + F.col("offset_ms") * 1000 for name in ("began", "ended")})
-    span = question.span
+    span = request.span
     asked = known.filter((F.col("ended") >= span.from_ms * 1000) & (F.col("began") < span.to_ms * 1000))
-    if question.text:
-        asked = asked.filter(_is_named(read.tables, question.text.lower()))
+    if request.text:
+        asked = asked.filter(_is_named(read.tables, request.text.lower()))
     rows = [row.asDict() for row in asked.limit(_MOST_PERIODS + 1).collect()]
     if len(rows) > _MOST_PERIODS:
         raise LogsError(
@@ -367,10 +361,10 @@ def _period(row: Row) -> RegistrationPeriod:
 # --- strip
 
 
-def _strip(read: _Read, question: StripQuestion) -> Strip:
+def _strip(read: _Read, request: StripRequest) -> Strip:
     """For each bin of the span: the number of heartbeats, and the longest silence before one of them."""
-    tables, span = read.tables, question.span
-    of_name = (F.col("cluster") == question.cluster) & (F.col("broker_name") == question.broker_name)
+    tables, span = read.tables, request.span
+    of_name = (F.col("cluster") == request.cluster) & (F.col("broker_name") == request.broker_name)
     clocks = tables.boots.select("boot", "nameserver", "offset_ms")
     named = tables.brokers.filter(of_name)
     before = W.partitionBy("key").orderBy("mono", "seq")
@@ -383,82 +377,47 @@ def _strip(read: _Read, question: StripQuestion) -> Strip:
     since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
     placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
     within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")
-    binned = within.groupBy("key", "nameserver", *_BROKER, "bin").agg(
+    binned = within.groupBy("nameserver", *_BROKER, "bin").agg(
         F.count("mono").alias("heartbeats"), F.max("interval").alias("longest"), F.max("expiry").alias("expiry")
     )
-    periods = tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").drop("nameserver", "offset_ms")
-    lived = periods.join(clocks, on="boot", how="inner").select(
-        *("key", "nameserver", *_BROKER, "usual_interval", "heartbeats", "last_ok", "evict_seq", "reason"),
-        (F.col("removed") + F.col("offset_ms") * 1000).alias("ended"),
+    lived = (
+        tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").join(clocks, on="boot", how="inner")
     )
-    rows = read.engine.collected({"binned": binned, "lived": lived})
-    return Strip(reading=read.about, span=span, rows=_strip_rows(span, rows["binned"], rows["lived"]))
+    usual_intervals = lived.groupBy("nameserver", *_BROKER).agg(
+        F.max_by("usual_interval", "last_ok").alias("usual_interval")
+    )
+    rows = read.engine.collected({"binned": binned, "usual_intervals": usual_intervals})
+    found: dict[tuple[Broker, str], list[Row]] = defaultdict(list)
+    for row in rows["binned"]:
+        found[_broker(row), row["nameserver"] or ""].append(row)
+    usual_interval = {(_broker(row), row["nameserver"] or ""): row["usual_interval"] for row in rows["usual_intervals"]}
+    shown = [_strip_row(key, found[key], usual_interval[key]) for key in sorted(found, key=_place)]
+    return Strip(reading=read.about, span=span, rows=shown)
 
 
-def _strip_rows(span: Span, binned: Sequence[Row], lived: Sequence[Row]) -> list[StripRow]:
-    usual = _usual_intervals(lived)
-    found: dict[tuple[Broker, str], dict[int, StripBin]] = defaultdict(dict)
-    for row in binned:
-        of, key = found[_broker(row), row["nameserver"] or ""], (row["key"], _broker(row))
-        of[row["bin"]] = _worse(of.get(row["bin"]), _strip_bin(row, usual[key]))
-    for row in lived:
-        if row["evict_seq"] is None or row["reason"] == "unregistered" or whole_ms(row["ended"]) not in span:
-            continue
-        number = (whole_ms(row["ended"]) - span.from_ms) * STRIP_BINS // span.length_ms
-        of = found[_broker(row), row["nameserver"] or ""]
-        removed = StripBin(number=number, heartbeats=0, longest_ms=0, kind="removed", reason=row["reason"])
-        of[number] = _worse(of.get(number), removed)
-    return [
-        StripRow(broker=key[0], nameserver=key[1], bins=[found[key][number] for number in sorted(found[key])])
-        for key in sorted(found, key=_place)
+def _strip_row(key: tuple[Broker, str], rows: list[Row], usual_interval: int) -> StripRow:
+    bins = [
+        StripBin(number=row["bin"], heartbeats=row["heartbeats"], longest_ms=whole_ms(row["longest"] or 0))
+        for row in rows
     ]
-
-
-def _usual_intervals(lived: Sequence[Row]) -> dict[tuple[int, Broker], int]:
-    """The usual interval of a broker in each boot of a server; after few heartbeats, its longest one in any boot."""
-    last: dict[tuple[int, Broker], Row] = {}
-    longest: dict[Broker, int] = defaultdict(int)
-    for row in sorted(lived, key=lambda row: row["last_ok"]):
-        last[row["key"], _broker(row)] = row
-        longest[_broker(row)] = max(longest[_broker(row)], row["usual_interval"])
-    return {
-        key: row["usual_interval"] if (row["heartbeats"] or 0) > _FEW_HEARTBEATS else longest[key[1]]
-        for key, row in last.items()
-    }
-
-
-def _strip_bin(row: Row, usual_interval: int) -> StripBin:
-    longest = row["longest"] or 0
-    kind: StripKind = "regular"
-    if 3 * longest > 2 * (row["expiry"] or 0):
-        kind = "overdue"
-    elif longest > _LATE_INTERVALS * usual_interval:
-        kind = "late"
-    return StripBin(number=row["bin"], heartbeats=row["heartbeats"], longest_ms=whole_ms(longest), kind=kind)
-
-
-def _worse(one: StripBin | None, other: StripBin) -> StripBin:
-    """One bin with the heartbeats of both, and the worse kind."""
-    if one is None:
-        return other
-    worse = max(one, other, key=lambda it: _STRIP_KINDS.index(it.kind))
-    return StripBin(
-        number=other.number,
-        heartbeats=one.heartbeats + other.heartbeats,
-        longest_ms=max(one.longest_ms, other.longest_ms),
-        kind=worse.kind,
-        reason=worse.reason,
+    expiry = max((row["expiry"] or 0 for row in rows), default=0)
+    return StripRow(
+        broker=key[0],
+        nameserver=key[1],
+        expiry_ms=whole_ms(expiry),
+        interval_ms=whole_ms(usual_interval),
+        bins=sorted(bins, key=lambda one: one.number),
     )
 
 
 # --- route
 
 
-def _topic_past(read: _Read, question: RouteQuestion) -> TopicPast:
+def _topic_past(read: _Read, request: RouteRequest) -> TopicPast:
     """The route on each server at the end of the span, and the last route of each client of a running server."""
-    at_ms = question.span.to_ms
+    at_ms = request.span.to_ms
     runs = {row["boot"]: run for row, run in zip(read.tables.boot_rows, _runs(read), strict=True)}
-    changes = _changes(read, question.topic, runs)
+    changes = _changes(read, request.topic, runs)
     up = _up_at(read, at_ms, runs)
     # the changes of a boot are in the order of their revisions, so the last one stays
     current = {boot: change for boot in up for change in changes[boot].values() if change.at_ms <= at_ms}
@@ -467,12 +426,12 @@ def _topic_past(read: _Read, question: RouteQuestion) -> TopicPast:
         ServerRoute(nameserver=name, is_up=name in boot_of, change=current.get(boot_of.get(name, 0)))
         for name in sorted({run.nameserver for run in runs.values()})
     ]
-    received = _received(read, question, up, changes, current)
+    received = _received(read, request, up, changes, current)
     shown = [change for of_boot in changes.values() for change in of_boot.values() if change.at_ms <= at_ms]
     shown.sort(key=lambda change: (-change.at_ms, change.nameserver, -change.revision))
     return TopicPast(
         reading=read.about,
-        topic=question.topic,
+        topic=request.topic,
         at_ms=at_ms,
         servers=servers,
         clients=received[:MOST_CLIENTS],
@@ -504,57 +463,46 @@ def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict
     found: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
     next_whole: dict[int, int | None] = {}
-    # whether the route of a boot is known so far
-    known: dict[int, bool] = {}
     revisions = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
     for row in sorted((row.asDict(recursive=True) for row in revisions), key=lambda row: (row["boot"], row["turn"])):
         boot, route = row["boot"], routes[row["boot"]]
         if boot not in runs:
             continue
-        given = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
-        gone = set(route) - set(given) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
+        came = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
+        left = set(route) - set(came) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
         next_whole[boot] = row["next_whole"]
-        # A boot begins without routes; without its begin, the route before the first whole one is unknown.
-        was_known = known.get(boot, runs[boot].version is not None)
-        known[boot] = row["is_known"]
-        before, routes[boot] = route, {name: ids for name, ids in (route | given).items() if name not in gone}
-        certain = given if was_known else given.keys() & before.keys()
+        came = {name: ids for name, ids in came.items() if route.get(name) != ids}
+        routes[boot] = route = {name: ids for name, ids in (route | came).items() if name not in left}
         found[boot][row["revision"]] = Change(
             at_ms=whole_ms(row["mono"] + read.offsets[boot] * 1000),
             nameserver=runs[boot].nameserver,
             boot_id=runs[boot].boot_id,
             revision=row["revision"],
-            route=_members(routes[boot]) if row["is_known"] else None,
-            came=_members({name: _without(given[name], before.get(name)) for name in certain}),
-            left=_members({name: _without(before[name], given[name]) for name in certain if name in before})
-            + [Member(broker_name=name, ids=before.get(name, [])) for name in sorted(gone)],
-            now=_members({name: ids for name, ids in given.items() if name not in certain}),
+            route=_members(route) if row["is_known"] else None,
+            came=_members(came),
+            left=sorted(left),
         )
     return found
 
 
 def _members(route: Mapping[str, list[int]]) -> list[Member]:
-    return [Member(broker_name=name, ids=route[name]) for name in sorted(route) if route[name]]
-
-
-def _without(ids: Sequence[int], others: Sequence[int] | None) -> list[int]:
-    return [one for one in ids if one not in (others or ())]
+    return [Member(broker_name=name, ids=route[name]) for name in sorted(route)]
 
 
 def _received(
     read: _Read,
-    question: RouteQuestion,
+    request: RouteRequest,
     up: Mapping[int, Run],
     changes: Mapping[int, Mapping[int, Change]],
     current: Mapping[int, Change],
 ) -> list[ReceivedRoute]:
     """The last route that each open connection had received; those with an old route first."""
-    rest, at = read.tables.rest, question.span.to_ms * 1000
+    rest, at = read.tables.rest, request.span.to_ms * 1000
     clocks = read.tables.boots.filter(F.col("boot").isin(*up)).select("boot", "offset_ms") if up else None
     if clocks is None:
         return []
     is_past = F.col("mono") + F.col("offset_ms") * 1000 <= at
-    given = clients.given(rest, "served", [question.topic]).join(clocks, on="boot", how="inner").filter(is_past)
+    given = clients.given(rest, "served", [request.topic]).join(clocks, on="boot", how="inner").filter(is_past)
     last = given.groupBy("boot", "client").agg(F.max(F.struct("mono", "seq", "revision")).alias("last"))
     gone = rest.filter(F.col("event") == "client_gone").join(clocks, on="boot", how="inner").filter(is_past)
     staying = last.join(gone.select("boot", "client"), on=["boot", "client"], how="left_anti")
@@ -575,26 +523,26 @@ def _received(
 # --- what if
 
 
-def _what_ifs(read: _Read, question: WhatIfQuestion) -> WhatIfs:
+def _what_ifs(read: _Read, request: WhatIfRequest) -> WhatIfs:
     """The report's replay of the silences in which any setting might evict a broker."""
     # under an expiry shorter than the heartbeat interval every broker is evicted all the time: slow and useless
     others_ms = (it for it in OTHER_EXPIRIES_MS if it * 1000 >= read.usual)
-    expiries = sorted({question.expiry_ms, *others_ms})
+    expiries = sorted({request.expiry_ms, *others_ms})
     evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     for expiry_ms in expiries:
-        evictions = evictions.unionByName(_evictions(read, expiry_ms, question.scan_ms))
+        evictions = evictions.unionByName(_evictions(read, expiry_ms, request.scan_ms))
     rows = read.engine.collected(
-        {"judged": replay.judged(evictions), "polled": replay.with_polls(evictions, (question.poll_ms,))}
+        {"judged": replay.judged(evictions), "polled": replay.with_polls(evictions, (request.poll_ms,))}
     )
     judged, polled = ({row["policy"]: row for row in rows[name]} for name in ("judged", "polled"))
     others = [
-        _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, question.scan_ms) for expiry_ms in expiries
+        _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, request.scan_ms) for expiry_ms in expiries
     ]
     return WhatIfs(
         reading=read.about,
-        poll_ms=question.poll_ms,
+        poll_ms=request.poll_ms,
         logged=_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None),
-        asked=others[expiries.index(question.expiry_ms)],
+        asked=others[expiries.index(request.expiry_ms)],
         others=others,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from namesrv_spark_jobs.history.files import LogsError, last_hour
-from namesrv_spark_jobs.history.model import RouteQuestion
+from namesrv_spark_jobs.history.model import RouteRequest
 from namesrv_spark_jobs.history.spans import MOST_MS, Span, moment_ms
 
 
@@ -23,10 +23,10 @@ def topic_past(logs: Sequence[str], topic: str, at: str | None) -> dict[str, Any
 
     last = last_hour(logs)
     at_ms = moment_ms(at) if at is not None else last.to_ms if last is not None else round(time.time() * 1000)
-    question = RouteQuestion(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
+    request = RouteRequest(span=Span(at_ms - MOST_MS, at_ms), topic=topic)
     with TemporaryDirectory(prefix="namesrvctl-") as folder, Readings(folder, logs) as readings:
         try:
-            found = readings.answer(question)
+            found = readings.result(request)
         except LogsError as error:
             raise ValueError(str(error)) from error
     built: dict[str, Any] = msgspec.to_builtins(found)

@@ -1,4 +1,4 @@
-"""The process that reads logs: questions are answered one after the other, and the process may end at any time."""
+"""The process that reads logs: requests are answered one after the other, and the process may end at any time."""
 
 import asyncio
 import subprocess
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from namesrv_console.past.asking import Past
-from namesrv_spark_jobs.history.model import Failed, Timeline, TimelineQuestion
+from namesrv_spark_jobs.history.model import Failed, Timeline, TimelineRequest
 from namesrv_spark_jobs.history.spans import MINUTE_MS, Span
 from tests.support.heartbeat_lines import MIDNIGHT_MS
 from tests.support.spark_logs import write_log
@@ -18,9 +18,9 @@ from tests.support.spark_logs import write_log
 PATIENT = 60.0
 
 
-def question(minutes: int) -> TimelineQuestion:
-    """One of many different questions about the same hour."""
-    return TimelineQuestion(span=Span(MIDNIGHT_MS, MIDNIGHT_MS + minutes * MINUTE_MS))
+def request_of(minutes: int) -> TimelineRequest:
+    """One of many different requests for the same hour."""
+    return TimelineRequest(span=Span(MIDNIGHT_MS, MIDNIGHT_MS + minutes * MINUTE_MS))
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ async def past(tmp_path: Path) -> AsyncIterator[Past]:
     await opened.close()
 
 
-async def test_answer_is_kept_for_a_later_request(past: Past) -> None:
-    """A question whose patience is over goes on being answered, once, and does not block the event loop."""
-    assert await past.ask(question(5), patience_seconds=0) is None
+async def test_result_is_kept_for_a_later_request(past: Past) -> None:
+    """A request whose patience is over goes on being answered, once, and does not block the event loop."""
+    assert await past.ask(request_of(5), patience_seconds=0) is None
 
-    found = await past.ask(question(5), patience_seconds=PATIENT)
-    failed = await past.ask(TimelineQuestion(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
+    found = await past.ask(request_of(5), patience_seconds=PATIENT)
+    failed = await past.ask(TimelineRequest(span=Span(0, MINUTE_MS)), patience_seconds=PATIENT)
 
     assert isinstance(found, Timeline)
     assert len(found.rows) == 3
@@ -45,24 +45,24 @@ async def test_answer_is_kept_for_a_later_request(past: Past) -> None:
 
 
 async def test_questions_beyond_a_few_are_refused(past: Past) -> None:
-    """At most sixteen questions wait; answered questions whose pages were closed do not count."""
+    """At most sixteen requests wait; answered requests whose pages were closed do not count."""
     for minutes in range(1, 17):
-        assert await past.ask(question(minutes), patience_seconds=0) is None
+        assert await past.ask(request_of(minutes), patience_seconds=0) is None
 
-    refused = await past.ask(question(17), patience_seconds=0)
-    last = await past.ask(question(16), patience_seconds=PATIENT)
-    accepted = await past.ask(question(17), patience_seconds=PATIENT)
+    refused = await past.ask(request_of(17), patience_seconds=0)
+    last = await past.ask(request_of(16), patience_seconds=PATIENT)
+    accepted = await past.ask(request_of(17), patience_seconds=PATIENT)
 
-    assert Failed(why="16 questions are waiting already; try again later") == refused
+    assert Failed(why="16 requests are waiting already; try again later") == refused
     assert isinstance(last, Timeline)
     assert isinstance(accepted, Timeline)
 
 
 async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """A new process answers the next question."""
+    """A new process answers the next request."""
     slow = Past([write_log(tmp_path / "logs")], limit_seconds=0.001)
-    found = await slow.ask(question(5), patience_seconds=PATIENT)
-    again = await slow.ask(question(5), patience_seconds=PATIENT)
+    found = await slow.ask(request_of(5), patience_seconds=PATIENT)
+    again = await slow.ask(request_of(5), patience_seconds=PATIENT)
     await slow.close()
 
     late = Failed(why="not answered within 0.001 s; choose a shorter time")
@@ -70,9 +70,9 @@ async def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 async def test_worker_ends_with_its_console(tmp_path: Path) -> None:
-    """Closing the console's past cancels a waiting question and ends the worker process."""
+    """Closing the console's past cancels a waiting request and ends the worker process."""
     past = Past([write_log(tmp_path / "logs")])
-    waiting = asyncio.create_task(past.ask(question(5), patience_seconds=PATIENT))
+    waiting = asyncio.create_task(past.ask(request_of(5), patience_seconds=PATIENT))
     await asyncio.sleep(0)
 
     await past.close()
@@ -83,11 +83,11 @@ async def test_worker_ends_with_its_console(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_worker_of_a_killed_console_removes_its_folder(tmp_path: Path) -> None:
-    """The worker removes the folder itself; its output is one answer for each line, and nothing else."""
+    """The worker removes the folder itself; its output is one result for each line, and nothing else."""
     tables = tmp_path / "tables"
     tables.mkdir()
     command = [sys.executable, "-m", "namesrv_console.past.worker", str(tables), str(write_log(tmp_path / "logs"))]
-    asked = msgspec.json.encode(question(5)) + b"\n"
+    asked = msgspec.json.encode(request_of(5)) + b"\n"
 
     done = subprocess.run(command, input=asked, capture_output=True, check=True)
 

@@ -36,31 +36,31 @@ def test_dragging_zooms_and_a_link_shows_the_same(shown: tuple[webdriver.Chrome,
     wait = WebDriverWait(opened, 30, poll_frequency=0.05)
     opened.get(f"{url}timeline?from=2026-03-01&to=2026-03-01T00:10")
     # The page loads the content itself, as soon as the logs are read.
-    lane = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))[0]
-    assert len(opened.find_elements(By.CSS_SELECTOR, ".lane")) == 3
+    row = wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))[0]
+    assert len(opened.find_elements(By.CSS_SELECTOR, ".timeline-row")) == 3
     assert opened.find_elements(By.CSS_SELECTOR, "[data-again]") == []
 
-    width = lane.rect["width"]
-    drag = ActionChains(opened).move_to_element_with_offset(lane, -width / 4, 0).click_and_hold()
+    width = row.rect["width"]
+    drag = ActionChains(opened).move_to_element_with_offset(row, -width / 4, 0).click_and_hold()
     drag.move_by_offset(width / 4, 0).perform()
     assert opened.find_elements(By.CLASS_NAME, "shade")
     ActionChains(opened).release().perform()
     wait.until(lambda page: "from=2026-03-01&" not in page.current_url and page.find_elements(By.ID, "permalink"))
 
-    lanes = opened.find_element(By.CLASS_NAME, "lanes")
-    began, ended = (int(lanes.get_dom_attribute(f"data-{name}") or 0) - 1_772_323_200_000 for name in ("from", "to"))
+    timeline = opened.find_element(By.CLASS_NAME, "timeline")
+    began, ended = (int(timeline.get_dom_attribute(f"data-{name}") or 0) - 1_772_323_200_000 for name in ("from", "to"))
     # Within two pixels of a thousand.
     assert abs(began - 150_000) < 1_500
     assert abs(ended - 300_000) < 1_500
-    seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
+    seen = [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "timeline-row")]
     assert seen[0] == "c1/broker-a/0, ns-1: evicted 2026-03-01T00:03:05; "
 
     link = opened.find_element(By.ID, "permalink").get_attribute("href")
     assert link == opened.current_url
     opened.get("about:blank")
     opened.get(str(link))
-    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".lane"))
-    assert seen == [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "lane")]
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, ".timeline-row"))
+    assert seen == [one.get_dom_attribute("aria-label") for one in opened.find_elements(By.CLASS_NAME, "timeline-row")]
     assert console(opened) == []
 
 

@@ -22,7 +22,7 @@ READING = Reading(span=SPAN, files=1, lines=1, bad=0, read_ms=0)
 
 
 def period(first: int | None, last: int, end: int, reason: str | None, *, due: int | None = None) -> RegistrationPeriod:
-    """A life, due five seconds after its last heartbeat."""
+    """A registration period, due five seconds after its last heartbeat."""
     return RegistrationPeriod(
         first_ok_ms=first,
         last_ok_ms=last,
@@ -53,18 +53,18 @@ def row(*periods: RegistrationPeriod, silences: tuple[Silence, ...] = (), fenced
         (period(200_000, 210_000, 220_000, "silent"), [], []),
     ],
 )
-def test_a_life_is_registered_and_then_late(
+def test_broker_is_registered_and_then_late(
     of: RegistrationPeriod, bars: list[tuple[str, float, float]], marks: list[tuple[str, float]]
 ) -> None:
-    """A life is late from the time of its missing heartbeat until its removal; bars are cut at the span."""
+    """A bar is late from the missing heartbeat until the removal, and is cut at the span."""
     found = drawn(row(of), SPAN)
 
     assert bars == [(bar.kind, bar.x, bar.width) for bar in found.bars]
     assert marks == [(mark.kind, mark.x) for mark in found.marks]
 
 
-def test_silences_and_fenced_removals_do_not_split_a_life() -> None:
-    """A silence and a fenced removal are drawn over the bar of the life."""
+def test_silences_and_fenced_removals_do_not_split_a_registration_period() -> None:
+    """A silence and a fenced removal are drawn over the bar of the registration period."""
     found = drawn(
         row(period(1_000, 90_000, 101_000, None), silences=(Silence(from_ms=21_000, to_ms=41_000),), fenced=(40_000,)),
         SPAN,
@@ -76,7 +76,7 @@ def test_silences_and_fenced_removals_do_not_split_a_life() -> None:
 
 
 def test_bars_below_a_pixel_are_merged() -> None:
-    """Ten thousand lives of ten milliseconds are a few hundred bars."""
+    """Ten thousand registration periods of ten milliseconds are a few hundred bars."""
     short = [period(at, at + 1, at + 1, "unregistered", due=at + 1) for at in range(1_000, 101_000, 10)]
 
     found = drawn(row(*short), SPAN)
