@@ -66,8 +66,8 @@ class LateBrokers:
         if before != last_update:
             self._seen_at[key] = last_update
             if before is not None:
-                gap = last_update - before
-                period = gap if period is None else period + _WEIGHT * (min(gap, 2 * period) - period)
+                interval = last_update - before
+                period = interval if period is None else period + _WEIGHT * (min(interval, 2 * period) - period)
                 self._periods[key] = period
         return period
 

@@ -23,7 +23,7 @@ _encode_lines: Final = msgspec.json.Encoder().encode_lines
 _ROUNDING: Final = 1.5 * 2.0**52
 
 
-class Told(NamedTuple):
+class EventLine(NamedTuple):
     """An event that is written unchanged, with its fields."""
 
     event: bytes
@@ -38,19 +38,19 @@ class EffectLine(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Beating:
+class _KnownBroker:
     """The known values of a broker for its heartbeat lines."""
 
-    # The registration from which `told` was made.
+    # The registration from which `head` was made.
     generation: int
     topics: int
     # A part of the heartbeat line: the server's name, and all fields that follow except for the silence.
-    told: Raw
+    head: Raw
     # The sequence number of the last heartbeat line.
     seq: int = 0
 
 
-class _BeatLine(msgspec.Struct, gc=False):
+class _HeartbeatLine(msgspec.Struct, gc=False):
     """The line of a heartbeat; `nameserver` also contains all other constant fields."""
 
     v: int
@@ -102,11 +102,11 @@ class HeartbeatLines(Encoder):
     seq: int = 0
     # Sum of the milliseconds by which the process was late.
     _late_ms: float = 0.0
-    _beating: dict[BrokerAddrInfo, _Beating] = field(default_factory=dict)
+    _brokers: dict[BrokerAddrInfo, _KnownBroker] = field(default_factory=dict)
     # The same values by the generation of the registration, which is found faster than a key of two texts.
-    _beating_by_generation: dict[int, _Beating] = field(default_factory=dict)
+    _brokers_by_generation: dict[int, _KnownBroker] = field(default_factory=dict)
     # Topics whose route a reader of this file knows so far; never a topic without a route.
-    _told: set[str] = field(default_factory=set)
+    _known_topics: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         # The bytes between the times and the event.
@@ -119,8 +119,8 @@ class HeartbeatLines(Encoder):
 
     def lines(self, items: Sequence[Item | Light]) -> bytes:
         """Return the lines of several items."""
-        made: list[_BeatLine | _ServedLine | Raw] = []
-        add, find, seq = made.append, self._beating_by_generation.get, self.seq
+        made: list[_HeartbeatLine | _ServedLine | Raw] = []
+        add, find, seq = made.append, self._brokers_by_generation.get, self.seq
         for item in items:
             if type(item) is Item:
                 self.seq = seq
@@ -134,22 +134,22 @@ class HeartbeatLines(Encoder):
             if type(who) is str:
                 add(_ServedLine(2, seq, ts_ms, mono_ms, self._served, who, (what,), (number,)))
                 continue
-            beating = find(what.generation) or self._learn(who, what)
-            beating.seq = seq
-            add(_BeatLine(2, seq, ts_ms, mono_ms, beating.told, (number * 1e6 + _ROUNDING - _ROUNDING) / 1000))
+            known = find(what.generation) or self._learn(who, what)
+            known.seq = seq
+            add(_HeartbeatLine(2, seq, ts_ms, mono_ms, known.head, (number * 1e6 + _ROUNDING - _ROUNDING) / 1000))
         self.seq = seq
         return _in_ascii(made)
 
     def opened(self, item: Item) -> bytes:
         """Return the first line of every file but the first one; the file can be read without earlier ones."""
-        self._told.clear()
+        self._known_topics.clear()
         fields = _inner({**self.shape, "late_ms": round(self._late_ms, 3)})
         return self._line(item, b"opened", fields) + b"\n"
 
     def dropped(self, count: int, item: Item) -> bytes:
         """Return the line about dropped lines; the sequence skips their numbers."""
         self.seq += count
-        self._told.clear()
+        self._known_topics.clear()
         return self._line(item, b"dropped", b'"count":%d' % count) + b"\n"
 
     def _line_of(self, item: Item) -> bytes:
@@ -184,50 +184,50 @@ class HeartbeatLines(Encoder):
         if what.effect.broker is None:
             return {}
         key, live = what.effect.broker
-        beating, topics = self._beating.get(key), what.topics
+        known, topics = self._brokers.get(key), what.topics
         if topics is None:
-            topics = 0 if beating is None else beating.topics
+            topics = 0 if known is None else known.topics
         fields = _identity(key, live, topics)
         if what.effect.registration == "ends":
             self._forget(key)
-            fields["last_seq"] = None if beating is None else beating.seq
+            fields["last_seq"] = None if known is None else known.seq
         return fields
 
-    def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int | None = None) -> _Beating:
+    def _learn(self, key: BrokerAddrInfo, live: BrokerLiveInfo, topics: int | None = None) -> _KnownBroker:
         before = self._forget(key)
         if topics is None:
             topics = 0 if before is None else before.topics
         fields = _inner({**_identity(key, live, topics), "kind": "touch"})
-        beating = _Beating(live.generation, topics, Raw(b'%b"heartbeat",%b' % (self._who, fields)))
-        self._beating[key] = self._beating_by_generation[live.generation] = beating
-        return beating
+        known = _KnownBroker(live.generation, topics, Raw(b'%b"heartbeat",%b' % (self._who, fields)))
+        self._brokers[key] = self._brokers_by_generation[live.generation] = known
+        return known
 
-    def _forget(self, key: BrokerAddrInfo) -> _Beating | None:
-        beating = self._beating.pop(key, None)
-        if beating is not None:
-            del self._beating_by_generation[beating.generation]
-        return beating
+    def _forget(self, key: BrokerAddrInfo) -> _KnownBroker | None:
+        known = self._brokers.pop(key, None)
+        if known is not None:
+            del self._brokers_by_generation[known.generation]
+        return known
 
     def _routes(self, item: Item, published: RoutesPublished) -> bytes:
-        told = self._told
+        known_topics = self._known_topics
         topics_of: dict[bytes, list[str]] = {}
         for members, row_before, row in published.topics:
             before, after = queues_of(row_before), queues_of(row)
-            new = () if told.issuperset(members) else [topic for topic in members if topic not in told]
+            new = () if known_topics.issuperset(members) else [topic for topic in members if topic not in known_topics]
             if len(new) < len(members):
-                known = [topic for topic in members if topic in told] if new else members
+                known = [topic for topic in members if topic in known_topics] if new else members
                 topics_of.setdefault(_difference(before, after, published), []).extend(known)
             if new:
                 topics_of.setdefault(_whole(after, published), []).extend(new)
             if row is None:
-                told.difference_update(members)
+                known_topics.difference_update(members)
             elif new:
-                told.update(new)
+                known_topics.update(new)
         changes = [b'{"topics":%b%b}' % (_json(topics), fields) for fields, topics in topics_of.items()]
         return self._line(item, b"route", b'"revision":%d,"changes":[%b]' % (published.revision, b",".join(changes)))
 
 
-def _in_ascii(made: Sequence[_BeatLine | _ServedLine | Raw]) -> bytes:
+def _in_ascii(made: Sequence[_HeartbeatLine | _ServedLine | Raw]) -> bytes:
     try:
         spelt = _encode_lines(made)
         if spelt.isascii() and b"\x7f" not in spelt:

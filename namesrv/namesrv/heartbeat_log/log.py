@@ -13,7 +13,7 @@ from typing import Any, Final
 from namesrv import version
 from namesrv.heartbeat_log.compaction import compaction
 from namesrv.heartbeat_log.late_brokers import LateBrokers
-from namesrv.heartbeat_log.lines import EffectLine, HeartbeatLines, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.net.protocol import ServerConnection
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.effects import Effect, Scanned
@@ -106,13 +106,13 @@ class HeartbeatLog(LineLog):
     def start(self) -> None:
         """Start the writing thread."""
         super().start()
-        self._note(self._clock.monotonic(), Told(b"start", self._shape))
+        self._note(self._clock.monotonic(), EventLine(b"start", self._shape))
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Write the queued lines, as far as the disk manages within `seconds`."""
         self._note_late_pulls()
         fields = {"version": self._shape["version"], "dropped": self.dropped}
-        self._note(self._clock.monotonic(), Told(b"stop", fields))
+        self._note(self._clock.monotonic(), EventLine(b"stop", fields))
         # Events between now and the end of the process would come after the last line.
         self._is_closed = True
         is_complete = await super().close(seconds)
@@ -138,13 +138,13 @@ class HeartbeatLog(LineLog):
     def touched(self, key: BrokerAddrInfo, live: BrokerLiveInfo, silent_seconds: float) -> None:
         """Queue a heartbeat; the code is as short as possible, since there may be a hundred thousand a second."""
         monotonic = live.last_update + self._liveness.late_seconds
-        beat = (monotonic + self._wall_offset, monotonic, key, live, silent_seconds)
+        heartbeat = (monotonic + self._wall_offset, monotonic, key, live, silent_seconds)
         if self._is_closed or self._unreported or self._put - self._taken >= self._max_queued:
-            self._put_light(beat)
+            self._put_light(heartbeat)
         else:
             # The code of `put` is repeated here, since the call would take a third of the time.
             self._put += 1
-            self._items.append(beat)
+            self._items.append(heartbeat)
 
     def routes_published(self, revision: int, row_changes: RowChanges) -> None:
         """Queue new routes at the moment from which they are served, without a step per topic."""
@@ -198,7 +198,7 @@ class HeartbeatLog(LineLog):
         known.update(news)
         names, numbers = zip(*news, strict=True)
         fields = {"client": record.client, "topics": names, "revisions": numbers}
-        self._note(self._clock.monotonic(), Told(b"served", fields), _weight(names))
+        self._note(self._clock.monotonic(), EventLine(b"served", fields), _weight(names))
 
     def gone(self, connection: ServerConnection) -> None:
         """Note that a connection has closed."""
@@ -207,7 +207,7 @@ class HeartbeatLog(LineLog):
             if record.epoch == self._served_epoch:
                 self._served_pairs -= len(record.revisions)
             connection.peer.served = None
-            self._note(self._clock.monotonic(), Told(b"client_gone", {"client": client_name(connection)}))
+            self._note(self._clock.monotonic(), EventLine(b"client_gone", {"client": client_name(connection)}))
 
     def pulled(self, topics: Iterable[str]) -> None:
         """Count pulls of late brokers' topics that the dispatcher answered."""
@@ -233,7 +233,7 @@ class HeartbeatLog(LineLog):
         for part in parts(pulls, _TOPICS_PER_LINE):
             topics, revisions, counts = zip(*part, strict=True)
             fields = {"topics": topics, "revisions": revisions, "counts": counts}
-            self._note(now, Told(b"pulls", fields), _weight(part))
+            self._note(now, EventLine(b"pulls", fields), _weight(part))
 
     def _put_light(self, item: Light) -> None:
         if not self._is_closed:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.heartbeat_log.lines import EffectLine, HeartbeatLines, RoutesPublished, Told
+from namesrv.heartbeat_log.lines import EffectLine, EventLine, HeartbeatLines, RoutesPublished
 from namesrv.routeinfo.effects import Evicted, Registered
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo
 from namesrv.routeinfo.rows import TopicRow, shared_steps
@@ -121,7 +121,9 @@ def test_topics_with_the_same_difference_share_one_entry() -> None:
 def test_names_are_written_as_printable_ascii(name: str) -> None:
     """Any name of a peer is one line of printable ASCII, which decodes to the same name."""
     served = (1_772_351_990.0, 0.0, name, name, 7)
-    lines = new_lines().lines((at(Told(b"client_gone", {"client": name})), served, served)).splitlines(keepends=True)
+    lines = (
+        new_lines().lines((at(EventLine(b"client_gone", {"client": name})), served, served)).splitlines(keepends=True)
+    )
 
     assert all(line.endswith(b"}\n") and line[:-1].decode("ascii").isprintable() for line in lines)
     gone, first, second = map(json.loads, lines)
