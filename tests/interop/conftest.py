@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[ExitStack]:
+def stack() -> Iterator[ExitStack]:
     """The stack that ends the processes that a module's tests share, the last one first."""
     with ExitStack() as stack:
         yield stack
@@ -66,9 +66,9 @@ def daemon_flags() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def two_daemons(place: Path, stage: ExitStack, daemon_flags: tuple[str, ...]) -> tuple[Daemon, Daemon]:
+def two_daemons(place: Path, stack: ExitStack, daemon_flags: tuple[str, ...]) -> tuple[Daemon, Daemon]:
     """Two of our NameServers that know nothing of each other."""
-    first, second = (stage.enter_context(Daemon(place / name, *daemon_flags)) for name in ("namesrv-1", "namesrv-2"))
+    first, second = (stack.enter_context(Daemon(place / name, *daemon_flags)) for name in ("namesrv-1", "namesrv-2"))
     return first.listening(), second.listening()
 
 
@@ -79,15 +79,15 @@ def name_servers(two_daemons: tuple[Daemon, Daemon]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def mqadmin(place: Path, stage: ExitStack, name_servers: list[str]) -> MqAdmin:
+def mqadmin(place: Path, stack: ExitStack, name_servers: list[str]) -> MqAdmin:
     """Apache's mqadmin with the addresses of both."""
-    return stage.enter_context(MqAdmin(place / "mqadmin", *name_servers))
+    return stack.enter_context(MqAdmin(place / "mqadmin", *name_servers))
 
 
 @pytest.fixture(scope="module")
-def clients(place: Path, stage: ExitStack) -> Driver:
+def clients(place: Path, stack: ExitStack) -> Driver:
     """A JVM for producers and consumers."""
-    return stage.enter_context(Driver(place / "clients"))
+    return stack.enter_context(Driver(place / "clients"))
 
 
 @pytest.fixture

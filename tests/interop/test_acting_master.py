@@ -22,11 +22,11 @@ pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
 
 
 @pytest.fixture(scope="module")
-def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
+def pairs(place: Path, stack: ExitStack, clients: Driver) -> dict[str, Pair]:
     """A pair of each kind with its own NameServers; all pairs start, and get their messages, at the same time."""
     flags = ("--support-acting-master", "--notify-min-broker-id-changed", "--scan-interval-seconds", "1")
     pairs = {
-        kind: stage.enter_context(
+        kind: stack.enter_context(
             Pair(
                 place / kind,
                 *flags,

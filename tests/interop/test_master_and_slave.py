@@ -24,10 +24,10 @@ pytestmark = pytest.mark.parametrize("pair", KINDS, indirect=True)
 
 
 @pytest.fixture(scope="module")
-def pairs(place: Path, stage: ExitStack, clients: Driver) -> dict[str, Pair]:
+def pairs(place: Path, stack: ExitStack, clients: Driver) -> dict[str, Pair]:
     """A pair of each kind with its own NameServers; all pairs start, and get their messages, at the same time."""
     pairs = {
-        kind: stage.enter_context(Pair(place / kind, *FOUND_SOON, peer=peer, role=role))
+        kind: stack.enter_context(Pair(place / kind, *FOUND_SOON, peer=peer, role=role))
         for kind, (peer, role) in KINDS.items()
     }
     return {kind: pair.complete().filled(clients, f"p-{kind}") for kind, pair in pairs.items()}

@@ -18,15 +18,15 @@ from tests.support.daemon import Daemon
 
 
 @pytest.fixture(scope="module")
-def sides(place: Path, stage: ExitStack) -> tuple[str, str]:
+def sides(place: Path, stack: ExitStack) -> tuple[str, str]:
     """Apache's server and ours, with the same real broker, two agents with many topics, and an order configuration."""
-    apache = stage.enter_context(ApacheNameServer(place / "apache", settings={"orderMessageEnable": "true"})).booted()
-    ours = stage.enter_context(Daemon(place / "ours", "--order-message-enable")).listening()
+    apache = stack.enter_context(ApacheNameServer(place / "apache", settings={"orderMessageEnable": "true"})).booted()
+    ours = stack.enter_context(Daemon(place / "ours", "--order-message-enable")).listening()
     both = (apache.address, ours.where)
-    stage.enter_context(Broker(place / "broker", list(both), name="real")).booted()
+    stack.enter_context(Broker(place / "broker", list(both), name="real")).booted()
     for number, name in enumerate(("broker-a", "broker-b")):
-        stage.enter_context(agent(number, name, both)).registered()
-    admin = stage.enter_context(MqAdmin(place / "mqadmin", *both))
+        stack.enter_context(agent(number, name, both)).registered()
+    admin = stack.enter_context(MqAdmin(place / "mqadmin", *both))
     admin.succeed("updateKvConfig", "-s", "ORDER_TOPIC_CONFIG", "-k", "topic-1", "-v", "broker-a:4;broker-b:4")
     until_routed(both, "real")
     until_equal(topics_of(apache.address), lambda: topics_of(ours.where))

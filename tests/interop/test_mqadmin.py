@@ -135,9 +135,9 @@ def without_identity(output: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def sides(place: Path, stage: ExitStack) -> Sides:
+def sides(place: Path, stack: ExitStack) -> Sides:
     """Both sides, started once for all commands."""
-    return Sides(place, stage)
+    return Sides(place, stack)
 
 
 @pytest.fixture(scope="module")
@@ -334,10 +334,10 @@ def test_settings_are_set_where_they_may_change(sides: Sides) -> None:
     assert re.search("(?s)SubCommandException.*listenPort", outputs[OURS].stderr)
 
 
-def test_administration_is_off_by_default(place: Path, stage: ExitStack) -> None:
+def test_administration_is_off_by_default(place: Path, stack: ExitStack) -> None:
     """updateNamesrvConfig: without --admin-enabled the error names the setting that allows it."""
-    daemon = stage.enter_context(Daemon(place / "closed"))
-    admin = stage.enter_context(MqAdmin(place / "mqadmin-closed", daemon.listening().where))
+    daemon = stack.enter_context(Daemon(place / "closed"))
+    admin = stack.enter_context(MqAdmin(place / "mqadmin-closed", daemon.listening().where))
 
     output = admin("updateNamesrvConfig", "-k", "notifyMinBrokerIdChanged", "-v", "true")
 

@@ -21,16 +21,16 @@ Protocol = Literal["rocketmq", "auto"]
 
 
 @pytest.fixture(scope="module")
-def apache(place: Path, stage: ExitStack) -> tuple[ApacheNameServer, ApacheNameServer]:
+def apache(place: Path, stack: ExitStack) -> tuple[ApacheNameServer, ApacheNameServer]:
     """Two of Apache's NameServers."""
-    first, second = (stage.enter_context(ApacheNameServer(place / name)) for name in ("apache-1", "apache-2"))
+    first, second = (stack.enter_context(ApacheNameServer(place / name)) for name in ("apache-1", "apache-2"))
     return first.booted(), second.booted()
 
 
 @pytest.fixture(scope="module")
-def mqadmin(place: Path, stage: ExitStack, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
+def mqadmin(place: Path, stack: ExitStack, apache: tuple[ApacheNameServer, ApacheNameServer]) -> MqAdmin:
     """An mqadmin for the first of the two."""
-    return stage.enter_context(MqAdmin(place / "mqadmin", apache[0].address))
+    return stack.enter_context(MqAdmin(place / "mqadmin", apache[0].address))
 
 
 def settings(apache: tuple[ApacheNameServer, ...], name: str, protocol: Protocol, **others: Any) -> AgentSettings:

@@ -94,11 +94,11 @@ def test_client_fails_over_and_survives_without_any(pair: Pair, protocol: Protoc
         assert brokers(routes, "topic-3") == ["broker-a"]
 
 
-def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stage: ExitStack) -> None:
+def test_client_finds_what_mqadmin_and_a_real_broker_made(place: Path, stack: ExitStack) -> None:
     """The client has the route of a topic on a real broker, queue by queue; a missing topic is TopicNotFoundError."""
-    server = stage.enter_context(ApacheNameServer(place / "apache")).booted()
-    broker = stage.enter_context(Broker(place / "broker", [server.address], name="real")).booted()
-    admin = stage.enter_context(MqAdmin(place / "mqadmin", server.address))
+    server = stack.enter_context(ApacheNameServer(place / "apache")).booted()
+    broker = stack.enter_context(Broker(place / "broker", [server.address], name="real")).booted()
+    admin = stack.enter_context(MqAdmin(place / "mqadmin", server.address))
     admin.make_topics(broker.address, "made", read=3, write=2)
     until(lambda: route_of(server.address, "made"))
     with client([server.address], "rocketmq") as routes:

@@ -16,11 +16,11 @@ from tests.support.tutorial import Reader
 WAIT_SECONDS: Final = "20"
 
 
-def test_one_of_three_is_replaced(tmp_path: Path, stage: ExitStack) -> None:
+def test_one_of_three_is_replaced(tmp_path: Path, stack: ExitStack) -> None:
     """Two servers serve while the third is replaced; then all three agree, and ours reports more than Apache's."""
-    servers = [stage.enter_context(ApacheNameServer(tmp_path / f"apache-{number}")) for number in range(3)]
+    servers = [stack.enter_context(ApacheNameServer(tmp_path / f"apache-{number}")) for number in range(3)]
     addresses = [server.booted().address for server in servers]
-    stage.enter_context(Broker(tmp_path / "broker", addresses)).booted()
+    stack.enter_context(Broker(tmp_path / "broker", addresses)).booted()
     until(lambda: all("BenchmarkTest" in topics_of(address) for address in addresses))
     first = servers[0]
     places = {
@@ -40,7 +40,7 @@ def test_one_of_three_is_replaced(tmp_path: Path, stage: ExitStack) -> None:
     assert program == "namesrv"
     # The test appends flags, of which the last one counts: the port, and a wait as short as this broker's interval.
     flags += ["--listen-port", str(first.port), "--wait-for-service-seconds", WAIT_SECONDS]
-    ours = stage.enter_context(Daemon(tmp_path / "ours", *flags)).listening()
+    ours = stack.enter_context(Daemon(tmp_path / "ours", *flags)).listening()
     reader.sees("waiting", code=1)
     ours.wait_for("ready")
     reader.sees("agree")

@@ -26,17 +26,17 @@ def daemon_flags() -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def started(place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
+def started(place: Path, stack: ExitStack, name_servers: list[str]) -> Masters:
     """Two masters, which start at the same time."""
-    return {name: stage.enter_context(Broker(place / name, name_servers, name=name)) for name in NAMES}
+    return {name: stack.enter_context(Broker(place / name, name_servers, name=name)) for name in NAMES}
 
 
 @pytest.fixture
-def masters(started: Masters, place: Path, stage: ExitStack, name_servers: list[str]) -> Masters:
+def masters(started: Masters, place: Path, stack: ExitStack, name_servers: list[str]) -> Masters:
     """Both masters, known to both NameServers; a killed master is started again."""
     for name, broker in started.items():
         if not broker.is_running:
-            started[name] = stage.enter_context(Broker(place / name, name_servers, name=name, port=broker.port))
+            started[name] = stack.enter_context(Broker(place / name, name_servers, name=name, port=broker.port))
     for name, broker in started.items():
         address = broker.booted().address
         until_equal([{0: address}] * 2, lambda name=name: members_of(name_servers, name))  # type: ignore[misc]

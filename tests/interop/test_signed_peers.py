@@ -72,9 +72,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(place: Path, stage: ExitStack) -> World:
+def world(place: Path, stack: ExitStack) -> World:
     """The NameServer and the broker, started once for all tests."""
-    return World(place, stage)
+    return World(place, stack)
 
 
 def test_broker_that_signs_is_registered_and_stays(world: World) -> None:

@@ -68,9 +68,9 @@ def mqadmin_of(place: Path) -> Iterator[Callable[..., MqAdmin]]:
 
 
 @pytest.fixture(scope="module")
-def world(place: Path, stage: ExitStack) -> World:
+def world(place: Path, stack: ExitStack) -> World:
     """The NameServer and the broker, started once for all tests."""
-    return World(place, stage)
+    return World(place, stack)
 
 
 def test_broker_registers_over_tls(world: World) -> None:
