@@ -68,7 +68,7 @@ class MemoryBroker:
         """The state that every heartbeat reports to the NameServers."""
         return {"queues": len(self._queues), "messages": sum(queue.next_offset for queue in self._queues.values())}
 
-    async def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def response(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Do what a line asks for. Raises RefusedError."""
         match asked.get("op"):
             case "produce":
@@ -106,11 +106,11 @@ class MemoryBroker:
                     asked = json.loads(line)
                     if not isinstance(asked, dict):
                         raise RefusedError("not an object")
-                    answer = await self.answer(asked)
+                    response = await self.response(asked)
                 # Infinity is a number to json, and brackets in brackets are too deep for it
                 except (RefusedError, ValueError, TypeError, OverflowError, RecursionError) as error:
-                    answer = {"error": str(error)}
-                writer.write(json.dumps(answer).encode() + b"\n")
+                    response = {"error": str(error)}
+                writer.write(json.dumps(response).encode() + b"\n")
                 await writer.drain()
         writer.close()
 
@@ -162,21 +162,21 @@ async def queues_of(options: argparse.Namespace, perm: int) -> list[tuple[str, i
     ]
 
 
-async def ask(address: str, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask a broker. Raises RefusedError with its own words."""
+async def ask(address: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a request to a broker and return its response. Raises RefusedError with the reason of the broker."""
     host, port = parse_address(address)
     reader, writer = await asyncio.open_connection(host, port, limit=_LONGEST_LINE)
     try:
-        writer.write(json.dumps(question).encode() + b"\n")
+        writer.write(json.dumps(request).encode() + b"\n")
         line = await reader.readline()
     finally:
         writer.close()
     if not line:
         raise RefusedError(f"broker {address} closed the connection")
-    answer: dict[str, Any] = json.loads(line)
-    if "error" in answer:
-        raise RefusedError(answer["error"])
-    return answer
+    response: dict[str, Any] = json.loads(line)
+    if "error" in response:
+        raise RefusedError(response["error"])
+    return response
 
 
 async def produce(options: argparse.Namespace) -> int:
@@ -186,19 +186,19 @@ async def produce(options: argparse.Namespace) -> int:
         raise RefusedError(f"no queue of {options.topic!r} can be written to")
     for number, body in enumerate(options.message):
         address, queue = queues[number % len(queues)]
-        answer = await ask(address, {"op": "produce", "topic": options.topic, "queue": queue, "body": body})
-        print(json.dumps({"broker": address, "queue": queue, **answer}))
+        response = await ask(address, {"op": "produce", "topic": options.topic, "queue": queue, "body": body})
+        print(json.dumps({"broker": address, "queue": queue, **response}))
     return 0
 
 
 async def consume(options: argparse.Namespace) -> int:
     """Print what the queues of the topic hold."""
     for address, queue in await queues_of(options, PERM_READ):
-        answer: dict[str, Any] = {"messages": [""], "next": 0}
-        while answer["messages"]:
-            question = {"op": "consume", "topic": options.topic, "queue": queue, "offset": answer["next"]}
-            answer = await ask(address, question)
-            for body in answer["messages"]:
+        response: dict[str, Any] = {"messages": [""], "next": 0}
+        while response["messages"]:
+            question = {"op": "consume", "topic": options.topic, "queue": queue, "offset": response["next"]}
+            response = await ask(address, question)
+            for body in response["messages"]:
                 print(json.dumps({"broker": address, "queue": queue, "body": body}))
     return 0
 

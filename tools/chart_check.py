@@ -32,7 +32,7 @@ _OPERATOR: Final = "v0.85.0"
 _POLICIES_LEFT_OUT: Final = {
     "container-image-pull-policy": "Always makes a start depend on the registry; pin image.digest",
     "container-resources": "a CPU limit would throttle the one thread that serves; memory is limited",
-    "pod-probes-identical": "the console's readiness and liveness are the same question: it keeps nothing to get ready",
+    "pod-probes-identical": "the console's readiness and liveness are the same check: it needs no time to become ready",
     "deployment-replicas": "the console keeps its polls and sessions in memory, and a second replica has no use",
     "deployment-strategy": "as above: the old console goes before the new one comes",
 }

@@ -46,7 +46,7 @@ class Attack:
     is_short: bool = False
     # standard error of the server is a pipe that is read no more once it listens
     is_unread: bool = False
-    # Clients may be refused while it lasts, because places or memory are used up.
+    # Clients may be refused while it lasts, because connection slots or memory are used up.
     may_refuse_clients: bool = False
     # brokers only where there are no files left: a server cannot keep them back
     may_refuse_brokers: bool = False
@@ -191,27 +191,27 @@ def _slow_watchers() -> Callable[[Attacker], object]:
 
 
 def _foreign_heartbeats() -> list[bytes]:
-    beats = []
+    heartbeats = []
     for name, kind in LIVE.items():
         version = QueryDataVersionRequestHeader(
             broker_name=name, broker_addr=f"{name}:10911", cluster_name=CLUSTER, broker_id=0
         )
-        beats += [
+        heartbeats += [
             heartbeat_frame(name, kind, with_agent=False),
             heartbeat_frame(name, SerializeType.JSON),
             request(RequestCode.QUERY_DATA_VERSION, version.to_ext(), b'{"counter":1,"stateVersion":0,"timestamp":0}'),
         ]
-    return beats
+    return heartbeats
 
 
 def _heartbeats_and_away(attacker: Attacker) -> None:
     """Name other peers' brokers in heartbeats, and close."""
-    beats = _foreign_heartbeats()
+    heartbeats = _foreign_heartbeats()
     while not attacker.is_over:
-        for beat in beats:
+        for heartbeat in heartbeats:
             peer = attacker.connect()
             if peer is not None:
-                attacker.request(peer, beat)
+                attacker.request(peer, heartbeat)
                 attacker.disconnect(peer)
 
 

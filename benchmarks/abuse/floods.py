@@ -26,7 +26,7 @@ _NO_TOPICS: Final = encode_json_body(RegisterBrokerBody([], DataVersion(1)))
 _CHUNK_BYTES: Final = 256 * 1024
 # of all connections of a flood together: their records are sealed before the attack begins
 _UPDATES_BYTES: Final = 8 * 1024 * 1024
-# of a connection that takes the place of another one during the attack
+# of a connection that replaces another one during the attack
 _FURTHER_UPDATES_BYTES: Final = 32 * 1024
 _SLOW_SECONDS: Final = 0.1
 _SECRET: Final = b"a-secret-of-a-tenant"
@@ -48,7 +48,7 @@ class Family:
 
     what: str
     opening: Opening
-    # of connections that take the place of others during the attack, where that differs
+    # of connections that replace others during the attack, where that differs
     reopening: Opening | None = None
     flags: tuple[str, ...] = ()
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()

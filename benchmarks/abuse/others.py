@@ -161,7 +161,7 @@ class _Brokers:
         self.alive_until[name] = sent_at + self._expiry_seconds
         return wire
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """One heartbeat of each."""
         for name, frame in self._frames.items():
             sent_at, wire = time.monotonic(), self._wires[name]
@@ -286,7 +286,7 @@ def main() -> None:
     puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(options.http_url)
     stopped = threading.Event()
     work: list[tuple[float, Callable[[], None]]] = [
-        (1 / options.heartbeat_seconds, brokers.beat),
+        (1 / options.heartbeat_seconds, brokers.heartbeat),
         (_PULLS_A_SECOND, puller.pull),
         (_NEWCOMERS_A_SECOND, newcomers.come),
         (_SCRAPES_A_SECOND, http.scrape),

@@ -20,7 +20,7 @@ P99_FLOOR_SECONDS: Final = 0.005
 STALL_SECONDS: Final = 0.05
 FEW_PEERS: Final = 10
 NEWCOMER_SECONDS: Final = 1.0
-# where places or memory are used up: a client's time-out is 3 s, a broker's 6
+# where connection slots or memory are used up: a client's time-out is 3 s, a broker's 6
 CROWDED_SECONDS: Final = 6.0
 # a kubelet's time-out
 PROBE_SECONDS: Final = 1.0

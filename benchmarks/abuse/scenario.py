@@ -162,7 +162,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> Result
         if seed := attack.seed():
             stack.enter_context(Wire(server, PATIENCE_SECONDS)).success(seed)
         others = stack.enter_context(_Others(server, http_url, durations))
-        # connects before the attackers, who may take all places
+        # connects before the attackers, who may take all connection slots
         watcher = stack.enter_context(Wire(server, PATIENCE_SECONDS))
         before = _Reading.of(server, http_url)
         time.sleep(durations.quiet_seconds)

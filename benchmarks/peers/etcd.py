@@ -179,8 +179,8 @@ class Etcd(Registry):
     def _heartbeats(self) -> Script:
         """Leases kept alive, all of a connection's on one stream."""
         opening = h2_frame(_HEADERS, _END_HEADERS, 1, _headers("/etcdserverpb.Lease/LeaseKeepAlive"))
-        beats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
-        return Script(beats, "http2", _greeting() + opening)
+        heartbeats = [h2_frame(_DATA, 0, 1, _message(field(1, number))) for number in range(1, _LEASES + 1)]
+        return Script(heartbeats, "http2", _greeting() + opening)
 
     def _watch(self) -> Script:
         """The route itself comes with the notification."""

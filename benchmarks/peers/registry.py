@@ -34,7 +34,7 @@ class Registry(ABC):
         """Routes, requested on 200 connections."""
         return run(self._bench, self.server, self._pulls(), seconds=seconds)
 
-    def beat(self, seconds: int | None = None) -> Load:
+    def heartbeat(self, seconds: int | None = None) -> Load:
         """Heartbeats, on 200 connections."""
         return run(self._bench, self.server, self._heartbeats(), seconds=seconds)
 

@@ -65,7 +65,7 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
         pulled = _in_turn(bench, "pulls", running, lambda registry: registry.pull())
         name_servers = {key: each for key, each in running.items() if isinstance(each, NameServer)}
         pipelined = _in_turn(fewer_rounds(bench), "pipelined pulls", name_servers, NameServer.pull_pipelined)
-        beats = _in_turn(bench, "heartbeats", running, lambda registry: registry.beat(1))
+        heartbeats = _in_turn(bench, "heartbeats", running, lambda registry: registry.heartbeat(1))
         loaded = {key: [_megabytes(registry)] for key, registry in running.items()}
         # once before it counts
         watching = {key: each for key, each in running.items() if each.notify() is not None}
@@ -73,7 +73,7 @@ def measure_work(peers: Peers, bench: Bench) -> list[Figure]:
     return [
         *_work_figures("pulls", "pulls on 200 connections", pulled, others),
         *_work_figures("pipelined", "50 connections x 8 in flight", pipelined, others),
-        *_work_figures("beats", "heartbeats on 200 connections", beats, others),
+        *_work_figures("heartbeats", "heartbeats on 200 connections", heartbeats, others),
         *against("watch.p50", "half of the watchers know", "milliseconds", _each(loads.p50s, notified), others),
         *against("watch.longest", "all watchers know", "milliseconds", _each(loads.longests, notified), others),
         *against("memory.fresh", "resident at the first response", "megabytes", fresh, others),

@@ -109,11 +109,16 @@ def _crews(
 ) -> dict[str, Crew]:
     victims = max(1, round(options.agents * _VICTIMS_SHARE))
     common = ("--port", str(server.port), "--seed", str(options.seed))
-    beats = ("--heartbeat-seconds", str(durations.heartbeat_seconds), "--expiry-seconds", str(durations.expiry_seconds))
+    heartbeats = (
+        "--heartbeat-seconds",
+        str(durations.heartbeat_seconds),
+        "--expiry-seconds",
+        str(durations.expiry_seconds),
+    )
     polls = ("--poll-seconds", str(durations.poll_seconds), "--warm-up-seconds", "0")
     given: dict[str, tuple[str, ...]] = {
-        "brokers": (*beats, "--name", "broker", "--first", "0", "--count", str(options.agents - victims)),
-        "victims": (*beats, "--name", VICTIM, "--first", str(options.agents - victims), "--count", str(victims)),
+        "brokers": (*heartbeats, "--name", "broker", "--first", "0", "--count", str(options.agents - victims)),
+        "victims": (*heartbeats, "--name", VICTIM, "--first", str(options.agents - victims), "--count", str(victims)),
         "clients": (*polls, "--count", str(options.clients)),
     }
     modules = {"brokers": "brokers", "victims": "brokers", "clients": "clients"}

@@ -107,7 +107,7 @@ knows_broker() { # host
         grep -q '"broker-x"'
 }
 
-# The same question twice: with the container's eyes, and with what the kernel says of the process.
+# Two checks of the same fact: inside the container, and by the kernel status of the process.
 is_confined() { # host
     pid=$(crun_ state "$mark-$1" | "$python" -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
     grep -q '^Uid:	10001	10001	10001	10001$' "/proc/$pid/status" &&

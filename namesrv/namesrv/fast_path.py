@@ -300,18 +300,18 @@ class FastPath:
             peer.note_role("client")
         return response.frame(opaque)
 
-    def _heartbeat(self, connection: ServerConnection, beat: _Heartbeat, opaque: bytes) -> bytes | None:
+    def _heartbeat(self, connection: ServerConnection, heartbeat: _Heartbeat, opaque: bytes) -> bytes | None:
         manager = self._manager
-        if beat.is_native and not manager.is_registered(
-            beat.key, beat.broker_name, beat.broker_id, beat.agent_id, connection.id
+        if heartbeat.is_native and not manager.is_registered(
+            heartbeat.key, heartbeat.broker_name, heartbeat.broker_id, heartbeat.agent_id, connection.id
         ):
             return None
-        if manager.touch(beat.key, connection.id, beat.state) is None:
+        if manager.touch(heartbeat.key, connection.id, heartbeat.state) is None:
             return None
         self._count_heartbeat(connection)
-        if beat.is_oneway:
+        if heartbeat.is_oneway:
             return b""
-        return (self._routes.native_success if beat.is_native else JSON_SUCCESS).frame(opaque)
+        return (self._routes.native_success if heartbeat.is_native else JSON_SUCCESS).frame(opaque)
 
     def _compare_version(self, connection: ServerConnection, query: _VersionQuery, opaque: bytes) -> bytes | None:
         live = self._manager.tables.broker_live_table.get(query.key)

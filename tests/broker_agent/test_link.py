@@ -53,9 +53,9 @@ async def test_reported_state_is_sent_with_heartbeats(tmp_path: Path) -> None:
     depths = iter([17, 18])
     async with agents.real(tmp_path, options={"state": lambda: {"queue_depth": next(depths)}}) as it:
         peer = await it.server.connect()
-        for beats, expected in enumerate((17, 18, 18), start=1):
+        for heartbeats, expected in enumerate((17, 18, 18), start=1):
             await it.clock.advance(28.5)
-            while it.server.heartbeats < beats:
+            while it.server.heartbeats < heartbeats:
                 await settle()
             (broker,) = msgspec.msgpack.decode((await peer.call(20005, spelling="native")).body)["brokers"]
             assert {"queue_depth": expected} == broker["state"]

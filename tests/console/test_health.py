@@ -55,12 +55,12 @@ async def test_master_falls_silent_without_any_response(tmp_path: Path) -> None:
         tab = shown.tab("/brokers")
         began = server.clock.monotonic()
 
-        async def beat() -> None:
+        async def heartbeat() -> None:
             await slave.call(904, SLAVE.ext)
 
         for _ in range(4):
             await server.clock.advance(20)
-            await beat()
+            await heartbeat()
         await passing(server.clock, lambda: "1 silent master" in tab.parts.get("verdict", ""))
         assert kinds(shown) == ["silent_master"]
         assert server.clock.monotonic() - began > 60
@@ -96,7 +96,7 @@ async def test_brokers_of_an_unreachable_server_are_not_gone(tmp_path: Path) -> 
 
 
 async def test_verdict_does_not_claim_agreement_beside_expected_differences(tmp_path: Path) -> None:
-    """A broker that registers with one server after the other is no problem, and the verdict names the difference."""
+    """A broker that registers with several servers in turn causes no problem, and the verdict names the difference."""
     async with (
         namesrv_in_process(tmp_path / "1") as one,
         namesrv_in_process(tmp_path / "2", clock=one.clock) as two,

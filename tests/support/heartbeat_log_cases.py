@@ -1,4 +1,4 @@
-"""Random heartbeat logs of several servers: mostly plausible broker lives, partly absurd lines.
+"""Random heartbeat logs of several servers: mostly plausible registration periods, partly absurd lines.
 
 A log of sixty boots takes more choices than hypothesis draws for one example, so that hypothesis draws the seed.
 """
@@ -13,7 +13,7 @@ from tests.support.heartbeat_lines import MIDNIGHT_MS, HeartbeatLines, broker, m
 Line = dict[str, Any]
 Files = dict[str, list[str]]
 
-# equal times, gaps around the 10 ms that count as none, gaps around the expiries below, and whole microseconds
+# equal times, intervals around 10 ms (shorter ones do not count) and around the expiries below, whole microseconds
 _STEPS: Final = (0, 0, 0.001, 5, 9.999, 10, 300, 990.5, 1_000, 1_000, 1_000, 1_100, 1_333.333, 2_000, 4_500)
 _EXPIRIES: Final = (2_000, 2_000, 2_000, 3_500, None)
 _CLIENTS: Final = ("k#1", "k#2")

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import msgpack
 
 from tests.support.raw_peer import RawPeer
-from tests.support.spelling import NATIVE, Answer, Ext, binary_frame, json_frame, native_frame
+from tests.support.spelling import NATIVE, Ext, Response, binary_frame, json_frame, native_frame
 
 Spelling = Literal["json", "binary", "native"]
 SPELLINGS: tuple[Spelling, ...] = ("json", "binary", "native")
@@ -55,7 +55,7 @@ class NamesrvPeer(RawPeer):
 
     _last_opaque = 0
 
-    async def call(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> Answer:
+    async def call(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> Response:
         return await self.response_to(self.send_request(code, ext, body, **how))
 
     def send_request(self, code: int, ext: Ext = None, body: bytes = b"", **how: Unpack[How]) -> int:
@@ -64,7 +64,7 @@ class NamesrvPeer(RawPeer):
         self.send(request_frame(code, ext, body, opaque=self._last_opaque, **how))
         return self._last_opaque
 
-    async def response_to(self, opaque: int) -> Answer:
+    async def response_to(self, opaque: int) -> Response:
         """The next response, which must belong to this request."""
         answer = await self.receive()
         assert opaque == answer.opaque
@@ -82,7 +82,7 @@ class NamesrvPeer(RawPeer):
         spelling: Spelling = "json",
         version: int = 479,
         **ext: object,
-    ) -> Answer:
+    ) -> Response:
         """Register a broker, by default with the topics T and U."""
         if body is None:
             body = native_registration("T", "U") if spelling == "native" else registration("T", "U")

@@ -5,7 +5,7 @@ import socket
 import struct
 from typing import Self
 
-from tests.support.spelling import Answer, read_answer
+from tests.support.spelling import Response, read_response
 
 
 class Connection:
@@ -78,10 +78,10 @@ class RawPeer(Connection):
             for _ in range(3):
                 await asyncio.sleep(0)
 
-    async def receive(self) -> Answer:
-        return read_answer(*await self.receive_frame())
+    async def receive(self) -> Response:
+        return read_response(*await self.receive_frame())
 
-    async def ask(self, data: bytes) -> Answer:
+    async def ask(self, data: bytes) -> Response:
         self.send(data)
         return await self.receive()
 

@@ -20,7 +20,7 @@ ONEWAY = 2
 Ext = Mapping[str, object] | None
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A received frame: serialize type, header members, body."""
 
     serialize_type: int
@@ -111,24 +111,24 @@ def binary_frame(
     return cut(BINARY, header, body)
 
 
-def read_answer(serialize_type: int, header: bytes, body: bytes) -> Answer:
+def read_response(serialize_type: int, header: bytes, body: bytes) -> Response:
     """Decode a frame with a JSON or msgpack header; native members get the JSON names."""
     if serialize_type == NATIVE:
         names = ("code", "opaque", "flag", "version", "remark", "extFields")
-        return Answer(NATIVE, dict(zip(names, msgpack.unpackb(header), strict=True)), body)
+        return Response(NATIVE, dict(zip(names, msgpack.unpackb(header), strict=True)), body)
     assert serialize_type == JSON, f"answered with serialize type {serialize_type}"
-    return Answer(JSON, json.loads(header), body)
+    return Response(JSON, json.loads(header), body)
 
 
-def read_answers(data: bytes) -> tuple[list[Answer], bytes]:
+def read_responses(data: bytes) -> tuple[list[Response], bytes]:
     """The whole frames in some bytes, and the remaining bytes."""
-    answers, at = [], 0
+    responses, at = [], 0
     while len(data) - at >= 8:
         length, word = struct.unpack_from(">II", data, at)
         end = at + 4 + length
         if end > len(data):
             break
         body_at = at + 8 + (word & 0xFFFFFF)
-        answers.append(read_answer(word >> 24, data[at + 8 : body_at], data[body_at:end]))
+        responses.append(read_response(word >> 24, data[at + 8 : body_at], data[body_at:end]))
         at = end
-    return answers, data[at:]
+    return responses, data[at:]

@@ -159,7 +159,7 @@ class BrokerLines:
 
     def _fence(self, at: int, chunk: Chunk, scan: int) -> None:
         """Add a fenced removal: a heartbeat arrived between the scan and the removal."""
-        assert self._process is not None  # noqa: S101 - by its last beat
+        assert self._process is not None  # noqa: S101 - by its last heartbeat
         fields = broker_fields(self.broker, self._process)
         chunk.events.append((at, tail("fenced", **fields, reason="silent", scan=scan)))
 
@@ -181,7 +181,7 @@ class BrokerLines:
     def _cause(self, removed: int) -> Death | None:
         """The death that ended the heartbeats; None if heartbeats were only lost."""
         assert self.last_ok is not None  # noqa: S101 - the caller has looked
-        assert self._process is not None  # noqa: S101 - by its last beat
+        assert self._process is not None  # noqa: S101 - by its last heartbeat
         deaths = [one for one in self._partitions if one.back > self.last_ok]
         if self._process.death is not None:
             deaths.append(self._process.death)
@@ -205,7 +205,7 @@ class BrokerLines:
 
     def _evict(self, at: int, reason: str, chunk: Chunk, scan: int | None = None) -> None:
         assert self.last_ok is not None  # noqa: S101 - the caller has looked
-        assert self._process is not None  # noqa: S101 - by its last beat
+        assert self._process is not None  # noqa: S101 - by its last heartbeat
         silent = self._boot.live(at) - self._boot.live(self.last_ok)
         fields = broker_fields(self.broker, self._process)
         line = tail("evict", **fields, reason=reason, silent_ms=milliseconds(silent), last_seq=0, scan=scan)

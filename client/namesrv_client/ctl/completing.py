@@ -47,12 +47,12 @@ def cluster_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _offered(
-    ctx: typer.Context, incomplete: str, question: Callable[[NameServer], Awaitable[Iterable[str]]]
+    ctx: typer.Context, incomplete: str, request: Callable[[NameServer], Awaitable[Iterable[str]]]
 ) -> list[str]:
     async def in_time(server: NameServer) -> Iterable[str]:
         try:
             async with asyncio.timeout(_SECONDS):
-                return await question(server)
+                return await request(server)
         except TimeoutError:
             raise RequestTimeoutError from None
 

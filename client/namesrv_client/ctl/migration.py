@@ -25,7 +25,7 @@ from namesrv_client.ctl.comparison import (
 from namesrv_remoting.bodies.base import read_json
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData, read_route
 
-# Settings on which routes and other answers depend, and the difference that each makes.
+# Settings on which routes and other responses depend, and the difference that each makes.
 _SETTINGS: Final[Mapping[str, str]] = {
     "orderMessageEnable": "only with it do routes have the order configuration of their topic",
     "supportActingMaster": "only with it does a slave stand in for a dead master in routes",
@@ -54,7 +54,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicAnswers:
+class TopicResponses:
     """The bodies of 105 for one topic to new clients, in standard JSON, and to those before 4.9.4; None: code 17."""
 
     standard: bytes | None
@@ -70,25 +70,25 @@ def overview_facts(info: ClusterInfo) -> dict[tuple[Kind, str], Facts]:
 
 
 def setting_facts(configs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[tuple[Kind, str], Facts]]:
-    """For each server, the settings on which answers depend, as far as all servers report them."""
+    """For each server, the settings on which responses depend, as far as all servers report them."""
     common = [key for key in _SETTINGS if all(key in config for config in configs.values())]
     return {server: {("setting", key): {"value": config[key]} for key in common} for server, config in configs.items()}
 
 
-def topic_facts(answers: TopicAnswers, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[str, Fact]:
+def topic_facts(responses: TopicResponses, groups: Mapping[str, BrokerData], *, is_listed: bool) -> dict[str, Fact]:
     """The facts of one server about one topic. Raises RemoteProtocolError for a body that is not a route.
 
     Addresses are facts of brokers: a route contributes only those that contradict the server's table of brokers.
     """
-    if answers.standard is None:
+    if responses.standard is None:
         # An absent topic has a fact only if the topic list contains it.
         return {"listed": True} if is_listed else {}
-    route = read_route(answers.standard)
+    route = read_route(responses.standard)
     facts: dict[str, Fact] = {
         PRESENT: True,
         "listed": is_listed,
-        "the same to clients before 4.9.4": answers.old is not None
-        and _in_order(read_route(answers.old)) == _in_order(route),
+        "the same to clients before 4.9.4": responses.old is not None
+        and _in_order(read_route(responses.old)) == _in_order(route),
     }
     facts.update(_queue_facts(route))
     for group in route.broker_datas:
@@ -100,9 +100,9 @@ def topic_facts(answers: TopicAnswers, groups: Mapping[str, BrokerData], *, is_l
     facts["filter servers"] = ", ".join(sorted(route.filter_server_table)) or None
     facts.update(static_queue_facts(route))
     facts["first broker"] = route.broker_datas[0].broker_name if route.broker_datas else None
-    facts["integers as bare keys"] = bool(answers.old and _BARE_KEY.search(answers.old))
-    facts["flags as topicSynFlag"] = _OLD_FLAGS in answers.standard
-    facts.update(dict.fromkeys(_members(read_json(_anything, answers.standard, "TopicRouteData")), True))
+    facts["integers as bare keys"] = bool(responses.old and _BARE_KEY.search(responses.old))
+    facts["flags as topicSynFlag"] = _OLD_FLAGS in responses.standard
+    facts.update(dict.fromkeys(_members(read_json(_anything, responses.standard, "TopicRouteData")), True))
     return facts
 
 
@@ -161,7 +161,7 @@ def _verdict(one: Difference) -> tuple[bool, str]:
     for beginning, verdict in by_beginning.items():
         if one.fact.startswith(beginning):
             return verdict
-    return True, "answers differ"
+    return True, "responses differ"
 
 
 _Verdicts = Mapping[str, tuple[bool, str]]

@@ -196,8 +196,8 @@ class NameServer:
         self, topics: list[str], *, boot_id: str | None = None, since: int = 0, wait_seconds: float = 0.0
     ) -> PulledRoutes:
         """Send PULL_ROUTES, which Apache's server does not support."""
-        question = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000), observes=True)
-        return read_routes(await self._extension(RequestCode.PULL_ROUTES, question, wait_seconds=wait_seconds))
+        request = PullRoutesRequest(topics, boot_id, since, int(wait_seconds * 1000), observes=True)
+        return read_routes(await self._extension(RequestCode.PULL_ROUTES, request, wait_seconds=wait_seconds))
 
     async def kv_get(self, namespace: str, key: str) -> str | None:
         """One value; None if the key or namespace does not exist."""

@@ -18,13 +18,13 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True)
 class Responses(Generic[T]):
-    """Answer or error of each server, in the order in which the servers were named; a ResponseError is a refusal."""
+    """Response or error of each server, in the order in which the servers were named; a ResponseError is a refusal."""
 
     outcomes: Mapping[str, T | RemotingError]
 
     @property
     def given(self) -> dict[str, T]:
-        """The answers, without errors."""
+        """The responses, without errors."""
         return {server: found for server, found in self.outcomes.items() if not isinstance(found, RemotingError)}
 
     def mapped(self, change: Callable[[T], U]) -> "Responses[U]":
@@ -37,7 +37,7 @@ class Responses(Generic[T]):
         )
 
     def code(self, *, needs_all: bool = False) -> ExitCode:
-        """The exit code for missing answers; with `needs_all` one missing answer makes the code NO."""
+        """The exit code for missing responses; with `needs_all` one missing response makes the code NO."""
         refusals = [isinstance(it, ResponseError) for it in self.outcomes.values() if isinstance(it, RemotingError)]
         if len(refusals) == len(self.outcomes) and not any(refusals):
             return ExitCode.USAGE
@@ -48,7 +48,7 @@ class Responses(Generic[T]):
         return [problem(server, found) for server, found in self.outcomes.items() if isinstance(found, RemotingError)]
 
     def documents(self, members: Callable[[T], Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """For each server the members of its answer, or `error`, for JSON and YAML."""
+        """For each server the members of its response, or `error`, for JSON and YAML."""
 
         def shown(found: T | RemotingError) -> Mapping[str, Any]:
             if isinstance(found, RemotingError):
@@ -72,7 +72,7 @@ class Servers:
         ]
 
     async def ask(self, request: Callable[[NameServer], Awaitable[T]]) -> Responses[T]:
-        """Send a request to all servers at once; an error of one server does not hide the answers of others."""
+        """Send a request to all servers at once; an error of one server does not hide the responses of others."""
 
         async def ask_one(server: NameServer) -> T | RemotingError:
             try:

@@ -160,7 +160,9 @@ class Server:
             return None
         # asyncio.wait, because awaiting the task would cancel it for all callers when one caller is cancelled.
         await asyncio.wait([request])
-        return ConnectionClosedError(f"{self.address} is no longer used") if request.cancelled() else request.result()
+        return (
+            ConnectionClosedError(f"{self.address} is not used any more") if request.cancelled() else request.result()
+        )
 
     async def _identify(self, timeout_seconds: float) -> RemotingError | None:
         """Send SERVER_INFO; an error is returned, not raised, because no caller may be left to catch it."""

@@ -261,7 +261,7 @@ class ServerConnection(asyncio.Protocol):
         """Release reserved memory."""
         self._memory.release(size)
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- start and end ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected; the server may refuse it at once."""

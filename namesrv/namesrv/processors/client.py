@@ -99,7 +99,7 @@ class ClientProcessor:
         size = len(request.command.body)
         size = size * _DECODED if size > _SMALL_BYTES else 0
         if size and not request.connection.reserve(size):
-            raise SystemBusyError(f"no memory for a question of {len(request.command.body)} bytes")
+            raise SystemBusyError(f"no memory for a request of {len(request.command.body)} bytes")
         try:
             yield
         finally:

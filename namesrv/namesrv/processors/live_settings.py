@@ -83,18 +83,18 @@ def effective_properties(namesrv: Namesrv) -> str:
 def settings_list(namesrv: Namesrv) -> list[Setting]:
     """Return the settings with their origin and the way to change them, with names of files only for administrators."""
     values = _shown(namesrv)
-    told = parse_properties(as_properties(values))
+    properties = parse_properties(as_properties(values))
     origins = namesrv.origins if namesrv.settings.admin_enabled else _without_names(namesrv.origins)
     return [
         Setting(
             key,
             SETTINGS[name].title,
-            told[key],
+            properties[key],
             origins.get(name),
             "request" if key in LIVE_KEYS else "restart" if name in NEED_RESTART else "reload",
         )
         for name in values
-        if (key := JAVA_NAMES[name]) in told
+        if (key := JAVA_NAMES[name]) in properties
     ]
 
 

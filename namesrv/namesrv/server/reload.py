@@ -78,8 +78,10 @@ class Reloader:
         different = [name for name in SETTINGS if running[name] != wanted[name]]
         # The lines are logged before the changes: another log level could suppress them.
         for name in different:
-            told = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
-            event(logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **told)
+            change = {"setting": name, "old": running[name], "new": wanted[name], "origin": loaded.origins[name]}
+            event(
+                logger, logging.WARNING, "setting_changed" if name in RELOADABLE else "setting_needs_restart", **change
+            )
         changed = {name: wanted[name] for name in different if name in RELOADABLE}
         kept = set(different) - changed.keys()
         self.namesrv.origins |= {name: origin for name, origin in loaded.origins.items() if name not in kept}

@@ -31,7 +31,7 @@ class Certificate:
         https = server_context(files, settings.http_tls_client_auth) if settings.http_tls else None
         expires = None
         if settings.needs_certificate:
-            assert files.cert_file is not None  # noqa: S101 - without a file there is no context
+            assert files.cert_file is not None  # noqa: S101 - the context is created from a file
             expires = expires_at(files.cert_file)
         crls = files.crl_file if settings.wants_client_certificates else None
         crls_expire = None if crls is None else crls_expire_at(crls)

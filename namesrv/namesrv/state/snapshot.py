@@ -43,7 +43,7 @@ class Snapshot:
     saved_ms: int
     boot_id: str
     brokers: tuple[ExpectedBroker, ...] = ()
-    # (cluster, name) of brokers whose write permission was removed; cluster None stands for all clusters
+    # The file's name for removed write permissions: (cluster, broker name); cluster None stands for all clusters.
     wiped: tuple[tuple[str | None, str], ...] = ()
     version: int = VERSION
 
@@ -62,7 +62,7 @@ def save(path: Path, snapshot: Snapshot) -> int:
 
 
 def load(path: Path) -> Snapshot | None:
-    """The snapshot of the server's previous process; None if there is no readable snapshot.
+    """The snapshot of the server's previous process; None without a readable snapshot.
 
     A damaged file is set aside. Any problem is logged as a warning, and the server starts without a snapshot.
     """

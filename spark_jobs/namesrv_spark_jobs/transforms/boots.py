@@ -19,7 +19,7 @@ def timed(rest: DataFrame) -> DataFrame:
     """The events of `TIMED` with `live`: their `mono` less the sum of all `late` of their boot up to them.
 
     In a log that begins later, the delays before its first line are missing from the sum. They move all `live` of the
-    boot alike, and only differences within a boot are used.
+    boot by the same amount, and only differences within a boot are used.
     """
     so_far = W.partitionBy("boot").orderBy("mono", "seq").rowsBetween(W.unboundedPreceding, W.currentRow)
     late = F.coalesce(F.sum(_late()).over(so_far), F.lit(0))

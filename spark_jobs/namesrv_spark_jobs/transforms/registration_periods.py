@@ -94,9 +94,9 @@ def with_return(asked: DataFrame, begun: DataFrame) -> DataFrame:
     keys = ["key", "who", "mono", "seq"]
     backwards = W.partitionBy("key", "who").orderBy(F.desc("mono"), F.desc("seq"), "is_beginning")
     so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
-    questions = asked.select(*keys, F.expr("false").alias("is_beginning")).distinct()
+    rows = asked.select(*keys, F.expr("false").alias("is_beginning")).distinct()
     starts = begun.select(*keys, F.expr("true").alias("is_beginning"), F.struct(*_HEARTBEAT).alias("heartbeat"))
-    both = questions.unionByName(starts, allowMissingColumns=True)
+    both = rows.unionByName(starts, allowMissingColumns=True)
     found = both.withColumn("back", F.last("heartbeat", ignorenulls=True).over(so_far)).filter(~F.col("is_beginning"))
     return asked.join(found.select(*keys, "back"), on=keys, how="left")
 
@@ -107,8 +107,8 @@ def is_same_process(agent: Column, expiry: Column, back: Column, away: Column) -
     The agent ids decide. Without any, a broker that is back within its expiry (`away` is at most that) is the same.
     """
     theirs = back["agent"]
-    alike = F.when(agent.isNull() & theirs.isNull(), away <= expiry).otherwise(agent == theirs)
-    return F.coalesce(back.isNotNull() & alike, F.expr("false"))
+    is_same_process = F.when(agent.isNull() & theirs.isNull(), away <= expiry).otherwise(agent == theirs)
+    return F.coalesce(back.isNotNull() & is_same_process, F.expr("false"))
 
 
 def intervals(periods: DataFrame, boots: DataFrame, moments: DataFrame, begun: DataFrame) -> DataFrame:

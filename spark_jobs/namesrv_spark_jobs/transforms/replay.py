@@ -162,9 +162,9 @@ def _first_scan(asked: DataFrame, scans: DataFrame) -> DataFrame:
     """
     backwards = W.partitionBy("boot").orderBy(F.desc("moment"), "is_scan", F.desc("turn"), "key", "seq")
     so_far = backwards.rowsBetween(W.unboundedPreceding, W.currentRow)
-    questions = asked.select("boot", F.col("deadline").alias("moment"), F.expr("false").alias("is_scan"), "key", "seq")
-    answers = scans.select("boot", F.col("at").alias("moment"), F.expr("true").alias("is_scan"), "turn")
-    both = questions.unionByName(answers, allowMissingColumns=True)
+    deadlines = asked.select("boot", F.col("deadline").alias("moment"), F.expr("false").alias("is_scan"), "key", "seq")
+    moments = scans.select("boot", F.col("at").alias("moment"), F.expr("true").alias("is_scan"), "turn")
+    both = deadlines.unionByName(moments, allowMissingColumns=True)
     known = both.withColumn("turn", F.last("turn", ignorenulls=True).over(so_far))
     return asked.join(known.filter(~F.col("is_scan")).select("key", "seq", "turn"), on=["key", "seq"], how="inner")
 

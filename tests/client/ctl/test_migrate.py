@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from namesrv_client.ctl.comparison import Difference
-from namesrv_client.ctl.migration import TopicAnswers, judged, topic_differences, topic_facts
+from namesrv_client.ctl.migration import TopicResponses, judged, topic_differences, topic_facts
 from namesrv_remoting.bodies.route import BrokerData
 from tests.support.apache_server import ApacheFront
 from tests.support.ctl import Result, address_of, ctl, one_server, refusing_address, run
@@ -119,9 +119,9 @@ GROUPS = {name: BrokerData("c", name, {0: f"{name}:1"}) for name in "ab"}
 @pytest.mark.parametrize(
     ("old", "found"),
     [
-        (TopicAnswers(OURS, OURS), []),
+        (TopicResponses(OURS, OURS), []),
         (
-            TopicAnswers(OLD, OLD),
+            TopicResponses(OLD, OLD),
             [
                 (False, "first broker", "b", "a"),
                 (False, "flags as topicSynFlag", True, False),
@@ -132,19 +132,19 @@ GROUPS = {name: BrokerData("c", name, {0: f"{name}:1"}) for name in "ab"}
             ],
         ),
         (
-            TopicAnswers(OURS, OLD.replace(b"a:1", b"a:2")),
+            TopicResponses(OURS, OLD.replace(b"a:1", b"a:2")),
             [(True, "the same to clients before 4.9.4", False, True), (False, "integers as bare keys", True, False)],
         ),
         (
-            TopicAnswers(OURS.replace(b"a:1", b"a:2"), OURS.replace(b"a:1", b"a:2")),
+            TopicResponses(OURS.replace(b"a:1", b"a:2"), OURS.replace(b"a:1", b"a:2")),
             [(True, "addresses of a", "c: 0=a:2", None)],
         ),
-        (TopicAnswers(None, None), [(True, "present", False, True)]),
+        (TopicResponses(None, None), [(True, "present", False, True)]),
     ],
 )
-def test_encoding_differences_are_harmless(old: TopicAnswers, found: list[tuple[Any, ...]]) -> None:
+def test_encoding_differences_are_harmless(old: TopicResponses, found: list[tuple[Any, ...]]) -> None:
     """Different encodings of a route are harmless; different contents matter."""
-    ours = topic_facts(TopicAnswers(OURS, OURS), GROUPS, is_listed=True)
+    ours = topic_facts(TopicResponses(OURS, OURS), GROUPS, is_listed=True)
     verdicts = judged(topic_differences("T", {"old": topic_facts(old, GROUPS, is_listed=True), "ours": ours}))
 
     verdict_facts = [(it.matters, it.difference.fact, *it.difference.values.values()) for it in verdicts]

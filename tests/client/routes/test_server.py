@@ -63,7 +63,7 @@ def native_response(request: ScriptedRequest, body: object, code: int = 0) -> by
 async def introduced(
     script: ScriptedServer, meeting: "asyncio.Task[None]", boot_id: str = "b1", uptime_seconds: float = 1000.0
 ) -> Peer:
-    """Answer SERVER_INFO on the next connection."""
+    """Response SERVER_INFO on the next connection."""
     peer = await script.accept()
     request = await peer.receive()
     assert request.code == INFO

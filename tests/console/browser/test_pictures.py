@@ -31,7 +31,7 @@ class Shop(NamedTuple):
     url: str
     brokers: list[tuple[Broker, Peer]]
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Send a heartbeat of each broker but the last, which is silent."""
         for broker, peer in self.brokers[:-2]:
             broker.heartbeat(peer)
@@ -88,7 +88,7 @@ def test_each_page_has_its_picture(
     opened: webdriver.Chrome, tmp_path: Path, shop: Shop, name: str, of: str, size: tuple[int, int], scheme: str
 ) -> None:
     """Each page's picture is written, and its file is not too large."""
-    shop.beat()
+    shop.heartbeat()
     show(opened, shop.url + ADDRESSES[of][1:], size=size, scheme=scheme)
     shown(opened, READY)
 

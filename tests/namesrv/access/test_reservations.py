@@ -14,7 +14,7 @@ from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import Broker, NamesrvPeer, native, registration
 from tests.support.signing import Key
-from tests.support.spelling import Answer
+from tests.support.spelling import Response
 
 SECRET = "secret-of-the-tenants"
 BILLING_1 = Broker("billing-1", 0, "10.0.0.1:10911", "prod")
@@ -34,7 +34,7 @@ def accounts(**rules: str) -> str:
 TENANTS = accounts(billing='brokers = ["billing-*"]', orders='brokers = ["orders-*"]', testers='clusters = ["test"]')
 
 
-async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> Answer:
+async def register(peer: NamesrvPeer, key: Key, broker: Broker, **ext: str) -> Response:
     """The response to the registration of a broker under an account."""
     peer.send(key.request_frame(103, {**broker.ext, **ext}, registration("T", "U")))
     return await peer.receive()

@@ -45,9 +45,9 @@ async def response_to(dispatcher: Dispatcher, *, unread: str = "", **request: An
     return await dispatcher.answer(Request(command, connection, unread=unread))
 
 
-def frame_of(response: Response) -> spelling.Answer:
+def frame_of(response: Response) -> spelling.Response:
     """The single frame of a response."""
-    [found], rest = spelling.read_answers(response.data)
+    [found], rest = spelling.read_responses(response.data)
     assert rest == b""
     return found
 
@@ -93,7 +93,7 @@ async def test_response(
     """
     is_native = sent.get("serialize_type") == NATIVE
     body = b"route" if isinstance(outcome, Reply) and "code" not in fields else b""
-    expected = spelling.Answer(NATIVE, NATIVE_ANSWER | fields, body) if is_native else (JSON, ANSWER | fields, body)
+    expected = spelling.Response(NATIVE, NATIVE_ANSWER | fields, body) if is_native else (JSON, ANSWER | fields, body)
     dispatcher = dispatcher_of(outcome)
 
     assert expected == frame_of(await response_to(dispatcher, **sent))

@@ -16,7 +16,7 @@ FLOOD = 3_000
 
 
 def answer_oneway(connection: ServerConnection, frame: bytes) -> bytes | None:
-    """Answer one-way requests with no bytes, as the fast path answers heartbeats."""
+    """Response one-way requests with no bytes, as the fast path answers heartbeats."""
     return b"" if b'"flag":2' in frame else None
 
 

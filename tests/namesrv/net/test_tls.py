@@ -33,7 +33,7 @@ from tests.support.certificates import Authority, Identity
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
 from tests.support.raw_peer import RawPeer
 from tests.support.serving import ECHO, Feed, Serving, byte_by_byte, serving, whole
-from tests.support.spelling import Answer, binary_frame, json_frame, native_frame, read_answer
+from tests.support.spelling import Response, binary_frame, json_frame, native_frame, read_response
 
 ASK = 77
 MEBIBYTE = 1024 * 1024
@@ -183,12 +183,12 @@ class Side:
         self.tls.write(data)
         return self._outgoing.read()
 
-    async def frames(self, peer: RawPeer, count: int) -> list[Answer]:
+    async def frames(self, peer: RawPeer, count: int) -> list[Response]:
         """The next frames from the server."""
-        reader, found = FrameReader(), list[Answer]()
+        reader, found = FrameReader(), list[Response]()
         while len(found) < count:
             try:
-                found += [read_answer(*frame) for frame in reader.receive_data(self.tls.read(65536))]
+                found += [read_response(*frame) for frame in reader.receive_data(self.tls.read(65536))]
             except ssl.SSLWantReadError:
                 data = await peer.reader.read(65536)
                 assert data, "the server closed the connection"

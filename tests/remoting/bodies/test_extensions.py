@@ -109,7 +109,7 @@ def test_large_pull_is_read_in_chunks() -> None:
                 (large_pull() + b"\xc0", "body of PULL_ROUTES cannot be read: trailing bytes"),
                 (b"\x81\xa1x" + large_pull(), "body of PULL_ROUTES cannot be read: value of more than 65536 bytes"),
                 (b"\x81\xa1x\xc4" + bytes(40_000), "body of PULL_ROUTES cannot be read: trailing bytes"),
-                (TOO_MANY, "100001 topics in one question, limit 100000"),
+                (TOO_MANY, "100001 topics in one request, limit 100000"),
                 (bytes((6 << 20) + 1), "body of PULL_ROUTES: 6291457 bytes, limit 6291456"),
             )
         ),

@@ -19,7 +19,7 @@ from tests.spark_jobs.reference.registration_periods import (
     near_misses,
     periods,
 )
-from tests.spark_jobs.reference.replay import as_logged, client_staleness, replay_as_logged, trials
+from tests.spark_jobs.reference.replay import as_logged, client_staleness, evictions_by_setting, replay_as_logged
 
 # of groups that may be many, so many are shown: the worst
 MOST = 100
@@ -265,7 +265,7 @@ def _lengths(lengths: Sequence[int]) -> dict[str, int]:
 
 def _what_if(analysis: Analysis) -> list[dict[str, Any]]:
     rows = []
-    for cell, evictions in trials(analysis.boots, analysis.options.what_if):
+    for cell, evictions in evictions_by_setting(analysis.boots, analysis.options.what_if):
         true = [eviction for eviction in evictions if not eviction.is_false]
         rows += [
             {

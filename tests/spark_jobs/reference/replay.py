@@ -126,7 +126,7 @@ def replay_as_logged(boots: Sequence[Boot]) -> list[Eviction]:
     return [eviction for boot in boots for eviction in replay(boot, fixed(), logged_scans(boot))]
 
 
-def trials(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
+def evictions_by_setting(boots: Sequence[Boot], grid: WhatIf) -> Iterator[tuple[dict[str, Any], list[Eviction]]]:
     """The logged settings, then every policy with every scan interval; and what each would have evicted."""
     nothing = {"expiry_ms": None, "scan_ms": None}
     yield {"policy": "logged", **nothing}, replay_as_logged(boots)

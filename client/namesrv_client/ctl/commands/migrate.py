@@ -15,7 +15,7 @@ from namesrv_client.ctl.commands.diff import DIFFERENCE_HEADS, difference_row
 from namesrv_client.ctl.comparison import Difference, Facts, Kind, differences
 from namesrv_client.ctl.migration import (
     Judged,
-    TopicAnswers,
+    TopicResponses,
     judged,
     overview_facts,
     setting_facts,
@@ -244,8 +244,8 @@ async def _topic_differences(
 
     async def facts(server: NameServer, topic: str) -> Facts:
         overview = seen[server.address]
-        answers = TopicAnswers(*await asyncio.gather(_route(server, topic), _route(server, topic, _OLD_VERSION)))
-        return topic_facts(answers, overview.groups, is_listed=topic in overview.topics)
+        responses = TopicResponses(*await asyncio.gather(_route(server, topic), _route(server, topic, _OLD_VERSION)))
+        return topic_facts(responses, overview.groups, is_listed=topic in overview.topics)
 
     async def work() -> None:
         for topic in waiting:

@@ -68,9 +68,9 @@ class Reading:
 def of_texts(paths: Sequence[str]) -> str:
     """A query of the lines of files, in the columns of the contract, with `file`; lines outside of it are `SUSPECT`."""
     # the compression is given, since DuckDB looks for a suffix before any question mark, as if paths were URLs
-    alike = {"gzip": [path for path in paths if path.endswith(".gz")]}
-    alike["none"] = [path for path in paths if path not in alike["gzip"]]
-    return " UNION ALL BY NAME ".join(_of_texts(paths, how) for how, paths in alike.items() if paths)
+    by_compression = {"gzip": [path for path in paths if path.endswith(".gz")]}
+    by_compression["none"] = [path for path in paths if path not in by_compression["gzip"]]
+    return " UNION ALL BY NAME ".join(_of_texts(paths, how) for how, paths in by_compression.items() if paths)
 
 
 def _of_texts(paths: Sequence[str], compression: str) -> str:
