@@ -60,7 +60,7 @@ def _is(value: object) -> str:
 
 def _first_sentence(value: object) -> str:
     text = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
-    return text.replace("|", "\\|")
+    return re.split(r"(?<=\.) ", text, maxsplit=1)[0].replace("|", "\\|")
 
 
 def _verbs(of: type) -> str:
