@@ -18,7 +18,7 @@ MIB: Final = 1024 * KIB
 
 # The first setting below each heading of --help.
 HEADINGS: Final = {
-    "listen_host": "Listening and place",
+    "listen_host": "Listening and data directory",
     "tls_mode": "TLS",
     "scan_interval_seconds": "Which brokers are alive",
     "wait_for_service_seconds": "Start and stop",
