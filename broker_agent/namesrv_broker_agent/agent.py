@@ -55,7 +55,7 @@ class BrokerAgent:
         protocols: ServerProtocols = PROCESS_PROTOCOLS,
         random_unit: Callable[[], float] = random.random,
     ) -> None:
-        """Nothing is sent yet. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
+        """Read the state file. Raises ValueError for an invalid topic, TopicStateError for a damaged state file."""
         self.settings = settings
         self._clock = clock or SystemClock()
         self._table = TopicTable(

@@ -154,7 +154,7 @@ class SideCar:
         self._problem = problem
 
     async def _follow(self, agent: BrokerAgent) -> None:
-        # Reading thousands of topics takes seconds.
+        # The file is read in a thread: with thousands of topics that takes seconds.
         config = await asyncio.to_thread(read_config, self._path)
         done = await agent.replace_topics(config.topics)
         if config.settings != self._config.settings:

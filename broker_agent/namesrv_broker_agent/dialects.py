@@ -35,7 +35,7 @@ SECONDS_PER_BYTE: Final = 1 / (2 * 1024 * 1024)
 # The shortest time between two heartbeats that ask for the DataVersion (322); heartbeats in between are a 904.
 QUERY_SECONDS: Final = 25.0
 _CRC_MASK: Final = 0x7FFFFFFF
-# a topic of every RocketMQ broker
+# a system topic of every RocketMQ broker, added where the only topic has the name of the broker
 _SECOND_TOPIC: Final = "SELF_TEST_TOPIC"
 
 

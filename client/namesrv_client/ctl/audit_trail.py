@@ -172,7 +172,7 @@ def _end_ms(folder: Path) -> float:
 
 
 def sentence(line: Line) -> str:
-    """A line as one sentence."""
+    """The meaning of an audit line, as one sentence."""
     match line:
         case {"event": "change", "changes": [*changes]}:
             return "; ".join(filter(None, map(_change, changes))) + _times(line)

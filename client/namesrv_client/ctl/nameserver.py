@@ -78,7 +78,7 @@ class NameServer:
         self._routes_per_pull = ROUTES_PER_PULL
 
     def new_client(self) -> RemotingClient:
-        """Another connection to the server."""
+        """A client with another connection to the same server."""
         return RemotingClient(
             self.address,
             clock=self._clock,

@@ -12,7 +12,7 @@ V2_PREFIX: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 # the specification's limit for a version 1 line, with its CRLF
 _V1_MAX_BYTES: Final = 107
 _V1_LINE: Final = re.compile(rb"PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN[^\r]*)\r\n")
-# protocol -> class of its addresses
+# name of the address family in a version 1 line -> class of its addresses
 _V1_ADDRESSES: Final = {b"TCP4": ipaddress.IPv4Address, b"TCP6": ipaddress.IPv6Address}
 _V2_HEAD: Final = Struct(">12sBBH")
 # Addresses and a few hundred bytes of TLVs fit; no known proxy sends more.

@@ -136,7 +136,7 @@ def exceeded_share(owner: Owner, held: Sizes, total: Sizes, added: Sizes, limits
 
 
 def sizes_of(tables: RouteTables) -> Sizes:
-    """Return the rows of the tables in all."""
+    """Return the total sizes of the tables."""
     return Sizes(
         len(tables.cluster_addr_table),
         len(tables.broker_live_table),

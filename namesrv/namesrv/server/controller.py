@@ -73,7 +73,7 @@ EXIT_BUG: Final = 70
 _FINISH_SECONDS: Final = 2.0
 # Flush time after a second signal: the operator is in a hurry.
 _HASTY_FLUSH_SECONDS: Final = 0.5
-# Time for a last snapshot on a slow disk.
+# Limit for writing the last snapshot, enough for a slow disk.
 _SAVE_SECONDS: Final = 3.0
 # The event loop waits this long for the interpreter lock while another thread (a TLS handshake, a write of a file)
 # computes. Python's default is 5 ms, which other peers see as their p99 beside TLS handshakes.

@@ -114,7 +114,7 @@ class Reloader:
         elif enforces is guard.enforces:
             return
         guard.follow(file, enforces=enforces)
-        # Waiting watches were admitted under the old rules.
+        # End all waiting watches, since they were admitted under the old rules: clients repeat the request.
         namesrv.watchers.wake(None)
         if enforces:
             tables, connections = namesrv.manager.tables, namesrv.connections

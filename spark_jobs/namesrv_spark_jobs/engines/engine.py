@@ -15,7 +15,7 @@ _MANY_IN_ONE: Final = "run_1"
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Hints for storing the table made of lines."""
+    """Hints for an engine that stores the table of all log lines."""
 
     # most readers need the rows with one value of this column
     by: str

@@ -165,7 +165,7 @@ def identity() -> Column:
 
 
 def identity_columns() -> list[Column]:
-    """The columns of `NAMES`, from `identity`."""
+    """The columns of `NAMES`, split from the column `identity`."""
     texts = (
         F.nullif(F.get(F.split("identity", _BETWEEN), F.lit(number)), F.lit(_NOTHING)) for number in range(len(NAMES))
     )

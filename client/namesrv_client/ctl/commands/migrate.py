@@ -58,7 +58,7 @@ class _Overview:
     topics: frozenset[str]
     view: _View
     settings: Mapping[str, str]
-    # A line for each part that this account may not read.
+    # A message for each part of the comparison that the account may not read.
     hidden: Sequence[str]
 
     @property
