@@ -148,7 +148,7 @@ class RouteTables:
         groups, known = changes.groups, self.broker_addr_table
         groups_before = {name: known.get(name) for name, group in groups.items() if known.get(name) != group}
         moved = groups.keys() if self._move_filter_servers(changes) else groups_before.keys()
-        # Routes also change for topics whose rows stay, if a group changes; a dropped group is in no row any more.
+        # A changed broker group also changes routes of topics whose queues stay; no row contains a dropped group.
         moved_groups = [name for name in moved if groups[name] is not None]
         yield from self.revisions.settle()
         topics = yield from self.topics.prepare(changes.rows, changes.mappings, moved_groups)

@@ -272,7 +272,7 @@ class TopicTable:
         """Apply a change in one step, of which no other task sees a part."""
         self.queue_count += prepared.queue_count
         self.route_count += prepared.route_count
-        # Here and below no Python code runs per topic.
+        # Only built-in functions run per topic in this method, since it must not yield.
         self.rows.update(cast("Mapping[str, TopicRow]", prepared.rows))
         deque(map(self.rows.pop, prepared.row_changes.gone, repeat(None)), maxlen=0)
         for broker_name, topics in prepared.joined.items():
