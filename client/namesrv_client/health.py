@@ -203,7 +203,7 @@ def broker_of(live: LiveBroker, *, passed_seconds: float = 0.0) -> Broker:
     """A broker as it is some seconds after the server's response."""
     age = None if live.age_seconds is None else live.age_seconds + passed_seconds
     key = live.cluster, live.broker_name, live.broker_id
-    return Broker(key, age, live.expiry_seconds, live.topics or 0, bool(live.write_wiped))
+    return Broker(key, age, live.expiry_seconds, live.topics or 0, bool(live.write_removed))
 
 
 def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:

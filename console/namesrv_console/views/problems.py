@@ -98,4 +98,4 @@ def topics_of(key: BrokerKey, cluster: Cluster) -> int:
 def _broker(key: BrokerKey, seen: BrokerSeen, now: float) -> Broker:
     live = seen.live
     silent = None if seen.last_seen_at is None else now - seen.last_seen_at
-    return Broker(key, silent, live.expiry_seconds, live.topics or 0, bool(live.write_wiped))
+    return Broker(key, silent, live.expiry_seconds, live.topics or 0, bool(live.write_removed))

@@ -93,7 +93,7 @@ async def all_problems(namesrv: Namesrv) -> list[ServerProblem]:
     """Return the problems of the server and of its broker groups."""
     groups = await groups_by_health(namesrv)
     return [
-        *group_problems(groups, list(namesrv.manager.tables.wiped)),
+        *group_problems(groups, list(namesrv.manager.tables.write_removed)),
         *server_problems(ServerState.of(namesrv)),
     ]
 

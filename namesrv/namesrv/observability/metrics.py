@@ -53,7 +53,7 @@ async def exposition(namesrv: Namesrv, server: RemotingServer) -> bytes:
     """Return all metrics in Prometheus' text format, with the usual names for metrics of the process."""
     families = chain(
         _state_families(namesrv, await count_brokers(namesrv), await groups_by_health(namesrv)),
-        _life_families(namesrv),
+        _eviction_families(namesrv),
         _traffic_families(namesrv, server, await count_connections(namesrv)),
         _tls_families(namesrv),
     )
@@ -93,7 +93,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     yield _gauge("build_info", "Version of the server, and of Python.", versions, "version,python")
     yield _gauge(
         "ready",
-        "Whether the server answers route questions: it listens, its brokers are back, and it is not draining.",
+        "Whether the server answers route requests: it listens, its brokers are back, and it is not draining.",
         namesrv.is_ready() and namesrv.is_listening and not namesrv.is_draining,
     )
     yield _gauge(
@@ -125,7 +125,9 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     )
     problems = {file: state.problem() is not None for file, state in namesrv.writes().items()}
     yield _gauge("disk_failing", "Whether writing a file fails or is stuck; serving goes on.", problems, "file")
-    yield _gauge("write_permission_removed", "Brokers whose write permission an operator removed.", len(tables.wiped))
+    yield _gauge(
+        "write_permission_removed", "Brokers whose write permission an operator removed.", len(tables.write_removed)
+    )
     yield _gauge("topics", "Topics with a route.", len(tables.topic_queue_table))
     yield _gauge("queues", "Queues of all topics on all brokers.", tables.topics.queue_count)
     yield _gauge("table_bytes", "Estimated memory of the tables, part of max-memory-bytes.", tables.estimated_bytes())
@@ -137,7 +139,7 @@ def _state_families(namesrv: Namesrv, brokers: Counter[str], groups: Groups) -> 
     yield _gauge("table_revision", "Route changes since the start.", namesrv.manager.revisions.revision)
 
 
-def _life_families(namesrv: Namesrv) -> Iterator[Metric]:
+def _eviction_families(namesrv: Namesrv) -> Iterator[Metric]:
     """Yield metrics of brokers' heartbeats and evictions, of the logs, and of delays of responses."""
     counters, heartbeats = namesrv.counters, namesrv.manager.heartbeats
     signs = {"heartbeat": heartbeats, "registration": counters.renewals.count}
@@ -212,7 +214,7 @@ def _traffic_families(
     counters = namesrv.counters
     yield _gauge("connections", "Open connections, by protocol and role of the peer.", connections, "proto,role")
     moved = {"in": server.bytes_received, "out": server.bytes_sent}
-    yield _counter("bytes", "Bytes of requests read, and of answers written.", moved, "dir")
+    yield _counter("bytes", "Bytes of requests read, and of responses written.", moved, "dir")
     by_reason = counters.refusals_by_reason()
     rejected = {reason: by_reason.get(reason, 0) for reason in LIMIT_REASONS}
     yield _counter("connections_rejected", "Connections refused or closed because of a limit.", rejected, "reason")
@@ -225,7 +227,7 @@ def _traffic_families(
         "frame_errors", "Connections closed because of an invalid or incomplete frame.", errors, "proto,reason"
     )
     slow = by_reason.get(SLOW_READER, 0)
-    yield _counter("slow_consumers", "Connections closed because the peer did not read its answers.", slow)
+    yield _counter("slow_consumers", "Connections closed because the peer did not read its responses.", slow)
     yield _counter(
         "requests",
         "Answered requests, by request code and response code in RocketMQ's names.",
@@ -275,11 +277,11 @@ def _tls_families(namesrv: Namesrv) -> Iterator[Metric]:
     )
 
 
-def _requests(lane: FastPath, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
+def _requests(fast_path: FastPath, answered: Mapping[tuple[int, int], int]) -> dict[tuple[str, ...], int]:
     counts = Counter(answered)
-    counts[RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS] += lane.pulls
-    counts[RequestCode.BROKER_HEARTBEAT, ResponseCode.SUCCESS] += lane.heartbeats - lane.data_versions
-    counts[RequestCode.QUERY_DATA_VERSION, ResponseCode.SUCCESS] += lane.data_versions
+    counts[RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SUCCESS] += fast_path.pulls
+    counts[RequestCode.BROKER_HEARTBEAT, ResponseCode.SUCCESS] += fast_path.heartbeats - fast_path.data_versions
+    counts[RequestCode.QUERY_DATA_VERSION, ResponseCode.SUCCESS] += fast_path.data_versions
     return {
         (_REQUESTS.get(code, "UNKNOWN"), _RESULTS.get(result, str(result))): count
         for (code, result), count in counts.items()

@@ -70,7 +70,7 @@ class Instance:
         ages = {name: getattr(self.entry, name) for name in ("age_seconds", "expires_in_seconds", "expiry_seconds")}
         queues = {name: getattr(self.queues, name, None) for name in ("perm", "read_queue_nums", "write_queue_nums")}
         version = msgspec.to_builtins(self.entry.data_version)
-        return {**own, **ages, **queues, "write_wiped": self.entry.write_wiped, "data_version": version}
+        return {**own, **ages, **queues, "write_removed": self.entry.write_removed, "data_version": version}
 
 
 _COLUMNS: Final[Columns[Instance]] = {
@@ -81,7 +81,7 @@ _COLUMNS: Final[Columns[Instance]] = {
     "last seen": lambda one: ago(one.entry.age_seconds),
     "expires in": lambda one: lasting(one.entry.expires_in_seconds),
     "perm": lambda one: one.queues and perm_text(one.queues.perm),
-    "wiped": lambda one: one.entry.write_wiped,
+    "write removed": lambda one: one.entry.write_removed,
     "queues": lambda one: one.queues and f"{one.queues.read_queue_nums}/{one.queues.write_queue_nums}",
     "version": lambda one: one.entry.data_version and one.entry.data_version.counter,
 }
@@ -165,7 +165,7 @@ async def _explained(server: NameServer, topic: str) -> Explained:
             instances.append(Instance(group.cluster, group.broker_name, number, address, queues, known, knows))
     # Ages always differ between servers, and are left out.
     facts = facts_with_addresses(route)
-    facts.update({f"wiped on {one.broker_name}": True for one in instances if one.entry.write_wiped})
+    facts.update({f"write removed on {one.broker_name}": True for one in instances if one.entry.write_removed})
     groups = {(one.cluster, one.broker_name) for one in route.broker_datas}
     return Explained(facts, instances, route, await report_of(server, info, brokers, groups))
 
