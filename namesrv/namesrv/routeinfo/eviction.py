@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from namesrv.routeinfo.acting_master import loses_write
-from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered, WriteWiped
+from namesrv.routeinfo.effects import Evicted, Fenced, MinBrokerIdChanged, Unregistered, WritePermissionChanged
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RouteOptions
 from namesrv.routeinfo.rows import row_with
 from namesrv.routeinfo.tables import NEVER, Changes, RouteTables
@@ -83,13 +83,13 @@ def plan_removal(
 
 def _keep_or_end_wipe(section: WriteSection, live: BrokerLiveInfo, reason: Reason) -> None:
     """Keep, end or limit a removed write permission after a master, or the last broker of its group, has left."""
-    name, wiped = live.broker_name, section.tables.wiped
+    name, removed = live.broker_name, section.tables.write_removed
     is_last = name not in section.tables.broker_addr_table
-    if name not in wiped or not (live.broker_id == MASTER_ID or is_last):
+    if name not in removed or not (live.broker_id == MASTER_ID or is_last):
         return
     if reason == "unregistered":
-        del wiped[name]
+        del removed[name]
         topics = len(section.tables.topics.of_broker.get(name, ()))
-        section.effects.append(WriteWiped(name, topics, is_wiped=False, reason="unregistered"))
-    elif wiped[name] == NEVER:
-        wiped[name] = live.expires_at()
+        section.effects.append(WritePermissionChanged(name, topics, is_removed=False, reason="unregistered"))
+    elif removed[name] == NEVER:
+        removed[name] = live.expires_at()

@@ -19,7 +19,7 @@ from typing import Any, Final
 from namesrv.net.steps import run_in_steps
 from namesrv.routeinfo.admission import attempted_takeover, check_routes, check_topics, is_in_use, takeover_refusal
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS, OtherConnection
-from namesrv.routeinfo.effects import Effect, Fenced, HeldUp, OverQuota, RouteChanged, Scanned, WriteWiped
+from namesrv.routeinfo.effects import Effect, Fenced, HeldUp, OverQuota, RouteChanged, Scanned, WritePermissionChanged
 from namesrv.routeinfo.eviction import Removal, remove, silent_brokers
 from namesrv.routeinfo.liveness import LivenessClock
 from namesrv.routeinfo.records import (
@@ -154,10 +154,10 @@ class RouteInfoManager:
     def _end_wipes(self, effects: list[Effect]) -> None:
         """End the removal of the write permission of brokers that have been gone for their expiry."""
         now = self.now()
-        for name in [name for name, ends in self.tables.wiped.items() if ends < now]:
-            del self.tables.wiped[name]
+        for name in [name for name, ends in self.tables.write_removed.items() if ends < now]:
+            del self.tables.write_removed[name]
             self.tables.membership += 1
-            effects.append(WriteWiped(name, 0, is_wiped=False, reason="expired"))
+            effects.append(WritePermissionChanged(name, 0, is_removed=False, reason="expired"))
 
     @contextlib.asynccontextmanager
     async def _removing(self, key: BrokerAddrInfo) -> AsyncIterator[WriteSection]:
@@ -402,28 +402,30 @@ class RouteInfoManager:
 
         Returns the number of the broker's topics, including topics that were not writable before.
         """
-        return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, wiped=True)
+        return await self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE, is_removed=True)
 
     async def add_write_perm(self, broker_name: str) -> int:
         """Set all topics of a broker to read and write permission (no other bit, as in Java); return their number."""
-        return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, wiped=False)
+        return await self._change_perms(broker_name, lambda _: PERM_READ | PERM_WRITE, is_removed=False)
 
-    async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, wiped: bool) -> int:
+    async def _change_perms(self, broker_name: str, new_perm: Callable[[int], int], *, is_removed: bool) -> int:
         async with self._changing() as section:
             changes = Changes()
             await run_in_steps(plan_perms(self.tables, changes, broker_name, new_perm))
             prepared = await run_in_steps(self.tables.prepare(changes))
             self.tables.forget_digests((broker_name,))
-            was_wiped = broker_name in self.tables.wiped
-            if wiped and broker_name in self.tables.broker_addr_table:
-                self.tables.wiped[broker_name] = NEVER
-            elif not wiped:
-                self.tables.wiped.pop(broker_name, None)
+            was_removed = broker_name in self.tables.write_removed
+            if is_removed and broker_name in self.tables.broker_addr_table:
+                self.tables.write_removed[broker_name] = NEVER
+            elif not is_removed:
+                self.tables.write_removed.pop(broker_name, None)
             section.apply(prepared, broker_name)
             topics = len(self.tables.topics.of_broker.get(broker_name, ()))
-            if was_wiped != (broker_name in self.tables.wiped):
+            if was_removed != (broker_name in self.tables.write_removed):
                 self.tables.membership += 1
-                section.effects.append(WriteWiped(broker_name, topics, is_wiped=wiped, reason="operator"))
+                section.effects.append(
+                    WritePermissionChanged(broker_name, topics, is_removed=is_removed, reason="operator")
+                )
             return topics
 
     def routes_may_differ(self, topics: Iterable[str] | None = None) -> None:

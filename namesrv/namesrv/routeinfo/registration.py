@@ -130,7 +130,9 @@ def _plan_topics(
 ) -> Steps[None]:
     """Plan the rows and static mappings of a registration that makes routes, and drops topics."""
     name, flag = tables.name_of_broker(registration.broker_name), registration.enable_acting_master
-    has_no_write = registers_without_write(registration.broker_id, enable_acting_master=flag) or name in tables.wiped
+    has_no_write = (
+        registers_without_write(registration.broker_id, enable_acting_master=flag) or name in tables.write_removed
+    )
     body, rows, topics = registration.body, changes.rows, tables.topics
     yield from topics.plan_queues(rows, name, body.topic_configs, without_perm=PERM_WRITE if has_no_write else 0)
     yield from topics.change_each(rows, dropped, lambda row: row_with(row, name, None))
@@ -182,8 +184,8 @@ def _apply(section: WriteSection, registration: Registration, prepared: Prepared
         Evicted(dropped, live_table[dropped], "superseded", now - live_table[dropped].last_update)
         for dropped in changes.dropped
     )
-    if name in tables.wiped and (registration.broker_id == MASTER_ID or name not in tables.broker_addr_table):
-        tables.wiped[name] = NEVER
+    if name in tables.write_removed and (registration.broker_id == MASTER_ID or name not in tables.broker_addr_table):
+        tables.write_removed[name] = NEVER
     if prepared.topics.row_changes.rows:
         # Two brokers of a group may register topics, a master and a broker with an id below 0: the other one's next
         # registration is applied again, even if unchanged.

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
@@ -40,6 +40,7 @@ from namesrv_spark_jobs.history.model import (
     Silence,
     Strip,
     StripBin,
+    StripKind,
     StripRequest,
     StripRow,
     Timeline,
@@ -80,6 +81,11 @@ _MOST_READINGS: Final = 2
 _MOST_PERIODS: Final = 20_000
 # A server without a `stop` line counts as up for so long after its last line: a running one writes a line each scan.
 _STILL_UP_MS: Final = 120_000
+# a silence longer than this many intervals is late, as in docs/heartbeat-log.md
+_LATE_INTERVALS: Final = 1.5
+# fewer heartbeats say little about the usual interval: a broker registers again soon after a server's start
+_FEW_HEARTBEATS: Final = 3
+_STRIP_KINDS: Final[tuple[StripKind, ...]] = get_args(StripKind)
 _BROKER: Final = ("cluster", "broker_name", "broker_id", "broker_addr")
 
 
@@ -377,36 +383,71 @@ def _strip(read: _Read, request: StripRequest) -> Strip:
     since = F.col("mono") + F.col("offset_ms") * 1000 - span.from_ms * 1000
     placed = known.withColumn("bin", F.floor(since * STRIP_BINS / (span.length_ms * 1000)).cast("bigint"))
     within = placed.filter(F.col("bin").between(0, STRIP_BINS - 1)).join(named, on=["key", "who"], how="inner")
-    binned = within.groupBy("nameserver", *_BROKER, "bin").agg(
+    binned = within.groupBy("key", "nameserver", *_BROKER, "bin").agg(
         F.count("mono").alias("heartbeats"), F.max("interval").alias("longest"), F.max("expiry").alias("expiry")
     )
-    lived = (
-        tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").join(clocks, on="boot", how="inner")
+    periods = tables.periods.drop(*_BROKER).join(named, on=["key", "who"], how="inner").drop("nameserver", "offset_ms")
+    lived = periods.join(clocks, on="boot", how="inner").select(
+        *("key", "nameserver", *_BROKER, "usual_interval", "heartbeats", "last_ok", "evict_seq", "reason"),
+        (F.col("removed") + F.col("offset_ms") * 1000).alias("ended"),
     )
-    usual_intervals = lived.groupBy("nameserver", *_BROKER).agg(
-        F.max_by("usual_interval", "last_ok").alias("usual_interval")
-    )
-    rows = read.engine.collected({"binned": binned, "usual_intervals": usual_intervals})
-    found: dict[tuple[Broker, str], list[Row]] = defaultdict(list)
-    for row in rows["binned"]:
-        found[_broker(row), row["nameserver"] or ""].append(row)
-    usual_interval = {(_broker(row), row["nameserver"] or ""): row["usual_interval"] for row in rows["usual_intervals"]}
-    shown = [_strip_row(key, found[key], usual_interval[key]) for key in sorted(found, key=_place)]
-    return Strip(reading=read.about, span=span, rows=shown)
+    rows = read.engine.collected({"binned": binned, "lived": lived})
+    return Strip(reading=read.about, span=span, rows=_strip_rows(span, rows["binned"], rows["lived"]))
 
 
-def _strip_row(key: tuple[Broker, str], rows: list[Row], usual_interval: int) -> StripRow:
-    bins = [
-        StripBin(number=row["bin"], heartbeats=row["heartbeats"], longest_ms=whole_ms(row["longest"] or 0))
-        for row in rows
+def _strip_rows(span: Span, binned: Sequence[Row], lived: Sequence[Row]) -> list[StripRow]:
+    usual = _usual_intervals(lived)
+    found: dict[tuple[Broker, str], dict[int, StripBin]] = defaultdict(dict)
+    for row in binned:
+        of, key = found[_broker(row), row["nameserver"] or ""], (row["key"], _broker(row))
+        of[row["bin"]] = _worse(of.get(row["bin"]), _strip_bin(row, usual[key]))
+    for row in lived:
+        if row["evict_seq"] is None or row["reason"] == "unregistered" or whole_ms(row["ended"]) not in span:
+            continue
+        number = (whole_ms(row["ended"]) - span.from_ms) * STRIP_BINS // span.length_ms
+        of = found[_broker(row), row["nameserver"] or ""]
+        removed = StripBin(number=number, heartbeats=0, longest_ms=0, kind="removed", reason=row["reason"])
+        of[number] = _worse(of.get(number), removed)
+    return [
+        StripRow(broker=key[0], nameserver=key[1], bins=[found[key][number] for number in sorted(found[key])])
+        for key in sorted(found, key=_place)
     ]
-    expiry = max((row["expiry"] or 0 for row in rows), default=0)
-    return StripRow(
-        broker=key[0],
-        nameserver=key[1],
-        expiry_ms=whole_ms(expiry),
-        interval_ms=whole_ms(usual_interval),
-        bins=sorted(bins, key=lambda one: one.number),
+
+
+def _usual_intervals(lived: Sequence[Row]) -> dict[tuple[int, Broker], int]:
+    """The usual interval of a broker in each boot of a server; after few heartbeats, its longest one in any boot."""
+    last: dict[tuple[int, Broker], Row] = {}
+    longest: dict[Broker, int] = defaultdict(int)
+    for row in sorted(lived, key=lambda row: row["last_ok"]):
+        last[row["key"], _broker(row)] = row
+        longest[_broker(row)] = max(longest[_broker(row)], row["usual_interval"])
+    return {
+        key: row["usual_interval"] if (row["heartbeats"] or 0) > _FEW_HEARTBEATS else longest[key[1]]
+        for key, row in last.items()
+    }
+
+
+def _strip_bin(row: Row, usual_interval: int) -> StripBin:
+    longest = row["longest"] or 0
+    kind: StripKind = "regular"
+    if 3 * longest > 2 * (row["expiry"] or 0):
+        kind = "overdue"
+    elif longest > _LATE_INTERVALS * usual_interval:
+        kind = "late"
+    return StripBin(number=row["bin"], heartbeats=row["heartbeats"], longest_ms=whole_ms(longest), kind=kind)
+
+
+def _worse(one: StripBin | None, other: StripBin) -> StripBin:
+    """One bin with the heartbeats of both, and the worse kind."""
+    if one is None:
+        return other
+    worse = max(one, other, key=lambda it: _STRIP_KINDS.index(it.kind))
+    return StripBin(
+        number=other.number,
+        heartbeats=one.heartbeats + other.heartbeats,
+        longest_ms=max(one.longest_ms, other.longest_ms),
+        kind=worse.kind,
+        reason=worse.reason,
     )
 
 
@@ -463,30 +504,41 @@ def _changes(read: _Read, topic: str, runs: Mapping[int, Run]) -> dict[int, dict
     found: dict[int, dict[int, Change]] = defaultdict(dict)
     routes: dict[int, dict[str, list[int]]] = defaultdict(dict)
     next_whole: dict[int, int | None] = {}
+    # whether the route of a boot is known so far
+    known: dict[int, bool] = {}
     revisions = clients.routes(rest, [topic]).join(lines, on=["boot", "revision"], how="inner").collect()
     for row in sorted((row.asDict(recursive=True) for row in revisions), key=lambda row: (row["boot"], row["turn"])):
         boot, route = row["boot"], routes[row["boot"]]
         if boot not in runs:
             continue
-        came = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
-        left = set(route) - set(came) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
+        given = {one["name"]: sorted(one["ids"] or ()) for one in row["set"] or ()}
+        gone = set(route) - set(given) if next_whole.get(boot) == row["turn"] else set(row["unset"] or ())
         next_whole[boot] = row["next_whole"]
-        came = {name: ids for name, ids in came.items() if route.get(name) != ids}
-        routes[boot] = route = {name: ids for name, ids in (route | came).items() if name not in left}
+        # A boot begins without routes; without its begin, the route before the first whole one is unknown.
+        was_known = known.get(boot, runs[boot].version is not None)
+        known[boot] = row["is_known"]
+        before, routes[boot] = route, {name: ids for name, ids in (route | given).items() if name not in gone}
+        certain = given if was_known else given.keys() & before.keys()
         found[boot][row["revision"]] = Change(
             at_ms=whole_ms(row["mono"] + read.offsets[boot] * 1000),
             nameserver=runs[boot].nameserver,
             boot_id=runs[boot].boot_id,
             revision=row["revision"],
-            route=_members(route) if row["is_known"] else None,
-            came=_members(came),
-            left=sorted(left),
+            route=_members(routes[boot]) if row["is_known"] else None,
+            came=_members({name: _without(given[name], before.get(name)) for name in certain}),
+            left=_members({name: _without(before[name], given[name]) for name in certain if name in before})
+            + [Member(broker_name=name, ids=before.get(name, [])) for name in sorted(gone)],
+            now=_members({name: ids for name, ids in given.items() if name not in certain}),
         )
     return found
 
 
 def _members(route: Mapping[str, list[int]]) -> list[Member]:
-    return [Member(broker_name=name, ids=route[name]) for name in sorted(route)]
+    return [Member(broker_name=name, ids=route[name]) for name in sorted(route) if route[name]]
+
+
+def _without(ids: Sequence[int], others: Sequence[int] | None) -> list[int]:
+    return [one for one in ids if one not in (others or ())]
 
 
 def _received(

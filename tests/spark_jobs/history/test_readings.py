@@ -13,14 +13,14 @@ from namesrv_spark_jobs.history.files import LogsError
 from namesrv_spark_jobs.history.model import (
     Change,
     Member,
-    Question,
-    RouteQuestion,
+    PastRequest,
+    RouteRequest,
     Strip,
-    StripQuestion,
+    StripRequest,
     Timeline,
-    TimelineQuestion,
+    TimelineRequest,
     TopicPast,
-    WhatIfQuestion,
+    WhatIfRequest,
     WhatIfs,
 )
 from namesrv_spark_jobs.history.readings import Readings
@@ -47,16 +47,16 @@ def asked(tmp_path: Path) -> Iterator[Readings]:
         yield opened
 
 
-def ask(asked: Readings, question: Question, kind: type[A]) -> A:
-    """The answer, as what it is."""
-    found = asked.answer(question)
+def ask(asked: Readings, request: PastRequest, kind: type[A]) -> A:
+    """The result, with its type."""
+    found = asked.result(request)
     assert isinstance(found, kind)
     return found
 
 
 def test_registration_periods_are_those_of_the_report(asked: Readings) -> None:
     """A closed file, one with a torn line, and one that is still open: three brokers on two servers."""
-    found = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
+    found = ask(asked, TimelineRequest(span=FIVE_MINUTES), Timeline)
 
     assert (found.reading.files, found.reading.lines, found.reading.bad) == (3, 29, 1)
     assert [(str(row.broker), row.nameserver) for row in found.rows] == [
@@ -80,10 +80,10 @@ def test_registration_periods_are_those_of_the_report(asked: Readings) -> None:
     assert first == [("silent", 60_000, 185_000, 125_000, False)]
     assert second == [("silent", 30_500, 155_000, 124_500, True), (None, 170_000, 240_100, 0, False)]
     assert third == [(None, 240_010, 240_100, 0, False)]
-    by_server = ask(asked, TimelineQuestion(span=FIVE_MINUTES, text="NS-2"), Timeline)
+    by_server = ask(asked, TimelineRequest(span=FIVE_MINUTES, text="NS-2"), Timeline)
     assert [row.nameserver for row in by_server.rows] == ["ns-2"]
     # broker-b's first registration period had ended by then
-    later = ask(asked, TimelineQuestion(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
+    later = ask(asked, TimelineRequest(span=FIVE_MINUTES.moved(0.6), text="broker-a"), Timeline)
     assert [len(row.periods) for row in later.rows] == [1, 1]
 
 
@@ -91,10 +91,10 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     """A client has the old route from the eviction until its next pull."""
 
     def received(at_ms: int) -> list[tuple[int, bool]]:
-        past = ask(asked, RouteQuestion(span=after(at_ms), topic="t"), TopicPast)
+        past = ask(asked, RouteRequest(span=after(at_ms), topic="t"), TopicPast)
         return [(one.change.revision if one.change else -1, one.is_old) for one in past.clients]
 
-    at_190 = ask(asked, RouteQuestion(span=after(190_000), topic="t"), TopicPast)
+    at_190 = ask(asked, RouteRequest(span=after(190_000), topic="t"), TopicPast)
 
     both = [Member(broker_name="broker-a", ids=[0]), Member(broker_name="broker-b", ids=[0])]
     first, second = at_190.servers
@@ -104,7 +104,7 @@ def test_route_at_a_moment_and_the_last_route_of_each_client(asked: Readings) ->
     assert (second.is_up, second.change) == (True, None)
     assert [(2, []), (1, both)] == [(change.revision, change.came) for change in at_190.changes]
     assert [received(at) for at in (50, 184_000, 190_000, 200_000)] == [[], [(1, False)], [(1, True)], [(2, False)]]
-    assert ask(asked, RouteQuestion(span=after(190_000), topic="other"), TopicPast).changes == []
+    assert ask(asked, RouteRequest(span=after(190_000), topic="other"), TopicPast).changes == []
 
 
 def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_route_is_put_together_from_differences(tmp_path: Path) -> None:
         return change.revision, route, " ".join(difference)
 
     with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
-        past = ask(asked, RouteQuestion(span=after(10_000), topic="t"), TopicPast)
-        before = ask(asked, RouteQuestion(span=after(4_200), topic="t"), TopicPast)
+        past = ask(asked, RouteRequest(span=after(10_000), topic="t"), TopicPast)
+        before = ask(asked, RouteRequest(span=after(4_200), topic="t"), TopicPast)
 
     assert [shown(change) for change in past.changes] == [
         (5, "", "-c[0]"),
@@ -160,8 +160,8 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
     file = write_plain(tmp_path / "logs", "ns-3-boot-3-1.jsonl", third.lines)
 
-    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=20_000, scan_ms=1_000, poll_ms=5_000)
-    found = ask(asked, question, WhatIfs)
+    request = WhatIfRequest(span=FIVE_MINUTES, expiry_ms=20_000, scan_ms=1_000, poll_ms=5_000)
+    found = ask(asked, request, WhatIfs)
 
     grid = WhatIf(expiry_ms=(20_000,), scan_ms=(1_000,), poll_ms=(5_000,))
     hours = found.reading.span
@@ -177,12 +177,12 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
 
 
 def test_reading_is_kept_for_spans_within_it(asked: Readings) -> None:
-    """Zooming does not read the logs again; a replay always covers exactly the hours of its question."""
-    day = ask(asked, TimelineQuestion(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)
+    """Zooming does not read the logs again; a replay always covers exactly the hours of its request."""
+    day = ask(asked, TimelineRequest(span=Span(MIDNIGHT_MS - DAY_MS, MIDNIGHT_MS + HOUR_MS)), Timeline)
 
-    closer = ask(asked, TimelineQuestion(span=FIVE_MINUTES), Timeline)
-    question = WhatIfQuestion(span=FIVE_MINUTES, expiry_ms=60_000, scan_ms=5_000, poll_ms=30_000)
-    replay = ask(asked, question, WhatIfs)
+    closer = ask(asked, TimelineRequest(span=FIVE_MINUTES), Timeline)
+    request = WhatIfRequest(span=FIVE_MINUTES, expiry_ms=60_000, scan_ms=5_000, poll_ms=30_000)
+    replay = ask(asked, request, WhatIfs)
 
     assert day.reading == closer.reading
     assert Span(MIDNIGHT_MS - HOUR_MS, MIDNIGHT_MS + HOUR_MS) == replay.reading.span
@@ -194,8 +194,8 @@ def test_strip_counts_heartbeats_by_bin(asked: Readings, tmp_path: Path) -> None
     slave = HeartbeatLines("boot-3", "ns-1").start(241_000).heartbeats(242_000, of=broker("broker-a", 1))
     write_plain(tmp_path / "logs", "ns-1-boot-3-1.jsonl", slave.lines)
 
-    found = ask(asked, StripQuestion(span=span.moved(1), cluster="c1", broker_name="broker-a"), Strip)
-    earlier = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
+    found = ask(asked, StripRequest(span=span.moved(1), cluster="c1", broker_name="broker-a"), Strip)
+    earlier = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
     assert [(str(row.broker), row.nameserver) for row in found.rows] == [
         ("c1/broker-a/0", "ns-1"),
@@ -224,7 +224,7 @@ def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
 
     span = Span(MIDNIGHT_MS, MIDNIGHT_MS + 1_440_000)
     with Readings(str(tmp_path), [str(tmp_path / "logs")]) as asked:
-        found = ask(asked, StripQuestion(span=span, cluster="c1", broker_name="broker-a"), Strip)
+        found = ask(asked, StripRequest(span=span, cluster="c1", broker_name="broker-a"), Strip)
 
     # a bin is 10 s long
     assert [(one.number, one.kind) for row in found.rows for one in row.bins] == [
@@ -238,7 +238,7 @@ def test_strip_takes_the_interval_of_each_boot(tmp_path: Path) -> None:
 def test_span_without_lines_is_an_error(asked: Readings, tmp_path: Path) -> None:
     """The logs have no file, or only empty files."""
     with pytest.raises(LogsError, match="no log from 2026-03-03T23:00:00 to 2026-03-04T01:00:00"):
-        asked.answer(TimelineQuestion(span=FIVE_MINUTES.moved(864)))
+        asked.result(TimelineRequest(span=FIVE_MINUTES.moved(864)))
     write_plain(tmp_path / "bad", "ns-1-boot-1-1.jsonl", [json.dumps({"v": 1})])
     with Readings(str(tmp_path), [str(tmp_path / "bad")]) as bad, pytest.raises(LogsError, match="no line of a log"):
-        bad.answer(TimelineQuestion(span=FIVE_MINUTES))
+        bad.result(TimelineRequest(span=FIVE_MINUTES))
