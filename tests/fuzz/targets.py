@@ -5,20 +5,55 @@ import hashlib
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from namesrv.state.snapshot import decode as decode_snapshot
 from namesrv_client.ctl.audit_trail import Trail, sentence
+from namesrv_remoting import headers
 from namesrv_remoting.access import AccessFileError, parse_access_file
+from namesrv_remoting.bodies import extensions
+from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.extensions import read_events, read_routes
+from namesrv_remoting.bodies.limits import RegistrationLimits
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
-from namesrv_remoting.bodies.route import read_route
+from namesrv_remoting.bodies.register import decode_body, decode_native_body
+from namesrv_remoting.bodies.route import read_queue_datas, read_route
 from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import FrameReader
+from namesrv_remoting.headers import ExtHeader
 from namesrv_remoting.serializers import decode_frame
 from namesrv_runtime.durable_file import SealedFileError, enveloped
-from tests.fuzz.test_pure_layers import HEADERS, READERS
+
+HEADERS: Final = [
+    header
+    for header in vars(headers).values()
+    if isinstance(header, type) and issubclass(header, ExtHeader) and header is not ExtHeader
+]
+LIMITS: Final = RegistrationLimits(max_inflated_bytes=1 << 20)
+# readers of bodies, with each combination of their arguments
+READERS: Final[dict[str, list[Callable[[bytes], Any]]]] = {
+    **{
+        f"registrations, compressed={compressed}": [
+            *(
+                partial(decode_body, version=version, compressed=compressed, limits=LIMITS)
+                for version in (36, 400, 479)
+            ),
+            partial(decode_native_body, compressed=compressed, limits=LIMITS),
+        ]
+        for compressed in (False, True)
+    },
+    "small bodies": [
+        JSON.read_data_version,
+        NATIVE.read_data_version,
+        partial(read_queue_datas, JSON),
+        partial(read_queue_datas, NATIVE),
+        *(body.read for body in extensions.RequestBody.__subclasses__()),
+        extensions.pull_in_steps,
+        extensions.heartbeat_state,
+    ],
+}
 
 
 def _properties(data: bytes) -> dict[str, str]:
