@@ -20,8 +20,6 @@ cp -R tests/conftest.py tests/support tests/golden tests/remoting "$scratch/test
 cp -R tests/namesrv/conftest.py tests/namesrv/routeinfo tests/namesrv/processors "$scratch/tests/namesrv/"
 cp -R tests/client/routes "$scratch/tests/client/"
 cp tests/broker_agent/test_link.py tests/broker_agent/test_protocols.py tests/broker_agent/test_agent*.py "$scratch/tests/broker_agent/"
-# mutmut forks, too
-rm -f "$scratch/tests/broker_agent/test_agent_processes.py"
 cp pyproject.toml "$scratch/"
 # the manual's vectors are tested
 mkdir "$scratch/docs"

@@ -73,20 +73,6 @@ async def test_every_server_gets_the_table_and_each_change(tmp_path: Path) -> No
         assert ({"orders", "refunds"}, 1_001.0) == (set(agent.topics), clock.monotonic())
 
 
-async def test_replaced_table_is_sent_as_one_delta(tmp_path: Path) -> None:
-    """The delta contains the differences; without one nothing is sent."""
-    async with real(tmp_path) as it:
-        await it.agent.replace_topics(TOPICS)
-        await settle()
-        assert await registrations(it.server) == [("full", 2)]
-
-        await it.agent.replace_topics([TopicConfig("orders", 16, 16), TopicConfig("fees", 1, 1)])
-        await until(lambda: len(it.server.events("register")) == 2)
-        assert [found[:3] for found in (await versions(it.server))[1:]] == [("delta", 1, 0)]
-        known = it.server.namesrv.manager.tables.topic_queue_table
-        assert {topic: queues(it.server, topic) for topic in known} == {"orders": (16, 16, 6), "fees": (1, 1, 6)}
-
-
 # -- the list of servers ----------------------------------------------------------------------------------------------
 
 

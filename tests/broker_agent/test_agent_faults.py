@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from namesrv_broker_agent import TopicConfig
-from namesrv_remoting.codes import Permission
 from tests.support.agents import (
     ADDR,
     IDENTITY,
@@ -22,7 +20,7 @@ from tests.support.agents import (
     registrations,
     running,
 )
-from tests.support.fake_clock import FakeClock, passing, settle, until
+from tests.support.fake_clock import FakeClock, passing, until
 from tests.support.in_process import InProcess
 from tests.support.namesrv_peer import native_registration
 from tests.support.tcp_proxy import TcpProxy
@@ -35,68 +33,9 @@ async def proxied(servers: list[InProcess]) -> AsyncIterator[list[TcpProxy]]:
         yield [await stack.enter_async_context(TcpProxy(server.address)) for server in servers]
 
 
-@asynccontextmanager
-async def slow(proxy: TcpProxy, clock: FakeClock, *, seconds: float) -> AsyncIterator[None]:
-    """Delay this proxy's connections by up to `seconds` in total."""
-
-    async def hold_up() -> None:
-        while True:
-            proxy.stall()
-            await clock.sleep(seconds)
-            await proxy.heal()
-            await settle()
-
-    task = asyncio.create_task(hold_up())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        await proxy.heal()
-
-
 async def longest_silence(server: InProcess) -> float:
     """The longest time between two heartbeats."""
     return max(later - earlier for earlier, later in pairwise(await heartbeats(server)))
-
-
-async def test_dead_silent_and_slow_servers_delay_no_other(tmp_path: Path) -> None:
-    """Of four servers the reachable one has every change at once."""
-    clock = FakeClock()
-    async with name_servers(tmp_path, clock, 4) as servers, proxied(servers[:3]) as (dead, hole, late):
-        well = servers[3]
-        dead.cut()
-        hole.stall()
-        async with (
-            slow(late, clock, seconds=3.0),
-            running(clock, f"{everywhere((dead, hole, late))};{well.where}") as agent,
-        ):
-            await until(lambda: brokers(well))
-            await agent.create_topic(TopicConfig("refunds", 2, 2))
-            await until(lambda: queues(well, "refunds") == (2, 2, 6))
-            await agent.set_perm("refunds", Permission.READ)
-            await until(lambda: queues(well, "refunds") == (2, 2, 4))
-            await agent.delete_topic("refunds")
-            await until(lambda: queues(well, "refunds") is None)
-            await until(lambda: agent.servers[dead.address].status == "unreachable")
-
-            assert clock.monotonic() == 1_000.0
-            assert [state.status for state in agent.servers.values()] == [
-                "unreachable",
-                "connecting",
-                "connecting",
-                "registered",
-            ]
-            assert await agent.registered(count=1) == 1
-
-            # the slow server follows with delay, without a failed connection
-            await passing(clock, lambda: agent.servers[late.address].status == "registered", at_most=10)
-            for _ in range(150):
-                await clock.advance(1)
-                assert agent.servers[late.address].status == "registered"
-            assert await longest_silence(well) <= 30
-            assert [event for server in servers for event in server.events("evict")] == []
-            assert (late.accepted, brokers(servers[0]), brokers(servers[1])) == (1, {}, {})
 
 
 async def test_role_change_does_not_wait_for_unreachable_servers(tmp_path: Path) -> None:

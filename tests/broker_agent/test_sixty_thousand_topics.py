@@ -40,7 +40,8 @@ async def watched(work: Coroutine[Any, Any, object], peer: NamesrvPeer, topics: 
     return seen
 
 
-@pytest.mark.parametrize("protocol", ["native", pytest.param("rocketmq", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["native", "rocketmq"])
 async def test_sixty_thousand_topics_are_seen_all_or_none(tmp_path: Path, protocol: str) -> None:
     """Registration, a change of all topics and the unregistration are atomic for clients, with default limits."""
     topics = names()

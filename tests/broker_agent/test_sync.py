@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from namesrv_broker_agent import AgentSettings, MasterInfo, SyncBrokerAgent, TopicConfig, TopicStateError
+from namesrv_broker_agent import AgentSettings, SyncBrokerAgent, TopicConfig, TopicStateError
 from namesrv_broker_agent.sync import StoppedError
 from namesrv_remoting.codes import Permission
 from tests.support.agents import wait_until_routed
@@ -63,6 +63,7 @@ def test_start_register_stop(namesrv: Daemon, name: str) -> None:
     agent.start()
     agent.start()
     assert (agent.registered(), len(agent_threads())) == (1, 1)
+    assert (agent.status().is_ready, agent.master) == (True, None)
     (state,) = agent.servers.values()
     assert (namesrv.where, "registered", "native") == (state.address, state.status, state.protocol)
     assert state.last_error is None
@@ -121,26 +122,6 @@ def test_failed_start_leaves_nothing(namesrv: Daemon, name: str, tmp_path: Path)
         assert agent.registered() == 1
 
 
-def test_eight_threads_create_topics(namesrv: Daemon, name: str) -> None:
-    """All topics exist, each change is counted once, and an error reaches its own thread."""
-    with SyncBrokerAgent(settings_of(namesrv, name)) as agent, ThreadPoolExecutor(8) as pool:
-
-        def work(number: int) -> int:
-            agent.create_topic(TopicConfig(f"{name}-{number % 80}"))
-            return len(agent.topics) + len(agent.servers)
-
-        results = [pool.submit(work, number) for number in range(96)]
-        errors = [str(result.exception()) for result in results if result.exception() is not None]
-        assert sorted(f"topic {name}-{number} exists already" for number in range(16)) == sorted(errors)
-        assert agent.registered() == 1
-
-        topics = [f"{name}-{number}" for number in range(80)]
-        assert dict.fromkeys(topics, 6) == routes_of(namesrv, name, *topics)
-        with Peer(namesrv.address, native=True) as peer:
-            (broker,) = peer.call(20005, broker_name=name)["brokers"]
-        assert broker["data_version"]["counter"] == 80
-
-
 def test_all_methods(namesrv: Daemon, name: str) -> None:
     """Each method reaches the server or raises its error."""
     with SyncBrokerAgent(settings_of(namesrv, name), [ORDERS]) as agent:
@@ -187,62 +168,21 @@ def test_stop_ends_waiting_calls_of_other_threads(namesrv: Daemon, name: str) ->
     assert agent_threads() == []
 
 
-class MisbehavingCallback:
-    """A callback that uses the agent and fails; it records its values, its thread and the errors."""
+def test_call_from_a_callback_is_an_error(namesrv: Daemon, name: str) -> None:
+    """In the agent's own thread every method raises an error, because a call that waits would never end."""
+    errors: list[str] = []
+    is_done = threading.Event()
 
-    def __init__(self) -> None:
-        self.agent: SyncBrokerAgent | None = None
-        self.news: list[object] = []
-        self.threads: set[threading.Thread] = set()
-        self.errors: set[str] = set()
-        self._happened = threading.Event()
+    def state() -> dict[str, int]:
+        for verb in () if is_done.is_set() else VERBS:
+            with pytest.raises(RuntimeError) as caught:
+                verb(agent)
+            errors.append(str(caught.value))
+        is_done.set()
+        return {}
 
-    def __call__(self, news: object = None) -> dict[str, int]:
-        """Use the agent, then raise."""
-        assert self.agent is not None
-        self.news.append(news)
-        self.threads.add(threading.current_thread())
-        uses: list[Callable[[SyncBrokerAgent], object]] = [
-            lambda agent: agent.stop(),
-            lambda agent: agent.servers,
-            *VERBS,
-        ]
-        for use in uses:
-            try:
-                use(self.agent)
-            except RuntimeError as error:
-                self.errors.add(str(error))
-        self._happened.set()
-        raise ZeroDivisionError("in the broker's own code")
+    agent = SyncBrokerAgent(settings_of(namesrv, name, heartbeat_seconds=0.02), [ORDERS], state=state)
+    with agent:
+        assert is_done.wait(GUARD_SECONDS)
 
-    def wait(self) -> None:
-        assert self._happened.wait(GUARD_SECONDS)
-
-
-OWN_THREAD = "cannot be called from the agent's own callbacks: it would deadlock"
-
-
-def test_callbacks_run_in_the_agents_thread(namesrv: Daemon, name: str) -> None:
-    """A callback that uses the agent gets an error, a failing one does no harm, and a master is reported once."""
-    master_changed, state = MisbehavingCallback(), MisbehavingCallback()
-    master = SyncBrokerAgent(settings_of(namesrv, name, ha_server_addr="10.0.0.1:10912"), [ORDERS])
-    slave = SyncBrokerAgent(
-        settings_of(namesrv, name, broker_addr="10.0.0.2:10911", broker_id=1, heartbeat_seconds=0.02),
-        [ORDERS],
-        on_master_changed=master_changed,
-        state=state,
-    )
-    master_changed.agent = state.agent = slave
-    with master:
-        master.registered()
-        with slave:
-            master_changed.wait()
-            state.wait()
-            slave.create_topic(BILLS)
-            assert slave.registered() == 1
-            assert MasterInfo(f"{name}:10911", "10.0.0.1:10912") == slave.master
-            assert [slave.master] == master_changed.news
-            assert sorted(slave.topics.values(), key=lambda topic: topic.topic_name) == [BILLS, ORDERS]
-    for one in (master_changed, state):
-        assert {"namesrv-broker-agent"} == {thread.name for thread in one.threads}
-        assert {OWN_THREAD} == one.errors
+    assert errors == ["cannot be called from the agent's own callbacks: it would deadlock"] * len(VERBS)

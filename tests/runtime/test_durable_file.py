@@ -3,9 +3,7 @@
 import contextlib
 import errno
 import os
-import random
 import re
-import signal
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.durable_file import remove_leftovers, set_aside, write_atomically
-from tests.support.printing_process import run_script
 
 
 def names_in(directory: Path) -> list[str]:
@@ -136,42 +133,6 @@ def test_concurrent_writers_leave_one_whole_file(tmp_path: Path) -> None:
     content = path.read_bytes()
     assert len(content) == 50_000
     assert len(set(content)) == 1
-    assert names_in(tmp_path) == ["snapshot.json"]
-
-
-WRITES_FOREVER = """
-import itertools, sys
-from pathlib import Path
-from namesrv_runtime.durable_file import write_atomically
-
-for number in itertools.count(int(sys.argv[2])):
-    write_atomically(Path(sys.argv[1]), b"%08d" % number * 10_000)
-    print(number, flush=True)
-"""
-
-
-def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
-    """Thirty writers are killed: the file is always whole, and at least as new as the last confirmed write."""
-    path = tmp_path / "snapshot.json"
-    dice = random.Random(9876)
-    confirmed = 0
-    for _ in range(30):
-        with run_script(WRITES_FOREVER, path, confirmed + 1) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            # kill each one at another point of its next write
-            for _ in range(dice.randrange(60_000)):
-                pass
-            process.send_signal(signal.SIGKILL)
-            confirmed = max([confirmed + 1, *(int(line) for line in process.stdout)])
-
-        content = path.read_bytes()
-        number = int(content[:8])
-        assert b"%08d" % number * 10_000 == content
-        assert confirmed <= number <= confirmed + 1
-        confirmed = number
-
-    remove_leftovers(path)
     assert names_in(tmp_path) == ["snapshot.json"]
 
 
