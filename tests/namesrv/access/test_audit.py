@@ -144,21 +144,6 @@ async def test_lines_of_registrations_do_not_displace_other_lines(server: InProc
     assert others == [None, "PUT_KV_CONFIG", "UPDATE_NAMESRV_CONFIG", None]
 
 
-async def test_repeated_changes_of_a_broker_are_counted(server: InProcess, peer: NamesrvPeer) -> None:
-    """The first three changes of a broker have a line each; the last line has their number and times."""
-    for number in range(8):
-        body = native_registration(f"T{number}")
-        assert (await peer.call(103, {**MASTER.ext, "haServerAddr": f"h{number}"}, body, spelling="native")).code == 0
-        await server.clock.advance(0.5)
-    await server.stop()
-
-    *whole, repeated = of(read_log(server.data_dir / "audit"), "change")[:4]
-    assert [line["changes"][-1]["after"]["ha_server_addr"] for line in whole] == ["h0", "h1", "h2"]
-    assert repeated["changes"][-1]["after"]["ha_server_addr"] == "h7"
-    assert (repeated["repeated"], repeated["last_ms"] - repeated["first_ms"]) == (5, 2000)
-    assert peer.address == repeated["peer"]
-
-
 async def test_queue_for_the_disk_is_bounded_in_bytes(tmp_path: Path) -> None:
     """The queue counts every text in a change, before and after; the remark of a refusal is cut before it is queued."""
     stuck = tmp_path / "audit"

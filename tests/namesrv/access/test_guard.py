@@ -24,7 +24,6 @@ from tests.support.namesrv_peer import (
     NamesrvPeer,
     Spelling,
     native,
-    native_registration,
     registration,
     request_frame,
     topic_config,
@@ -416,15 +415,6 @@ async def test_reload_of_a_wrong_access_file_changes_nothing(
     assert not counters.is_reload_refused
 
 
-@pytest.mark.parametrize("further", [(), ("--access-mode=observe",)])
-async def test_mode_can_be_reloaded(server: InProcess, access: Path, further: tuple[str, ...]) -> None:
-    """A reload switches the access mode from enforce to observe."""
-    await reloader(server, access, *further).reload()
-
-    expected = 0 if further else NO_PERMISSION
-    assert expected == (await ask(await server.connect(), 206))[0]
-
-
 async def test_new_path_of_the_access_file_needs_a_restart(
     server: InProcess, access: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -732,23 +722,6 @@ async def test_bypasses_of_the_takeover_rule_are_refused(open_server: InProcess,
 
 
 @pytest.mark.settings(takeover="refuse")
-async def test_stranger_cannot_unregister_an_agents_broker(open_server: InProcess) -> None:
-    """A stranger with the agent's id cannot unregister the agent's broker."""
-    peer, other = await open_server.connect(), await open_server.connect()
-    agent = {**BROKER.ext, "agentId": "agent-1", "registrationSeq": "1"}
-    assert (await peer.call(103, agent, native_registration("T"), spelling="native")).code == 0
-    unregistration = {**agent, "registrationSeq": "2"}
-
-    response = await other.call(104, unregistration, spelling="native")
-    remark = (
-        "broker broker-a with id 0 at 10.0.0.1:10911 is alive, last seen 0 s ago; this connection may not remove it"
-    )
-    assert (response.code, response.remark) == (NO_PERMISSION, remark)
-    assert (await peer.call(104, unregistration, spelling="native")).code == 0
-    assert not open_server.namesrv.manager.tables.broker_live_table
-
-
-@pytest.mark.settings(takeover="refuse")
 async def test_connections_of_strangers_do_not_displace_the_brokers_own(open_server: InProcess) -> None:
     """The connections that register one broker are limited; one more is refused, and the broker's own stays."""
     peer = await open_server.connect()
@@ -806,12 +779,3 @@ async def test_warn_mode_reports_a_takeover(open_server: InProcess, caplog: pyte
     assert open_server.namesrv.counters.takeovers == {"refused": 0, "warned": 1}
     response = await peer.call(20003, None, native({"since": 0, "limit": 100}), spelling="native")
     assert sum(each["event"] == "takeover_attempted" for each in response.java_value["events"]) == 1
-
-
-@pytest.mark.settings(takeover="allow")
-async def test_takeover_is_allowed_by_default(open_server: InProcess) -> None:
-    """With `takeover = "allow"`, as with Apache's NameServer, a takeover succeeds without an event."""
-    peer, other = await open_server.connect(), await open_server.connect()
-    await peer.register(BROKER, native_registration("T"), spelling="native")
-    assert (await other.register(USURPER)).code == 0
-    assert not open_server.events("takeover_attempted")

@@ -11,7 +11,7 @@ from namesrv_broker_agent import TopicConfig
 from namesrv_client import RouteUnavailableError
 from namesrv_remoting.access import parse_access_file
 from tests.support.agents import brokers, queues, running
-from tests.support.fake_clock import FakeClock, passing
+from tests.support.fake_clock import passing
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.route_clients import INFO, PULL, request_count, route_client
 
@@ -152,11 +152,3 @@ async def test_client_keeps_the_route_of_a_revoked_topic(guarded: InProcess, wat
         await clock.advance(30)
         assert request_count(guarded, PULL) - before < 90
         assert queue_nums("bills") == 4
-
-
-async def test_remark_of_a_late_signature_names_the_clock_skew(guarded: InProcess) -> None:
-    """A native signature two minutes old is refused with a remark that says so."""
-    late = FakeClock(monotonic=guarded.clock.monotonic(), wall=guarded.clock.wall() - 120)
-    async with route_client(late, guarded.where, **READER) as client:
-        with pytest.raises(RouteUnavailableError, match="signed 120 s ago by this server's clock"):
-            await client.route("orders")
