@@ -116,23 +116,6 @@ def encode(serialize_type: int, header: dict[str, Any], body: bytes) -> bytes:
     return cut(NATIVE, msgpack.packb(list(header.values())), body)
 
 
-@pytest.mark.parametrize("serialize_type", [JSON, NATIVE])
-async def test_unusual_fields_get_equal_results(tmp_path: Path, serialize_type: int) -> None:
-    """Each field of each plain request with each unusual value, or without the field."""
-    answered = 0
-    async with namesrv_in_process(tmp_path, order_message_enable=True) as server:
-        peer = await server.connect()
-        await populate(peer)
-        connection = server.connection_of(peer)
-        for (code, ext), field in itertools.product(PLAIN, FIELDS):
-            without = {name: text for name, text in ext.items() if name != field}
-            for fields in (without, *({**ext, field: odd} for odd in ODD)):
-                header = {"code": code, "opaque": 7, "flag": 0, "version": 479, "remark": None, "extFields": fields}
-                answered += await check_same(server, connection, encode(serialize_type, header, b""))
-    # a good part of the requests is still usual
-    assert answered > len(PLAIN) * len(FIELDS) * len(ODD) / 4
-
-
 @st.composite
 def unusual_frames(draw: st.DrawFn) -> bytes:
     """Frames with up to two unusual values or members."""

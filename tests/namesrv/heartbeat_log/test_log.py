@@ -1,6 +1,5 @@
 """Contents of the heartbeat log of a running server, as described in docs/heartbeat-log.md."""
 
-import asyncio
 import gzip
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import msgpack
 import pytest
 
-from namesrv.routeinfo.records import BrokerAddrInfo
 from tests.support.heartbeat_files import Line, by_topic, of, only, read_log
 from tests.support.in_process import namesrv_in_process
 from tests.support.namesrv_peer import SLAVE, TIMESTAMP, Broker, NamesrvPeer, native_registration, registration
@@ -116,29 +114,6 @@ async def test_late_event_loop_has_a_line(tmp_path: Path) -> None:
     (late,) = of(log_of(tmp_path), "late")
 
     assert only(late, "mono_ms", "late_ms") == [START_MS + 60_500, 59_500]
-
-
-async def test_heartbeat_during_an_eviction_fences_it(tmp_path: Path) -> None:
-    """A heartbeat of the second broker arrives while a scan evicts the first, and the second stays."""
-    async with namesrv_in_process(tmp_path) as server:
-        large, small = await server.connect(), await server.connect()
-        await large.register(BROKER, registration(*(f"topic-{number}" for number in range(20_000))))
-        await server.clock.advance(0.001)
-        await small.register(SLAVE._replace(name="broker-b"), registration("T", "U"))
-        await server.clock.advance(119.0)
-        # both brokers are due, and no scan has run since
-        server.clock.stall(2.0)
-        manager = server.namesrv.manager
-        scan = server.namesrv.spawn(manager.evict_silent())
-        await asyncio.sleep(0)
-        manager.touch(BrokerAddrInfo(SLAVE.cluster, SLAVE.addr), server.connection_of(small).id)
-        await scan
-    lines = log_of(tmp_path)
-
-    (fenced,) = of(lines, "fenced")
-    evict = of(lines, "evict")[0]
-    assert only(fenced, "broker_name", "reason") == ["broker-b", "silent"]
-    assert ["broker-a", fenced["scan"]] == only(evict, "broker_name", "scan")
 
 
 async def test_route_line_lists_the_brokers(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.fake_clock import settle
-from tests.support.serving import ECHO, Feed, byte_by_byte, every_feeding, serving, whole
+from tests.support.serving import ECHO, Feed, every_feeding, serving
 from tests.support.spelling import json_frame, native_frame
 
 V2 = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -51,17 +51,6 @@ async def test_header_does_not_count_as_a_frame(size: int | None, seconds: float
 
         assert await peer.at_end()
         assert [reason] == served.listener.reasons
-
-
-@pytest.mark.parametrize("feed", [whole, byte_by_byte])
-async def test_malformed_header_closes_the_connection(feed: Feed) -> None:
-    """Bytes that begin as a PROXY header and are malformed close the connection."""
-    async with serving(**ON) as served:
-        peer = await served.connect()
-        await feed(peer, b"PROXY TCP4 not.an.address x 1 2\r\n")
-
-        assert await peer.at_end()
-        assert served.listener.refused == [(1, "proxy_header", "PROXY header: version 1 address")]
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])

@@ -41,7 +41,6 @@ MEBIBYTE = 1024 * 1024
 IN_ONE_ITERATION = 4
 
 PLAIN_REFUSED = "plain text received, but this server requires TLS (Java peers: tls.enable=true)"
-TLS_IS_OFF = "this server does not speak TLS (tls-mode is off)"
 
 
 @pytest.fixture(scope="module")
@@ -516,18 +515,6 @@ async def test_large_frame_over_tls_is_read_in_chunks(ca: Authority) -> None:
         assert [response.opaque for response in await side.frames(peer, 1)] == [7]
     # the size of one read of a transport, and the buffers of both sockets
     assert most <= 256 * 1024 + 2 * 256 * 1024
-
-
-async def test_requests_in_one_record_per_byte(ca: Authority) -> None:
-    """Requests that are split into many records of one byte are answered in order."""
-    async with serving(tls=tls(ca)) as served:
-        peer, side = await served.connect(), Side(trusting(ca))
-        peer.send(side.hello())
-        peer.send(await side.finish(peer))
-        data = b"".join(json_frame(ECHO, number) for number in range(20))
-        peer.send(b"".join(side.sealed(data[at : at + 1]) for at in range(len(data))))
-
-        assert list(range(20)) == [response.opaque for response in await side.frames(peer, 20)]
 
 
 async def test_close_notify_ends_the_connection(ca: Authority) -> None:

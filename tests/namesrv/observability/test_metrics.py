@@ -144,16 +144,6 @@ async def test_evictions_by_reason(server: InProcess, peer: NamesrvPeer, reason:
     assert seconds // 10 == metrics("nameserver_scan_seconds_count")
 
 
-async def test_fenced_unregistration_is_counted(server: InProcess, peer: NamesrvPeer) -> None:
-    """An unregistration over the broker's earlier connection is fenced, and evicts no broker."""
-    await peer.register(A)
-    await (await server.connect()).register(A)
-    await peer.call(104, A.ext)
-    metrics = await scrape(server)
-    assert metrics("nameserver_stale_unregister_fenced_total", reason="unregistered") == 1
-    assert metrics("nameserver_evictions_total", reason="unregistered") == 0
-
-
 async def test_connections_by_protocol_and_role(server: InProcess) -> None:
     """Open connections are counted by protocol and role; both are `none` before the first request."""
     broker, agent, client, operator, _silent = [await server.connect() for _ in range(5)]

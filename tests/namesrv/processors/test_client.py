@@ -20,7 +20,6 @@ from tests.support.namesrv_peer import (
     registration,
     topic_config,
 )
-from tests.support.table_invariants import violations
 
 
 async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPeer, spelling: Spelling) -> None:
@@ -37,26 +36,6 @@ async def test_route_names_groups_and_queues(server: InProcess, peer: NamesrvPee
         assert pulls == server.namesrv.fast_path.pulls
         assert (*response.outcome, response.fields) == (0, None, {})
         assert {"brokerDatas": [group], "queueDatas": [queues], "filterServerTable": {}} == response.java_value
-
-
-async def test_group_in_two_clusters_shows_the_first_cluster(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """As in Apache's NameServer, the route has the cluster that registered the group first, even without its broker."""
-    other = SLAVE._replace(cluster="cluster-2")
-    await peer.register(MASTER)
-    await peer.register(other)
-    for known in ({"0": MASTER.addr, "1": other.addr}, {"1": other.addr}):
-        # by the dispatcher, then on the fast path
-        for _ in range(2):
-            [group] = (await peer.call(105, {"topic": "T"}, spelling=spelling)).java_value["brokerDatas"]
-            assert ("cluster-1", known) == (group["cluster"], group["brokerAddrs"])
-        await peer.call(104, MASTER.ext, spelling=spelling)
-    tables = server.namesrv.manager.tables
-    assert {"cluster-1": {MASTER.name}, "cluster-2": {MASTER.name}} == tables.cluster_addr_table
-    await peer.call(104, other.ext, spelling=spelling)
-    assert tables.cluster_addr_table == {}
-    assert violations(tables) == []
 
 
 async def test_bytes_of_a_route_response(peer: NamesrvPeer) -> None:
@@ -114,32 +93,6 @@ async def test_filter_servers_and_static_mapping_are_in_the_route(peer: NamesrvP
     assert route["filterServerTable"] == {"10.0.0.1:10911": ["10.0.0.1:30000"]}
     assert {"broker-a": {**mapping["T"], "dirty": False, "currIdMap": {"0": 1}}} == route["topicQueueMappingByBroker"]
     assert "topicQueueMappingByBroker" not in other
-
-
-@pytest.mark.parametrize("spelling", ["json", "native"])
-@pytest.mark.settings(admin_enabled=True)
-async def test_order_configuration_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """Each change of the enabled order configuration shows in the next route response, although routes are cached."""
-    order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
-    await peer.register(MASTER)
-
-    async def conf(topic: str = "T") -> Any:
-        # by the dispatcher, then on the fast path
-        first, again = [(await peer.call(105, {"topic": topic}, spelling=spelling)).java_value for _ in range(2)]
-        assert first == again
-        return again.get("orderTopicConf")
-
-    assert await conf() is None
-    await peer.call(100, {**order, "value": "broker-a:8"})
-    # Java's clients support static topics only without an order configuration
-    assert await conf() is None
-    await peer.call(318, None, b"orderMessageEnable=true")
-    assert await conf() == "broker-a:8"
-    assert await conf("U") is None
-    await peer.call(100, {**order, "value": "broker-a:4"})
-    assert await conf() == "broker-a:4"
-    await peer.call(102, order)
-    assert await conf() is None
 
 
 async def test_server_that_is_not_ready_disconnects_clients(tmp_path: Path, spelling: Spelling) -> None:
@@ -202,53 +155,3 @@ async def test_route_in_zone_mode_has_the_groups_of_the_zone(
     for spelling in SPELLINGS:
         route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
         assert names == [group["brokerName"] for group in route["brokerDatas"]]
-
-
-@pytest.mark.parametrize("spelling", ["json", "native"])
-async def test_cached_route_of_a_zone_follows_every_change(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """A change drops the cached routes of zones, too; an unknown topic has no route in any zone."""
-    zone = {"__ZONE_MODE": "true", "__ZONE_NAME": "zone-1"}
-    await three_groups(peer)
-
-    async def groups() -> list[str]:
-        route = (await peer.call(105, {"topic": "T", **zone}, spelling=spelling)).java_value
-        return [group["brokerName"] for group in route["brokerDatas"]]
-
-    assert await groups() == ["broker-a", "broker-c"]
-    await peer.register(OTHER, registration("T", "U"), __ZONE_NAME="zone-1")
-    assert await groups() == ["broker-a", "broker-b", "broker-c"]
-    await peer.call(104, MASTER.ext)
-    assert await groups() == ["broker-b", "broker-c"]
-    assert (await peer.call(105, {"topic": "X", **zone}, spelling=spelling)).code == 17
-
-
-@pytest.mark.settings(admin_enabled=True)
-async def test_acting_master_is_the_slave_with_the_lowest_id(peer: NamesrvPeer, spelling: Spelling) -> None:
-    """The acting master has id 0 and no write permission until the master registers, if the setting is on."""
-    sync_topic = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"
-    for broker in (MASTER, SLAVE, Broker(id=2, addr="10.0.0.4:10911")):
-        await peer.register(broker, registration("T", sync_topic), enableActingMaster="true")
-    slaves = {"1": "10.0.0.2:10911", "2": "10.0.0.4:10911"}
-    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await addresses_and_permission(peer, spelling)
-
-    await peer.call(104, MASTER.ext)
-    assert (slaves, 4) == await addresses_and_permission(peer, spelling)
-    # cached routes follow the setting
-    await peer.call(318, None, b"supportActingMaster=true")
-    assert await addresses_and_permission(peer, spelling) == ({"0": "10.0.0.2:10911", "2": "10.0.0.4:10911"}, 4)
-    # brokers read the registered addresses of their group from this topic
-    assert (slaves, 4) == await addresses_and_permission(peer, spelling, sync_topic)
-    await peer.call(318, None, b"supportActingMaster=false")
-    assert (slaves, 4) == await addresses_and_permission(peer, spelling)
-
-    await peer.call(318, None, b"supportActingMaster=true")
-    await peer.register(MASTER, registration("T", sync_topic), enableActingMaster="true")
-    assert ({"0": "10.0.0.1:10911", **slaves}, 6) == await addresses_and_permission(peer, spelling)
-
-
-async def addresses_and_permission(
-    peer: NamesrvPeer, spelling: Spelling, topic: str = "T"
-) -> tuple[dict[str, str], int]:
-    """Addresses and permission in the route of a topic that has one group."""
-    route = (await peer.call(105, {"topic": topic}, spelling=spelling)).java_value
-    return route["brokerDatas"][0]["brokerAddrs"], route["queueDatas"][0]["perm"]

@@ -66,7 +66,11 @@ async def watching(server: InProcess, topics: list[Topic]) -> asyncio.Task[None]
 
 
 @pytest.mark.parametrize(
-    "overrides", [{}, {"max_topics": 2 * MANY * 8 // 7 + 8}], ids=["far from the limits", "near the limits"]
+    "overrides",
+    [
+        pytest.param({}, id="far from the limits", marks=pytest.mark.slow),
+        pytest.param({"max_topics": 2 * MANY * 8 // 7 + 8}, id="near the limits"),
+    ],
 )
 async def test_registration_of_many_topics_is_applied_in_chunks(tmp_path: Path, overrides: dict[str, Any]) -> None:
     """New, shared, changed, moved, dropped and watched topics of a large broker are all processed in chunks."""
@@ -131,8 +135,10 @@ async def test_many_brokers_are_removed_in_batches(way: str) -> None:
 
 @pytest.mark.parametrize(
     ("spelling", "kinds", "blocks_per_topic"),
-    [("json", 1, 3), ("native", MANY, 12)],
-    ids=["equal queues", "different queues"],
+    [
+        pytest.param("json", 1, 3, id="equal queues"),
+        pytest.param("native", MANY, 12, id="different queues", marks=pytest.mark.slow),
+    ],
 )
 async def test_topics_of_a_large_registration_are_freed_in_chunks(
     tmp_path: Path, spelling: Spelling, kinds: int, blocks_per_topic: int
