@@ -1,11 +1,14 @@
-"""Overview: the servers, their disagreements, the brokers by age, the last events."""
+"""Overview: the servers, their disagreements, a heat map of the brokers, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
 from namesrv_console.views.differences import grouped
-from namesrv_console.views.overview import compared, last_events, oldest_brokers
+from namesrv_console.views.heat import heat_map
+from namesrv_console.views.overview import compared, last_events
 from namesrv_console.views.problems import reports_brokers
 
 _SHOWN_GROUPS = 8
+# Heat maps of more cells than this have small cells, so that they fit the screen.
+_MOST_LARGE_CELLS = 300
 
 
 async def show(visit: Visit) -> Content:
@@ -13,6 +16,8 @@ async def show(visit: Visit) -> Content:
     cluster = visit.cluster
     found = visit.console.compared.disagreements(cluster)
     groups = sorted(grouped(found), key=lambda group: group.reason is not None)
+    # A broker that unregistered itself is not missing.
+    left = [one.key for one in visit.console.health.report(cluster).gone if not one.is_planned]
     return {
         "signs_in": visit.console.settings.access.requires_sign_in,
         "since_ms": visit.console.compared.moment_ms,
@@ -22,9 +27,10 @@ async def show(visit: Visit) -> Content:
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "reporting": sum(map(reports_brokers, cluster.servers)),
-        "oldest": oldest_brokers(cluster),
+        "heat": heat_map(cluster, left, visit.now),
+        "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
         "events": last_events(cluster),
     }
 
 
-PAGE = Page("overview", "/", "overview.title", show, parts=("problems", "servers", "agreement", "oldest", "events"))
+PAGE = Page("overview", "/", "overview.title", show, parts=("problems", "heat", "servers", "agreement", "events"))

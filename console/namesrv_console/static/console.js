@@ -23,17 +23,35 @@ function lasting(seconds) {
   return `${Math.abs(seconds).toFixed(1)} s`;
 }
 
+function ageText({ lastSeen, evicted }, moment) {
+  const words = evicted > moment ? body.textAlive : body.textDue;
+  return words.replace("{ago}", lasting(Math.max(0, moment - lastSeen))).replace("{left}", lasting(evicted - moment));
+}
+
 function showAge(element, moment) {
   const lastSeen = Number(element.dataset.lastSeen), evicted = Number(element.dataset.evicted);
   const share = Math.min(1, Math.max(0, (evicted - moment) / (evicted - lastSeen)));
+  element.classList.toggle("in_time", share >= 0.7);
   element.classList.toggle("late", share < 0.7 && share >= 0.25);
   element.classList.toggle("dying", share < 0.25);
-  element.querySelector(".left")?.setAttribute("width", (share * 100).toFixed(1));
-  const words = evicted > moment ? body.textAlive : body.textDue;
-  const text = words.replace("{ago}", lasting(Math.max(0, moment - lastSeen))).replace("{left}", lasting(evicted - moment));
-  const label = element.querySelector("span");
-  if (label && label.textContent !== text) label.textContent = text;
+  const label = element.lastElementChild;
+  // A cell of the heat map has its colour only.
+  if (!label) return;
+  element.querySelector(".left").setAttribute("width", (share * 100).toFixed(1));
+  const text = ageText({ lastSeen, evicted }, moment);
+  if (label.textContent !== text) label.textContent = text;
 }
+
+// Hovering over a cell of the heat map names the broker and the server, with the age at this moment.
+document.addEventListener("pointerover", (event) => {
+  const cell = event.target.closest(".heat .cell");
+  if (!cell) return;
+  const instance = cell.parentElement, at = [...instance.children].indexOf(cell);
+  const server = document.querySelectorAll("#heat ol bdi")[at].textContent;
+  cell.dataset.says ??= cell.title;
+  const says = cell.dataset.lastSeen ? ageText(cell.dataset, now()) : cell.dataset.says;
+  cell.title = `${cell.closest("a").textContent}/${instance.dataset.role}, ${server}: ${says}`;
+});
 
 const moments = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" });
 

@@ -89,6 +89,41 @@ def test_killed_broker_turns_every_page_red_until_it_is_back(opened: webdriver.C
         assert console(opened) == []
 
 
+HOVER: Final = "document.querySelector('.heat .cell').dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))"
+# True if the cells of the heat map have the colour of this token, one for each of its servers.
+CELLS: Final = """
+    const probe = document.createElement("i");
+    probe.style.background = `var(--${arguments[0]})`;
+    document.body.append(probe);
+    const wanted = getComputedStyle(probe).backgroundColor;
+    probe.remove();
+    const cells = [...document.querySelectorAll(".heat .cell")];
+    return cells.length === 1 && cells.every(cell => getComputedStyle(cell).backgroundColor === wanted);
+"""
+
+
+def test_cell_of_a_killed_broker_changes_its_colour(opened: webdriver.Chrome, tmp_path: Path) -> None:
+    """The heat map's cell is green while the broker sends heartbeats, names its age, and turns red when it is gone."""
+    with (
+        Daemon(tmp_path / "1").listening() as daemon,
+        side_car(tmp_path / "agent.toml", daemon) as agent,
+        ConsoleProcess(daemon.where) as running,
+    ):
+        daemon.wait_for("broker_registered", broker_name=NAME)
+        show(opened, running.url())
+        shown(opened, CELLS, "good")
+        opened.execute_script(HOVER)
+        title = opened.execute_script("return document.querySelector('.heat .cell').title")
+        assert title.startswith(f"{NAME}/0, {daemon.where}: seen ")
+
+        agent.send_signal(signal.SIGKILL)
+        shown(opened, CELLS, "bad-back")
+        opened.execute_script(HOVER)
+        title = opened.execute_script("return document.querySelector('.heat .cell').title")
+        assert title == f"{NAME}/0, {daemon.where}: missing"
+        assert console(opened) == []
+
+
 def test_frozen_server_turns_every_page_red(opened: webdriver.Chrome, tmp_path: Path) -> None:
     """A server that does not respond is named in the verdict, and no page calls its state good."""
     with Daemon(tmp_path / "1").listening() as daemon, ConsoleProcess(daemon.where) as running:

@@ -1,0 +1,62 @@
+"""The heat map of the overview: every broker on every server, coloured by the age of its last heartbeat."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+from namesrv_client.health import InstanceKey
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.problems import reports_brokers
+
+# in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; frozen: the
+# last report of a server that no longer responds; ageless: the server reports no ages; unknown: it reports no brokers.
+Heat = Literal["in_time", "late", "dying", "missing", "frozen", "ageless", "unknown"]
+
+# Shares of the expiry that are left when a heartbeat is late, and when its broker is about to be evicted.
+# static/console.js has the same numbers.
+_LATE_SHARE: Final = 0.7
+_DYING_SHARE: Final = 0.25
+
+
+class HeatCell(NamedTuple):
+    """One broker on one server."""
+
+    view: ServerView
+    heat: Heat
+    seen: BrokerSeen | None
+
+    @property
+    def is_timed(self) -> bool:
+        """True if the heat changes with time."""
+        return self.heat in ("in_time", "late", "dying")
+
+
+# Cluster -> broker name -> broker id -> a cell for each server, all sorted.
+HeatMap = Mapping[str, Mapping[str, Mapping[int, Sequence[HeatCell]]]]
+
+
+def heat_map(cluster: Cluster, gone: Iterable[InstanceKey], now: float | None) -> HeatMap:
+    """Cells of all brokers of the cluster, and of those that have left it; without `now` no heartbeat is late."""
+    clusters: dict[str, dict[str, dict[int, list[HeatCell]]]] = {}
+    keys = {key for view in cluster.servers for key in view.brokers} | {BrokerKey(*key) for key in gone}
+    for key in sorted(keys):
+        groups = clusters.setdefault(key.cluster, {})
+        groups.setdefault(key.broker_name, {})[key.broker_id] = [_cell(key, view, now) for view in cluster.servers]
+    return clusters
+
+
+def _cell(key: BrokerKey, view: ServerView, now: float | None) -> HeatCell:
+    seen = view.brokers.get(key)
+    if seen is None:
+        knows = view.state in ("ready", "answers", "draining") and reports_brokers(view)
+        return HeatCell(view, "missing" if knows else "unknown", None)
+    if seen.last_seen_at is None or seen.evicted_at is None:
+        return HeatCell(view, "ageless", seen)
+    if not reports_brokers(view):
+        return HeatCell(view, "frozen", seen)
+    return HeatCell(view, "in_time" if now is None else _heat(seen.last_seen_at, seen.evicted_at, now), seen)
+
+
+def _heat(last_seen_at: float, evicted_at: float, now: float) -> Heat:
+    life = evicted_at - last_seen_at
+    left = (evicted_at - now) / life if life > 0 else 0.0
+    return "dying" if left < _DYING_SHARE else "late" if left < _LATE_SHARE else "in_time"

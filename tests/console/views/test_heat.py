@@ -1,0 +1,72 @@
+"""The heat map: the state of each broker on each server."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.heat import Heat, heat_map
+from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
+
+KEY = BrokerKey("c1", "broker-a", 0)
+OTHER = BrokerKey("c1", "broker-b", 1)
+
+
+def view(address: str, brokers: Mapping[BrokerKey, tuple[float, float] | None]) -> ServerView:
+    """A ready server; each broker has the times of its last heartbeat and its eviction, None if they are unknown."""
+    info = ServerInfo("boot", ready=True)
+    seen = {
+        key: BrokerSeen(LiveBroker(*key, "10.0.0.1:10911"), *(times or (None, None))) for key, times in brokers.items()
+    }
+    return ServerView(address, is_reachable=True, is_native=True, answered_at=0.0, info=info, brokers=seen)
+
+
+def heats(*views: ServerView, now: float | None = 0.0, key: BrokerKey = KEY) -> list[Heat]:
+    """The heat of a broker on each server."""
+    found = heat_map(Cluster(1, views), [KEY], now)
+    return [cell.heat for cell in found[key.cluster][key.broker_name][key.broker_id]]
+
+
+@pytest.mark.parametrize(
+    ("now", "heat"),
+    [
+        (1000.0, "in_time"),
+        (1036.0, "in_time"),
+        (1036.1, "late"),
+        (1090.0, "late"),
+        (1090.1, "dying"),
+        (1130.0, "dying"),
+        (None, "in_time"),
+    ],
+)
+def test_colour_is_the_age_over_the_expiry(now: float | None, heat: Heat) -> None:
+    """A heartbeat is late at 30 % of the expiry, 120 s here, and its broker close to eviction at 75 %."""
+    assert [heat] == heats(view("s1", {KEY: (1000.0, 1120.0)}), now=now)
+
+
+def test_each_server_has_a_cell_of_its_own() -> None:
+    """A server that lacks the broker differs from one that is unreachable, not asked yet, or denies the request."""
+    here, absent = view("s1", {KEY: (0.0, 120.0)}), view("s2", {})
+    lost = here.lost("timeout", 5.0)
+    refusing, not_ready = (
+        replace(absent, refused={"brokers": "access denied"}),
+        replace(absent, info=ServerInfo("boot", ready=False)),
+    )
+
+    found = heats(here, absent, lost, ServerView("s3"), refusing, not_ready, view("apache", {KEY: None}))
+
+    assert found == ["in_time", "missing", "frozen", "unknown", "unknown", "unknown", "ageless"]
+
+
+def test_brokers_are_blocks_by_cluster_and_group() -> None:
+    """Clusters, groups and instances are sorted, and a broker that left all servers is missing on each."""
+    slave, far = BrokerKey("c1", "broker-b", 2), BrokerKey("c0", "z", 0)
+    views = view("s1", {slave: (0.0, 120.0), OTHER: (0.0, 120.0)}), view("s2", {far: (0.0, 120.0)})
+
+    found = heat_map(Cluster(1, views), [KEY], 0.0)
+
+    shape = {cluster: {name: [*ids] for name, ids in groups.items()} for cluster, groups in found.items()}
+    assert shape == {"c0": {"z": [0]}, "c1": {"broker-a": [0], "broker-b": [1, 2]}}
+    assert heats(*views) == ["missing", "missing"]
+    assert heats(*views, key=OTHER) == ["in_time", "missing"]
