@@ -8,13 +8,14 @@ from typing import Final
 # mistake.
 OWN_SETTINGS: Final = frozenset(
     {
-        *("bindAddress", "listenPort", "httpListen", "nameserverName"),
+        *("bindAddress", "listenPort", "httpListen", "nameServersListen", "nameserverName"),
         *(
             "dataDir",
             "heartbeatLogDir",
             "auditLogDir",
             "tlsCrlFile",
             "access",
+            "addressViews",
             "rocketmqHome",
             "kvConfigPath",
             "configStorePath",

@@ -78,7 +78,7 @@ async def test_server_info(server: InProcess) -> None:
         "readiness": "ready: no brokers expected", "draining": False, "started_ms": 1_700_000_000_000,
         "uptime_seconds": 2.5, "version": version(), "pid": os.getpid(), "clusters": 2, "brokers": 2, "topics": 3,
         "connections": 2, "watchers": 0, "pulls": 2, "heartbeats": 1, "refusals": {"frame_too_large": 1},
-        "last_event_seq": 4,
+        "last_event_seq": 4, "problems": [],
     } == await ask(peer, SERVER_INFO)  # fmt: skip
 
 
