@@ -16,7 +16,6 @@ from namesrv_remoting.serializers import decode_frame
 from tests.simulation.cluster import CLUSTER, BrokerNode, ClientNode, Cluster, Node, ServerNode
 from tests.simulation.faults import Fault
 from tests.simulation.network import End
-from tests.simulation.staleness import StalenessCheck
 from tests.simulation.world import Violation
 
 # requests that count as a sign of life of a broker
@@ -119,7 +118,6 @@ class Checks:
         self._known: dict[tuple[str, int], set[str]] = {}
         # (client, its life, boot id, topic) -> position of the client in the history
         self._places: dict[tuple[str, int, str, str], int] = {}
-        self._staleness = StalenessCheck(cluster, faults)
         cluster.world.network.on_arrival = self._arrived
         cluster.world.network.on_close = self._closed
         for client in cluster.clients:
@@ -142,8 +140,6 @@ class Checks:
 
     def _arrived(self, end: End, data: bytes) -> None:
         if end.there.kind != "broker":
-            if "client" in {end.there.kind, end.machine.kind}:
-                self._staleness.arrived(end, data)
             return
         link = (end.there.name, end.machine.name)
         for frame in FrameReader(1 << 20).receive_data(data):
@@ -180,7 +176,6 @@ class Checks:
     def _evicted(self, server: ServerNode, effect: Evicted) -> None:
         broker = self._brokers[effect.key.broker_addr]
         last_seen = self._last_sign_due(broker, server)
-        self._staleness.evicted(server, effect, last_seen)
         where = f"{broker.name} on {server.name}"
         if effect.reason == "silent":
             silent = self._world.now - last_seen
@@ -409,8 +404,3 @@ class Checks:
             if node.is_running:
                 tasks = [] if node.machine.loop is None else node.machine.loop.tasks
                 self._fail("NothingLeftBehind", f"{node.name} has not ended: {tasks}")
-
-    def check_report(self) -> None:
-        """The report on the heartbeat logs agrees with the run."""
-        for difference in self._staleness.differences():
-            self._fail("StalenessReported", difference)
