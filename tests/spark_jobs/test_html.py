@@ -280,6 +280,17 @@ def test_settings_with_false_evictions_only_have_no_staleness() -> None:
     assert "Every setting tried" in text
 
 
+def test_false_evictions_of_key_figures_and_replay_are_told_apart() -> None:
+    """The replay has evictions for silence only; the page says how many of all false evictions these are."""
+    summary, charts = sample_summary(), sample_charts()
+    summary["false_evictions"] = {**summary["false_evictions"], "count": 36}
+    rows = [{**row, "false": 18} if row["policy"] == "logged" else row for row in charts["what_if"]]
+
+    text = page(summary, {**charts, "what_if": rows})
+
+    assert "18 of the 36 false evictions among the key figures; closed connections made the others" in text
+
+
 def test_page_is_complete(sample: str) -> None:
     """One file, without a style attribute or an address of anything outside of it; the same each time."""
     text = CODE.sub("", sample)

@@ -225,7 +225,7 @@ def _outcomes(result: WhatIfs) -> Mapping[str, Any]:
 
     False evictions are on a logarithmic axis: one expiry has a few, the next one thousands.
     """
-    outcomes = [("logged", result.logged), *((_kind(one, result), one) for one in result.others)]
+    outcomes = [("logged", result.logged), *((_kind(one, result), one) for one in result.expiries)]
     most_false = max((one.false for _, one in outcomes), default=0) or 1
     longest = max((one.client_p99_ms or 0 for _, one in outcomes), default=0) or 1
     points = [

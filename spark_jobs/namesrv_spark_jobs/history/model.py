@@ -255,9 +255,13 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
 
     reading: Reading
     poll_ms: int
+    # Unannounced removals for another reason than silence (a closed connection), and the false ones among them. The
+    # outcomes do not have them, since no setting changes them.
+    others: int
+    false_others: int
     logged: Outcome
     asked: Outcome
-    others: list[Outcome]
+    expiries: list[Outcome]
 
 
 class Report(Value, frozen=True, tag="report"):

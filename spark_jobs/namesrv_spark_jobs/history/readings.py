@@ -583,19 +583,27 @@ def _what_ifs(read: _Read, request: WhatIfRequest) -> WhatIfs:
     evictions = read.tables.as_logged.select(F.lit(replay.LOGGED).alias("policy"), "staleness", "is_false")
     for expiry_ms in expiries:
         evictions = evictions.unionByName(_evictions(read, expiry_ms, request.scan_ms))
+    closed = read.tables.intervals.filter(F.col("is_unannounced") & (F.col("reason") != "silent"))
+    removals = closed.agg(F.count("key").alias("others"), F.count(F.when(F.col("is_false"), 1)).alias("false_others"))
     rows = read.engine.collected(
-        {"judged": replay.judged(evictions), "polled": replay.with_polls(evictions, (request.poll_ms,))}
+        {
+            "judged": replay.judged(evictions),
+            "polled": replay.with_polls(evictions, (request.poll_ms,)),
+            "removals": removals,
+        }
     )
     judged, polled = ({row["policy"]: row for row in rows[name]} for name in ("judged", "polled"))
-    others = [
+    outcomes = [
         _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, request.scan_ms) for expiry_ms in expiries
     ]
     return WhatIfs(
         reading=read.about,
         poll_ms=request.poll_ms,
+        others=rows["removals"][0]["others"],
+        false_others=rows["removals"][0]["false_others"],
         logged=_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None),
-        asked=others[expiries.index(request.expiry_ms)],
-        others=others,
+        asked=outcomes[expiries.index(request.expiry_ms)],
+        expiries=outcomes,
     )
 
 
