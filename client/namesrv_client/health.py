@@ -165,7 +165,7 @@ class Problem:
 
     @property
     def command(self) -> str:
-        """The command that looks closer; empty if there is none."""
+        """The command that looks closer; empty without one."""
         if self.kind == "server_asked":
             return ""
         if self.kind in ("missing_broker", "disagreement"):

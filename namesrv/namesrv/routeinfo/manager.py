@@ -332,8 +332,8 @@ class RouteInfoManager:
         evicted = 0
         for key, found in due:
             if key in self.tables.broker_live_table:
-                # The removal is fenced by the time of the last heartbeat only: a change of the connection alone is no
-                # sign of life.
+                # The removal is fenced by the time of the last heartbeat only: a change of the connection alone does
+                # not show that the broker lives.
                 removal = Removal(key, "silent", "last_update", found.last_update, self.scans)
                 evicted += await run_in_steps(remove(section, removal))
         return evicted

@@ -147,7 +147,7 @@ class Settings(BaseModel):
     """File (PEM) of the certificate's private key, read again like tls-cert-file. Empty: it is in that file, too."""
 
     tls_key_password: SecretStr = SecretStr("")
-    """Passphrase of the private key. There is no flag for it, since every user of the machine can read those."""
+    """Passphrase of the private key. It has no flag, since every user of the machine can read flags."""
 
     tls_ca_file: str = ""
     """File (PEM) of the CAs that issue clients' certificates, read again like tls-cert-file."""

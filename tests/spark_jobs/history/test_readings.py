@@ -157,7 +157,7 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
     """The same numbers as a report on the same hours, also of the logged settings; with a broker of an own expiry."""
     own = broker("broker-c", expiry_ms=25_000)
     third = HeartbeatLines("boot-3", "ns-3").start().heartbeats(0, 15_000, 50_000, 61_000, 130_000, of=own)
-    # A closed connection is no matter of settings: its false eviction is counted, and not replayed.
+    # Settings do not decide about a closed connection: its false eviction is counted, and not replayed.
     other = broker("broker-d")
     third.heartbeats(1_000, 31_000, of=other).evict(40_000, other, "disconnected").heartbeats(42_000, of=other)
     third.late(70_000, 8_000).scan(76_000, 1).evict(90_000, own, scan=2).add("stop", 200_000, version="0", dropped=0)
