@@ -358,10 +358,11 @@ def _of_gone(servers: Iterable[Server], gone: Iterable[Gone]) -> Iterator[Proble
 def _of_permissions(servers: Iterable[Server]) -> Iterator[Problem]:
     found: dict[GroupKey, Problem] = {}
     for server in servers:
-        for group in sorted({broker.key[:2] for broker in server.brokers or () if broker.is_write_removed}):
-            old = found.get(group, Problem("write_removed", _name(group), group=group))
-            topics = max(broker.topics for broker in server.brokers or () if broker.key[:2] == group)
-            found[group] = replace(old, servers=(*old.servers, server.address), count=max(old.count, topics))
+        for group, brokers in sorted(_groups(server).items()):
+            if any(broker.is_write_removed for broker in brokers.values()):
+                old = found.get(group, Problem("write_removed", _name(group), group=group))
+                topics = max(old.count, *(broker.topics for broker in brokers.values()))
+                found[group] = replace(old, servers=(*old.servers, server.address), count=topics)
     yield from found.values()
 
 

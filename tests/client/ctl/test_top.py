@@ -76,6 +76,20 @@ def test_state_of_each_server_is_shown(found: Seen, now: float, state: str, cell
     assert cell in shown[5]
 
 
+def test_problems_of_groups_are_below_the_servers() -> None:
+    """The page names the worst problems of the groups; a server that hangs is only in the table."""
+    slave = LiveBroker("c", "a", 1, "a:1", age_seconds=1, expires_in_seconds=119, expiry_seconds=120, topics=4)
+    alone = [f"c{number}" for number in range(6)]
+    others = [LiveBroker(name, "a", 1, "a:1", age_seconds=1, expires_in_seconds=119) for name in alone]
+
+    shown = lines(seen("s1", slave), Seen("s2", 90.0))
+    many = lines(seen("s1", *others))
+
+    what = "critical: c/a: no master is registered; producers cannot write to its 4 topics"
+    assert shown[3] == f"s1: {what}; see `namesrvctl brokers --name a`"
+    assert many[7] == "... 1 more problems"
+
+
 async def test_once_prints_one_page_for_scripts(tmp_path: Path) -> None:
     """`--once` exits with 1 when a server lacks a broker or is unreachable."""
     async with two_servers(tmp_path) as (first, _, one, two):

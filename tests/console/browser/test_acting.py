@@ -8,6 +8,7 @@ import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.console.browser.test_pages import TOO_WIDE, violations
@@ -75,6 +76,19 @@ def test_operator_signs_in_acts_and_leaves(
     looks_good()
     press("[data-copies]")
     see("[data-copies]", "Copied")
+
+    # The keyboard alone acknowledges the problem that the action has caused.
+    show(opened, url, size=size, scheme=scheme)
+    see("#verdict", "1 group without write permission")
+    wait.until(lambda page: page.find_elements(By.CSS_SELECTOR, "#problems a.act"))[0].send_keys(Keys.ENTER)
+    see("h1", "Acknowledge a problem")
+    looks_good()
+    opened.switch_to.active_element.send_keys("maintenance until noon", Keys.ENTER)
+    see("#problems .acknowledged", "acknowledged by olga (maintenance until noon) until")
+    see("#verdict.acknowledged", "Acknowledged 1 group without write permission")
+    assert "icon-acknowledged.svg" in (opened.find_element(By.ID, "icon").get_attribute("href") or "")
+    assert opened.title == "Acknowledged 1 group without write permission · Overview · namesrv console"
+    looks_good()
 
     press("a[href='/actions']")
     see("h2", "Delete topic")
