@@ -1,6 +1,6 @@
 """Benchmarks of the NameServer: `python -m benchmarks [SUITE] [NAME ...]`.
 
-The first word chooses a suite: `speed` (the default), `peers`, `abuse`, `soak`, `scoreboard` or `scale`; the options
+The first word chooses a suite: `speed` (the default), `peers`, `abuse`, `soak` or `scoreboard`; the options
 are those of the suite. Results go to build/benchmarks/; `--write` puts them on a page.
 """
 
@@ -20,7 +20,6 @@ SUITES: Final = {
     "abuse": "benchmarks.abuse.suite",
     "soak": "benchmarks.soak.suite",
     "scoreboard": "benchmarks.scoreboard.suite",
-    "scale": "benchmarks.speed.scale",
 }
 
 
