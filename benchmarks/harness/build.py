@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.harness.figures import BenchError
 
-PROGRAMS: Final = ("crowd", "limit", "load")
+PROGRAMS: Final = ("limit", "load")
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "benchmarks" / "programs"
 # programs, and the results of every run; never committed

@@ -1,13 +1,10 @@
-"""Runs the load generators (load.c, crowd.c) against a server and reads their results."""
+"""Runs the load generator, load.c, against a server and reads its results."""
 
 import json
 import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Final, Literal
+from typing import Final, Literal
 
 from benchmarks.harness.build import program
 from benchmarks.harness.figures import BenchError
@@ -146,42 +143,3 @@ def longests(loads: Sequence[Load]) -> list[float]:
 def cpu(loads: Sequence[Load]) -> list[float]:
     """Processor time of the server for each response, round by round, in microseconds."""
     return [load.cpu_us for load in loads]
-
-
-# -- crowds -----------------------------------------------------------------------------------------------------------
-
-
-class Crowd:
-    """Connections of one kind, in a process of their own."""
-
-    def __init__(self, output: IO[str]) -> None:
-        self._output = output
-        # how often members had to connect again, until the last event
-        self.again = 0
-
-    def next(self, event: str) -> float:
-        """When all members have "begun" to connect, "sent" or "answered" the next time, by the monotonic clock.
-
-        Raises:
-            BenchError: the crowd has ended.
-        """
-        for line in self._output:
-            report = json.loads(line)
-            self.again = report["again"]
-            if report["all"] == event:
-                return float(report["at"])
-        raise BenchError(f"not all members of a crowd have {event!r} in time")
-
-
-@contextmanager
-def crowd(server: Server, frames: Sequence[bytes], *flags: str) -> Iterator[Crowd]:
-    """Members that send these frames in turn, each on a connection of its own, until the block ends."""
-    with tempfile.NamedTemporaryFile(prefix="namesrv-bench-") as file:
-        Path(file.name).write_bytes(b"".join(frames))
-        command = [str(program("crowd")), "--port", str(server.port), "--frames", file.name, *flags]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout is not None  # noqa: S101 - it is a pipe
-                yield Crowd(process.stdout)
-            finally:
-                process.kill()

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Final
 
+from benchmarks.harness.crowd import Habits, crowd
 from benchmarks.harness.figures import Figure, at_most, medians
-from benchmarks.harness.loads import PROBE, PULLS, crowd, run
+from benchmarks.harness.loads import PROBE, PULLS, run
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon
 from benchmarks.harness.wire import (
@@ -23,13 +25,17 @@ _BROKERS: Final = 2_000
 # of each broker, and of no other one
 _TOPICS: Final = 10
 _ROUTES: Final = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
-_AT_ONCE: Final = ("--at-once", "60000", "--again", "0", "--seconds", "60")
-# (what, the options of crowd.c): patient ones are as patient as RocketMQ's clients
+# All connect at once, and again at once.
+_BROKERS_HABITS: Final = Habits(at_once=60_000, again_seconds=0.0)
+# (what, habits): polite ones are as patient as RocketMQ's clients
 _KINDS: Final = {
-    "polite": (f"{_CLIENTS:,} clients, a topic each, all served after", ("--patience", "3000")),
+    "polite": (
+        f"{_CLIENTS:,} clients, a topic each, all served after",
+        replace(_BROKERS_HABITS, patience_seconds=3.0),
+    ),
     "naive": (
         "10 topics each, reconnecting after 1 s",
-        ("--patience", "1000", "--each", "10"),
+        replace(_BROKERS_HABITS, patience_seconds=1.0, requests=10),
     ),
 }
 
@@ -39,9 +45,9 @@ def measure(bench: Bench) -> list[Figure]:
     raise_file_limit()
     rounds = range(bench.effort.rounds)
     figures = []
-    for name, (what, flags) in _KINDS.items():
+    for name, (what, habits) in _KINDS.items():
         bench.progress(f"herd: {what}")
-        served = [_clients(bench, flags) for _ in rounds]
+        served = [_clients(bench, habits) for _ in rounds]
         begun, again = 1000 * max(each[1] for each in served), max(each[2] for each in served)
         behind = f"all connecting within {begun:.0f} ms, {again:,} again"
         figures.append(Figure(f"herd.{name}", what, "seconds", [each[0] for each in served], at_most(10), behind))
@@ -54,14 +60,14 @@ def measure(bench: Bench) -> list[Figure]:
     return [*figures, Figure("herd.stall", what, "milliseconds", stalls, at_most(50), behind)]
 
 
-def _clients(bench: Bench, flags: tuple[str, ...]) -> tuple[float, float, int]:
+def _clients(bench: Bench, habits: Habits) -> tuple[float, float, int]:
     """Seconds until all are served, and until all had begun to connect; how many connected again."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
         began = time.monotonic()
-        with crowd(server, _ROUTES, "--members", str(_CLIENTS), *_AT_ONCE, *flags) as clients:
+        with crowd(server, _ROUTES, members=_CLIENTS, habits=habits) as clients:
             begun = clients.next("begun")
-            return clients.next("answered") - began, begun - began, clients.again
+            return clients.next("served") - began, begun - began, clients.again
 
 
 def _stall(bench: Bench) -> tuple[float, float, float]:
@@ -81,5 +87,5 @@ def _stall(bench: Bench) -> tuple[float, float, float]:
 def _register(server: Server) -> float:
     frames = [broker.native_frame() for broker in many_brokers(_BROKERS, "herd-topic-%d", _TOPICS)]
     began = time.monotonic()
-    with crowd(server, frames, *_AT_ONCE) as brokers:
-        return brokers.next("answered") - began
+    with crowd(server, frames, habits=_BROKERS_HABITS) as brokers:
+        return brokers.next("served") - began

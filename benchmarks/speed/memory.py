@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from benchmarks.harness.crowd import crowd
 from benchmarks.harness.figures import BenchError, Figure, at_most, spelt
-from benchmarks.harness.loads import PIPELINED, crowd, pulls, run
+from benchmarks.harness.loads import PIPELINED, pulls, run
 from benchmarks.harness.rounds import Bench, raise_file_limit
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import (
@@ -88,8 +89,8 @@ def measure_connections(bench: Bench) -> list[Figure]:
         bench.progress(f"{_CONNECTIONS:,} idle connections")
         before = server.status_bytes()
         frames = [route_request(TOPIC_NAME % number) for number in range(PULLED_TOPICS)]
-        with crowd(server, frames, "--members", str(_CONNECTIONS)) as clients:
-            clients.next("answered")
+        with crowd(server, frames, members=_CONNECTIONS) as clients:
+            clients.next("served")
             during, count = server.status_bytes(), brokers.info()["connections"]
     # Includes the connection of this request.
     if count != _CONNECTIONS + 1:

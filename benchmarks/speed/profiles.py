@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.harness.crowd import crowd
 from benchmarks.harness.figures import Figure, Unit, at_most
-from benchmarks.harness.loads import Load, Script, crowd, run
+from benchmarks.harness.loads import Load, Script, run
 from benchmarks.harness.rounds import Bench, raise_file_limit, until
 from benchmarks.harness.servers import Server, daemon
 from benchmarks.harness.wire import Broker, Wire, native_request, route_request, topics
@@ -76,7 +77,6 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
 
     dying, *others = brokers_of(profile)
     routes = [route_request(_TOPIC.replace("%d", str(number))) for number in range(profile.topics)]
-    clients_flags = ("--members", str(profile.clients))
     with TemporaryDirectory(prefix="namesrv-profiles-") as root, ExitStack() as run_stack:
         flags = (
             *("--data-dir", f"{root}/data", "--wait-for-service-seconds", "45"),
@@ -90,15 +90,15 @@ def _of(bench: Bench, name: str, profile: Profile) -> list[Figure]:
         server = first.enter_context(daemon(bench, *flags))
         add("start", "start: from exec to listening", "seconds", server.listening_after_seconds, most=0.7, behind=sizes)
         brokers = run_stack.enter_context(crowd(server, [broker.json_frame() for broker in others]))
-        add("registered", "and until all brokers have registered", "seconds", brokers.next("answered") - began)
-        with crowd(server, routes[: profile.clients], *clients_flags) as clients:
-            add("served", "and until all clients have a route", "seconds", clients.next("answered") - began)
+        add("registered", "and until all brokers have registered", "seconds", brokers.next("served") - began)
+        with crowd(server, routes[: profile.clients], members=profile.clients) as clients:
+            add("served", "and until all clients have a route", "seconds", clients.next("served") - began)
             add("resident", "resident with all of them", "megabytes", server.status_bytes() / 1e6)
             bench.progress(f"profile {name}: a restart")
             stopped = time.monotonic()
             first.close()
             again = run_stack.enter_context(daemon(bench, *flags, "--listen-port", str(server.port)))
-            took = brokers.next("answered") - stopped, clients.next("answered") - stopped
+            took = brokers.next("served") - stopped, clients.next("served") - stopped
             add("restart.brokers", "restart: from SIGTERM until all brokers are back", "seconds", took[0])
             what = "and until all clients have a route; each connects again after 0.5 to 1.5 s"
             add("restart.clients", what, "seconds", took[1], most=10)
@@ -135,13 +135,13 @@ def _death(server: Server, dying: Broker, clients: int, *, is_silent: bool) -> t
         watches = [
             native_request(RequestCode.PULL_ROUTES, topics=[topic.topic_name], **known) for topic in broker.topics
         ]
-        with crowd(server, watches, "--members", str(clients)) as watching:
+        with crowd(server, watches, members=clients) as watching:
             until("all clients watch", lambda: _is_watched(admin, wire, dying, clients), every=0.02)
             wire.success(dying.heartbeat())
             if not is_silent:
                 wire.close()
             died, cpu = time.monotonic(), server.cpu_seconds()
-            return watching.next("answered") - died, server.cpu_seconds() - cpu
+            return watching.next("served") - died, server.cpu_seconds() - cpu
 
 
 def _is_watched(admin: Wire, wire: Wire, dying: Broker, clients: int) -> bool:

@@ -1,0 +1,218 @@
+"""Thousands of clients or brokers in one process, each with a connection that it opens again when it ends."""
+
+import heapq
+import multiprocessing
+import random
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Final
+
+from benchmarks.harness.figures import BenchError
+from benchmarks.harness.servers import Server
+from namesrv_remoting.codes import SerializeType
+from namesrv_remoting.frames import FrameReader
+
+_LOOK_SECONDS: Final = 0.005
+_READ_AT_ONCE: Final = 256 * 1024
+# A crowd whose benchmark was killed ends by itself.
+_LIVES_SECONDS: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How each member of a crowd behaves."""
+
+    # Requests of each member, from the frame of its number on, one after the other.
+    requests: int = 1
+    # Members that connect at a time: a backlog that overflows loses a second.
+    at_once: int = 1_000
+    # Longest wait for a connection or a response; None: for ever.
+    patience_seconds: float | None = None
+    # Time until a refused member connects again, give or take half of it.
+    again_seconds: float = 1.0
+
+
+class Crowd:
+    """The crowd, seen from the benchmark."""
+
+    def __init__(self, events: Connection) -> None:
+        self._events = events
+        # Number of repeated connections until the last event.
+        self.again = 0
+
+    def next(self, event: str) -> float:
+        """Time at which all members have "begun" to connect or are "served", the next time that this becomes so.
+
+        Raises:
+            BenchError: the crowd has ended.
+        """
+        try:
+            while True:
+                name, at, self.again = self._events.recv()
+                if name == event:
+                    return float(at)
+        except EOFError:
+            raise BenchError(f"a crowd has not {event} within {_LIVES_SECONDS} s") from None
+
+
+@contextmanager
+def crowd(
+    server: Server, frames: Sequence[bytes], *, members: int | None = None, habits: Habits | None = None
+) -> Iterator[Crowd]:
+    """A crowd whose members send these frames in turn, one member for each frame by default, until the block ends."""
+    receiving, sending = multiprocessing.Pipe(duplex=False)
+    count = len(frames) if members is None else members
+    arguments = (server.port, frames, count, habits or Habits(), sending)
+    # A forked process begins at once, and needs no copy of the frames.
+    process = multiprocessing.get_context("fork").Process(target=_run, args=arguments)
+    process.start()
+    sending.close()
+    try:
+        yield Crowd(receiving)
+    finally:
+        process.kill()
+        process.join()
+        receiving.close()
+
+
+# -- the process of the members ---------------------------------------------------------------------------------------
+
+
+def _run(port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_LIVES_SECONDS)
+    _Members(port, frames, count, habits, events).run()
+
+
+@dataclass(slots=True)
+class _Member:
+    """A member; without a socket it waits to connect again."""
+
+    number: int
+    peer: socket.socket | None = None
+    is_connected: bool = False
+    # Requests that have a response.
+    served: int = 0
+    reader: FrameReader = field(default_factory=FrameReader)
+    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    gives_up_at: float | None = None
+
+
+class _Members:
+    """All members, and their event loop."""
+
+    def __init__(self, port: int, frames: Sequence[bytes], count: int, habits: Habits, events: Connection) -> None:
+        self._address = ("127.0.0.1", port)
+        self._frames = frames
+        self._habits = habits
+        self._events = events
+        self._members = [_Member(number) for number in range(count)]
+        self._selector = selectors.DefaultSelector()
+        # When members connect, with their numbers: a heap.
+        self._away: list[tuple[float, int]] = [(0.0, number) for number in range(count)]
+        self._connecting = 0
+        self._begun = 0
+        self._served = 0
+
+    def run(self) -> None:
+        """Connect, request and connect again until the process is killed."""
+        reported: set[str] = set()
+        while True:
+            self._connect_due()
+            # Responses that came while the others were served count before members give up.
+            before = time.monotonic()
+            for key, events in self._selector.select(_LOOK_SECONDS):
+                self._step(key.data, events)
+            self._give_up(before)
+            now = {"begun": self._begun >= len(self._members), "served": self._served == len(self._members)}
+            for event in (event for event, is_so in now.items() if is_so and event not in reported):
+                self._events.send((event, time.monotonic(), max(0, self._begun - len(self._members))))
+            reported = {event for event, is_so in now.items() if is_so}
+
+    def _connect_due(self) -> None:
+        now = time.monotonic()
+        while self._away and self._away[0][0] <= now and self._connecting < self._habits.at_once:
+            self._connect(self._members[heapq.heappop(self._away)[1]])
+
+    def _connect(self, member: _Member) -> None:
+        member.peer = socket.socket()
+        member.peer.setblocking(False)  # noqa: FBT003 - its only parameter
+        member.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        member.peer.connect_ex(self._address)
+        member.reader = FrameReader()
+        # Requests with a response are repeated only after all have one: the server was restarted then.
+        if member.served == self._habits.requests:
+            member.served = 0
+        self._begun += 1
+        self._connecting += 1
+        self._begin_request(member)
+        self._selector.register(member.peer, selectors.EVENT_WRITE, member)
+
+    def _give_up(self, now: float) -> None:
+        if self._habits.patience_seconds is None:
+            return
+        for member in self._members:
+            if member.gives_up_at is not None and member.gives_up_at <= now:
+                self._leave(member)
+
+    def _step(self, member: _Member, events: int) -> None:
+        assert member.peer is not None  # noqa: S101 - it is registered
+        try:
+            if events & selectors.EVENT_WRITE:
+                self._send(member, member.peer)
+            else:
+                self._receive(member, member.peer)
+        except OSError:
+            self._leave(member)
+
+    def _send(self, member: _Member, peer: socket.socket) -> None:
+        """Send as much of the request as the socket takes. Raises OSError for a connection that was refused."""
+        member.unsent = member.unsent[peer.send(member.unsent) :]
+        if not member.is_connected:
+            member.is_connected = True
+            self._connecting -= 1
+        self._selector.modify(peer, selectors.EVENT_WRITE if member.unsent else selectors.EVENT_READ, member)
+
+    def _receive(self, member: _Member, peer: socket.socket) -> None:
+        data = peer.recv(_READ_AT_ONCE)
+        if not data:
+            raise ConnectionResetError
+        for frame in member.reader.receive_data(data):
+            if not _is_success(frame.serialize_type, frame.header):
+                raise ConnectionRefusedError
+            member.served += 1
+            if member.served < self._habits.requests:
+                self._begin_request(member)
+                self._send(member, peer)
+            else:
+                self._served += 1
+                member.gives_up_at = None
+
+    def _begin_request(self, member: _Member) -> None:
+        frame = self._frames[(member.number + member.served) % len(self._frames)]
+        member.unsent = memoryview(frame)
+        patience = self._habits.patience_seconds
+        member.gives_up_at = None if patience is None else time.monotonic() + patience
+
+    def _leave(self, member: _Member) -> None:
+        assert member.peer is not None  # noqa: S101 - only members with a connection leave
+        self._selector.unregister(member.peer)
+        member.peer.close()
+        if member.is_connected:
+            self._served -= member.served == self._habits.requests
+        else:
+            self._connecting -= 1
+        member.is_connected, member.gives_up_at = False, None
+        again_at = time.monotonic() + self._habits.again_seconds * random.uniform(0.5, 1.5)
+        heapq.heappush(self._away, (again_at, member.number))
+
+
+def _is_success(kind: int, header: bytes) -> bool:
+    """True for a response with code 0: the first member in JSON, the first element in msgpack."""
+    return header[1] == 0 if kind == SerializeType.MSGPACK else header.startswith(b'{"code":0,')
