@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import table
 from benchmarks.harness.build import BUILT
+from benchmarks.harness.conditions import sentence
 from benchmarks.harness.table import with_block
 
 
@@ -57,6 +59,13 @@ def listing(subjects: Mapping[str, str]) -> str:
         textwrap.fill(what, 100, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
         for name, what in subjects.items()
     )
+
+
+def report(options: argparse.Namespace, conditions: Mapping[str, Any], sections: table.Sections) -> None:
+    """Print the figures under the titles of their subjects, and write them as JSON."""
+    figures = [figure for section in sections.values() for figure in section]
+    print(f"{table.figures_markdown(sections)}\n\n{sentence(conditions)}\n{table.summary(figures)}")
+    save(options.json, {"conditions": conditions, "figures": [figure.members() for figure in figures]})
 
 
 def save(path: Path, results: Mapping[str, Any]) -> None:

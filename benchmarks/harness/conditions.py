@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,7 +64,7 @@ class Conditions:
         }
 
 
-def sentence(members: dict[str, Any]) -> str:
+def sentence(members: Mapping[str, Any]) -> str:
     """The conditions for a page."""
     return (
         f"{members['date']}, `{members['commit']}`: {members['machine']}; {members['took_seconds']:.0f} s in all; "

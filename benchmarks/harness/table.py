@@ -65,16 +65,8 @@ def row(figure: Figure) -> Row:
     )
 
 
-def figures_text(sections: Sections) -> str:
-    """All figures under the titles of their subjects."""
-    rows: list[Row] = [HEADINGS]
-    for title, figures in sections.items():
-        rows += [(title,), *map(row, figures)]
-    return text(rows, RIGHT)
-
-
 def figures_markdown(sections: Sections) -> str:
-    """The same for a page."""
+    """The figures under the titles of their subjects."""
     return "\n\n".join(f"### {title}\n\n{_section(figures)}" for title, figures in sections.items())
 
 

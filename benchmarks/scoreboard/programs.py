@@ -51,17 +51,10 @@ def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Meas
 
 
 def soak(minutes: int) -> list[Figure]:
-    """What `make soak` finds; it writes on standard error how far it is."""
+    """The figures of `make soak`, which writes on standard error how far it is."""
     patience_seconds = minutes * 60 + _PATIENCE_SECONDS
     found = _results("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
-    times = ", ".join(f"{count:,} {name}" for name, count in found["done"].items())
-    grown, behind = 1.048576 * found["rss_mib_per_hour"], f"{found['rss_mib']:g} MiB in the end"
-    return [
-        none_of("missed", "bounds broken", len(found["missed"]), "; ".join(found["missed"])),
-        Figure("rss", "memory grown in an hour", "megabytes", (grown,), behind=behind),
-        none_of("untrue", "times the tables were wrong", found["untrue_tables"], times),
-        none_of("lines", "unexpected log lines", found["unexpected_log_lines"]),
-    ]
+    return [figure_of(each) for each in found["figures"]]
 
 
 def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:

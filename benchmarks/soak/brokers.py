@@ -1,18 +1,15 @@
-"""A process of real agents: they change topics, leave and come back.
+"""Real broker agents that change topics, leave and come back.
 
-The response to `settle` is what each has then: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
+Their response to `settle` is what each has then: {BROKER: {TOPIC: [READ_QUEUES, WRITE_QUEUES]}}.
 """
 
-import argparse
 import asyncio
 import itertools
-import logging
 import random
-import sys
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from benchmarks.soak.workers import some_at_a_time, work
+from benchmarks.soak.workers import PATIENCE_SECONDS, some_at_a_time
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 
 # shared by all brokers, so that each is on a few of them
@@ -23,16 +20,19 @@ TOPICS_OF_A_BROKER: Final = 10
 _PASSING: Final = 500
 # brokers that are away at the same time, of all
 _AWAY_SHARE: Final = 0.05
-# a guard against waiting for ever: what is wrong stays wrong, and a busy machine is only late
-PATIENCE_SECONDS: Final = 600.0
 
 
 class Brokers:
     """Agents by the number of their broker, and those that are away."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
-        self._random = random.Random(f"{options.seed} {options.first}")
+    def __init__(
+        self, port: int, prefix: str, numbers: Sequence[int], *, heartbeat_seconds: float, expiry_seconds: float
+    ) -> None:
+        self._port = port
+        self._prefix = prefix
+        self._numbers = numbers
+        self._times = {"heartbeat_seconds": heartbeat_seconds, "expiry_seconds": expiry_seconds}
+        self._random = random.Random(prefix)
         # ever new ones: all that a server keeps of a name that is gone adds up
         self._names = itertools.count()
         self._agents: dict[int, BrokerAgent] = {}
@@ -41,11 +41,11 @@ class Brokers:
     def _agent(self, number: int) -> BrokerAgent:
         settings = AgentSettings(
             cluster_name="DefaultCluster",
-            broker_name=f"{self._options.name}-{number}-{next(self._names)}",
+            broker_name=f"{self._prefix}-{number}-{next(self._names)}",
             broker_addr=f"10.0.{number // 250}.{number % 250}:10911",
-            name_servers=f"127.0.0.1:{self._options.port}",
-            heartbeat_seconds=self._options.heartbeat_seconds,
-            expiry_seconds=self._options.expiry_seconds,
+            name_servers=f"127.0.0.1:{self._port}",
+            heartbeat_seconds=self._times["heartbeat_seconds"],
+            expiry_seconds=self._times["expiry_seconds"],
         )
         names = self._random.sample(range(TOPICS), TOPICS_OF_A_BROKER)
         # as various as changes make them, or memory would grow until they have
@@ -57,8 +57,7 @@ class Brokers:
 
     async def start(self) -> None:
         """All of them, some at a time."""
-        first = self._options.first
-        await some_at_a_time(self._join, range(first, first + self._options.count))
+        await some_at_a_time(self._join, self._numbers)
 
     async def _join(self, number: int) -> None:
         agent = self._agents[number] = self._agent(number)
@@ -95,7 +94,7 @@ class Brokers:
         await change(self._topic(name))
         return "changed"
 
-    async def settle(self, _: Mapping[str, Any]) -> dict[str, Any]:
+    async def settle(self, _: object) -> dict[str, dict[str, list[int]]]:
         """All are there, and the server knows all that they have."""
         for number in sorted(self._away):
             await self._join(number)
@@ -116,14 +115,3 @@ class Brokers:
     async def stop(self) -> None:
         """Leave, all at once."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
-
-
-def main() -> int:
-    """Until standard input ends."""
-    # a broker that was frozen logs that it is late
-    logging.disable(logging.WARNING)
-    return work(Brokers, name=str, first=int, heartbeat_seconds=float, expiry_seconds=float)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,25 +1,24 @@
-"""A process of real clients: they come, pull, watch and go.
+"""Real clients that come, pull, watch and go.
 
-{"do": "settle", "routes": {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}} waits until each knows just these of its
-topics; its response is how many routes are wrong when patience ends: {TOPIC: COUNT}.
+Their response to `settle`, with the routes {TOPIC: {BROKER: [READ_QUEUES, WRITE_QUEUES]}}, is how many clients know
+another route of a topic when patience ends: {TOPIC: COUNT}.
 """
 
-import argparse
 import asyncio
 import contextlib
-import logging
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.soak.brokers import PATIENCE_SECONDS, TOPICS
-from benchmarks.soak.workers import some_at_a_time, work
+from benchmarks.soak.brokers import TOPICS
+from benchmarks.soak.workers import PATIENCE_SECONDS, some_at_a_time
 from namesrv_client import ClientSettings, RouteClient, RouteError
 
 _TOPICS_OF_A_CLIENT: Final = 3
+# topic -> broker -> queues to read, queues to write
+Routes = Mapping[str, Mapping[str, list[int]]]
 # every tenth is notified of changes, the others poll
 _WATCHING: Final = 10
 
@@ -27,21 +26,23 @@ _WATCHING: Final = 10
 class Clients:
     """All of them, and the topics of each."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
-        self._random = random.Random(options.seed)
+    def __init__(self, port: int, count: int, poll_seconds: float) -> None:
+        self._port = port
+        self._count = count
+        self._poll_seconds = poll_seconds
+        self._random = random.Random("clients")
         self._clients: list[RouteClient] = []
         self._topics: dict[RouteClient, list[str]] = {}
 
     async def start(self) -> None:
         """Some at a time."""
-        self._clients = await some_at_a_time(self._started, range(self._options.count))
+        self._clients = await some_at_a_time(self._started, range(self._count))
 
     async def _started(self, number: int) -> RouteClient:
         settings = ClientSettings(
-            name_servers=f"127.0.0.1:{self._options.port}",
-            poll_seconds=self._options.poll_seconds,
-            warm_up_seconds=self._options.warm_up_seconds,
+            name_servers=f"127.0.0.1:{self._port}",
+            poll_seconds=self._poll_seconds,
+            warm_up_seconds=0.0,
             # a thousand in one process: each waits for the others before it looks at a response that has come
             attempt_timeout_seconds=10.0,
             connect_timeout_seconds=10.0,
@@ -69,18 +70,18 @@ class Clients:
         self._clients[number] = await self._started(number)
         return "came"
 
-    async def settle(self, command: Mapping[str, Any]) -> dict[str, Any]:
+    async def settle(self, routes: Routes) -> Counter[str]:
         """Each knows all there is to know of its topics, and nothing else."""
         ends_at = time.monotonic() + PATIENCE_SECONDS
         for client in self._clients:
             await self._pull(client)
-        while wrong := self._wrong(command["routes"]):
+        while wrong := self._wrong(routes):
             if time.monotonic() > ends_at:
                 break
-            await asyncio.sleep(self._options.poll_seconds / 5)
-        return dict(wrong)
+            await asyncio.sleep(self._poll_seconds / 5)
+        return wrong
 
-    def _wrong(self, routes: Mapping[str, Any]) -> Counter[str]:
+    def _wrong(self, routes: Routes) -> Counter[str]:
         return Counter(
             topic
             for client, topics in self._topics.items()
@@ -98,14 +99,3 @@ def _known(client: RouteClient, topic: str) -> dict[str, list[int]]:
     if route is None or route.confirmed_absent_since is not None:
         return {}
     return {queue.broker_name: [queue.read_queue_nums, queue.write_queue_nums] for queue in route.data.queue_datas}
-
-
-def main() -> int:
-    """Until standard input ends."""
-    # A stopped or ended server is expected.
-    logging.disable(logging.WARNING)
-    return work(Clients, poll_seconds=float, warm_up_seconds=float)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,9 +21,9 @@ EXPECTED_REFUSALS: Final = frozenset({"frame_too_large", "slow_frame"})
 class Noise:
     """A thread of one connection after another, from `churn` on for so long."""
 
-    def __init__(self, port: int, seed: int) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self._random = random.Random(seed)
+        self._random = random.Random("strangers")
         # ever new ones, as with the brokers
         self._names = itertools.count()
         self._thread: threading.Thread | None = None

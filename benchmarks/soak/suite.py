@@ -2,36 +2,40 @@
 
 1,000 agents and 1,000 clients, in the real code. In turn everything changes for a while (brokers leave, die, freeze and
 come back, topics change, clients go, strangers send garbage, the server itself is stopped for a moment) and comes to
-rest: then the tables, and what each client knows, have to be the truth, and the server is measured. The exit code is
+rest: then the tables, and the routes of each client, have to be the truth, and the server is measured. The exit code is
 1 when a bound is broken, 2 when it could not be measured.
 """
 
 import argparse
+import json
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from benchmarks.harness.command import Command, save
+from benchmarks.abuse.others import metric, scraped
+from benchmarks.harness.command import Command, report
+from benchmarks.harness.conditions import Conditions
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench, raise_file_limit
-from benchmarks.harness.wire import Wire
-from benchmarks.soak import server as known
-from benchmarks.soak.noise import Noise
-from benchmarks.soak.server import PATIENCE_SECONDS, VICTIM, SoakedServer, soaked
-from benchmarks.soak.verdict import Found
-from benchmarks.soak.workers import Crew
+from benchmarks.harness.servers import Server, daemon
+from benchmarks.harness.wire import Wire, request, route_request
+from benchmarks.soak.brokers import Brokers
+from benchmarks.soak.clients import Clients, Routes
+from benchmarks.soak.found import Found, Sample
+from benchmarks.soak.noise import EXPECTED_REFUSALS, Noise
+from benchmarks.soak.workers import PATIENCE_SECONDS, Crew
+from namesrv_remoting.codes import RequestCode
 
-# Limit of requests that a server remembers, and the interval at which it returns free memory: growth until then is not
-# a leak.
-_REMEMBERED: Final = 32_768
-_FREED_SECONDS: Final = 15.0
-# brokers of a process of their own, which is killed and frozen
+# brokers of a process of their own, which is killed and frozen; no other one is silent
+_VICTIM: Final = "victim"
 _VICTIMS_SHARE: Final = 0.06
+_LOOK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +49,14 @@ class Durations:
     poll_seconds: float
     # for how long the server itself is stopped
     stopped_seconds: float
-    # how many requests that are never repeated are sent first
+    # Requests that are never repeated and sent first: as many as a server remembers, or a leak would hide behind them.
     requests: int
-    # at rest, until it counts
+    # at rest, until it counts: a server returns free memory every 15 s
     rest_seconds: float
 
-    def flags(self) -> tuple[str, ...]:
-        """The server's."""
-        return (f"--broker-expiry-seconds={self.expiry_seconds}", f"--scan-interval-seconds={self.scan_seconds}")
 
-
-FULL: Final = Durations(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, _REMEMBERED, _FREED_SECONDS + 3.0)
-SHORT: Final = Durations(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1000, 0.0)
+FULL: Final = Durations(40.0, 5.0, 20.0, 2.0, 5.0, 5.0, 32_768, 18.0)
+SHORT: Final = Durations(8.0, 1.0, 6.0, 0.5, 0.5, 1.0, 1_000, 0.0)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,194 +66,185 @@ def main(arguments: Sequence[str]) -> int:
     add("--minutes", type=float, default=60.0, help="for how long (60)")
     add("--agents", type=int, default=1000, metavar="N", help="brokers (1000)")
     add("--clients", type=int, default=1000, metavar="N", help="clients (1000)")
-    add("--seed", type=int, default=1, metavar="N", help="of everything that is left to chance (1)")
     add("--short", action="store_true", help="everything five times as fast")
     options = command.parse(arguments)
     raise_file_limit()
-    found = Found()
+    found, conditions = Found(), Conditions.now()
     try:
-        _soak(options, found)
+        with ExitStack() as stack:
+            _Soak(options, found, stack).run()
     except (BenchError, OSError) as error:
         _say(f"cannot be measured: {error}")
         return 2
     for line in (*found.untrue, *found.unexpected):
         _say(line)
-    missed = found.missed()
-    _say("; ".join(missed) or "no bound is broken")
-    save(options.json, {**found.figures(), "missed": missed, "all": [sample.members() for sample in found.samples]})
-    return int(bool(missed))
+    figures = found.figures()
+    report(options, conditions.members(), {"Soak": figures})
+    return int(any(figure.verdict == "missed" for figure in figures))
 
 
-def _soak(options: argparse.Namespace, found: Found) -> None:
-    began = time.monotonic()
-    with ExitStack() as stack:
-        durations = SHORT if options.short else FULL
-        server = stack.enter_context(soaked(Bench(), durations.flags(), found))
-        cycles = _Cycles(options, server, stack, found)
-        cycles.begin()
-        _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
-        before = server.resident_at_rest(durations.rest_seconds)
-        cycles.fill()
-        found.remembered_bytes = server.resident_at_rest(durations.rest_seconds) - before
-        # Growth needs two samples.
-        while len(found.samples) < 2 or time.monotonic() - began < options.minutes * 60:
-            cycles.one()
-            resident_bytes = server.resident_at_rest(durations.rest_seconds)
-            found.samples.append(server.sample(time.monotonic() - began, resident_bytes))
-            _say(_progress(found))
-        found.exit_code = server.terminated()
-
-
-def _crews(
-    options: argparse.Namespace, durations: Durations, server: SoakedServer, stack: ExitStack
-) -> dict[str, Crew]:
-    victims = max(1, round(options.agents * _VICTIMS_SHARE))
-    common = ("--port", str(server.port), "--seed", str(options.seed))
-    heartbeats = (
-        "--heartbeat-seconds",
-        str(durations.heartbeat_seconds),
-        "--expiry-seconds",
-        str(durations.expiry_seconds),
-    )
-    polls = ("--poll-seconds", str(durations.poll_seconds), "--warm-up-seconds", "0")
-    given: dict[str, tuple[str, ...]] = {
-        "brokers": (*heartbeats, "--name", "broker", "--first", "0", "--count", str(options.agents - victims)),
-        "victims": (*heartbeats, "--name", VICTIM, "--first", str(options.agents - victims), "--count", str(victims)),
-        "clients": (*polls, "--count", str(options.clients)),
-    }
-    modules = {"brokers": "brokers", "victims": "brokers", "clients": "clients"}
-    return {
-        name: stack.enter_context(
-            Crew(f"benchmarks.soak.{modules[name]}", *common, *flags, patience_seconds=PATIENCE_SECONDS)
-        )
-        for name, flags in given.items()
-    }
-
-
-class _Cycles:
+class _Soak:
     """Churn and rest, in turn."""
 
-    def __init__(self, options: argparse.Namespace, server: SoakedServer, stack: ExitStack, found: Found) -> None:
-        self._durations = SHORT if options.short else FULL
-        self._server = server
-        self._crews = _crews(options, self._durations, server, stack)
-        self._noise = stack.enter_context(Noise(server.port, options.seed))
+    def __init__(self, options: argparse.Namespace, found: Found, stack: ExitStack) -> None:
+        times = self._durations = SHORT if options.short else FULL
+        self._seconds = options.minutes * 60
         self._found = found
-        self._faults = self._all_faults(random.Random(options.seed))
-
-    def begin(self) -> None:
-        """Wait until all are there."""
-        for crew in self._crews.values():
+        self._is_stopping = False
+        flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
+        self._server: Server = stack.enter_context(daemon(Bench(), *flags, on_line=self._log_line))
+        port, victims = self._server.port, max(1, round(options.agents * _VICTIMS_SHARE))
+        beats = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
+        numbers = range(options.agents)
+        self._brokers = stack.enter_context(Crew(partial(Brokers, port, "broker", numbers[victims:], **beats)))
+        self._victims = stack.enter_context(Crew(partial(Brokers, port, _VICTIM, numbers[:victims], **beats)))
+        self._clients = stack.enter_context(Crew(partial(Clients, port, options.clients, times.poll_seconds)))
+        self._noise = stack.enter_context(Noise(port))
+        for crew in (self._brokers, self._victims, self._clients):
             crew.response()
+        _say(f"{options.agents:,} agents and {options.clients:,} clients are there")
 
-    def fill(self) -> None:
-        """Have the server remember as many requests as it ever does.
+    def run(self) -> None:
+        """Until the time is over, and there are two samples, which growth needs."""
+        began = time.monotonic()
+        with Wire(self._server, PATIENCE_SECONDS) as wire:
+            for number in range(self._durations.requests):
+                wire.request(route_request(f"unknown-{number}"))
+        faults = self._faults()
+        while len(self._found.samples) < 2 or time.monotonic() - began < self._seconds:
+            self._churn(*next(faults))
+            self._compare()
+            resident = self._resident_at_rest()
+            self._found.samples.append(self._sample(time.monotonic() - began, resident))
+            _say(f"{(time.monotonic() - began) / 60:5.1f} min  {resident / 1e6:.1f} MB  {self._found.samples[-1]}")
+        self._is_stopping = True
+        _, self._found.exit_code = self._server.terminated(PATIENCE_SECONDS)
 
-        Churn would take hours to fill that, and a leak would hide behind it.
-        """
-        with self._server.wire() as wire:
-            known.send_once(wire, self._durations.requests)
+    # -- churn ---------------------------------------------------------------------------------------------------------
 
-    def one(self) -> None:
-        """Let everything change for a while, and compare everything once it is at rest."""
+    def _churn(self, name: str, fault: Callable[[], None]) -> None:
+        """Let everything change for a while."""
         seconds = self._durations.churn_seconds
-        for name in ("brokers", "clients"):
-            self._crews[name].command("churn", seconds=seconds)
+        for crew in (self._brokers, self._clients):
+            crew.command("churn", seconds)
         self._noise.churn(seconds)
-        name, fault = next(self._faults)
         fault()
-        self._count({name: 1})
-        for name in ("brokers", "clients"):
-            self._count(self._crews[name].response(seconds))
-        self._count({"strangers": self._noise.settle()})
-        self._compare()
+        self._found.done[name] += 1
+        for crew in (self._brokers, self._clients):
+            self._found.done += crew.response(seconds)
+        self._found.done["strangers"] += self._noise.settle()
 
-    def _count(self, done: Mapping[str, int]) -> None:
-        for name, count in done.items():
-            self._found.done[name] = self._found.done.get(name, 0) + count
-
-    # -- faults --------------------------------------------------------------------------------------------------------
-
-    def _all_faults(self, chance: random.Random) -> Iterator[tuple[str, Callable[[], None]]]:
+    def _faults(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Each once, in any order, and again."""
-        faults = {
-            "killed": self._kill,
-            "frozen": self._freeze,
-            "left": self._leave,
-            "server stopped": self._stop_server,
+        expired_seconds = self._durations.expiry_seconds + 2 * self._durations.scan_seconds
+        faults: dict[str, Callable[[], None]] = {
+            "killed": partial(self._return_after, self._victims.kill),
+            "left": partial(self._return_after, self._victims.leave),
+            "frozen": partial(_freeze, self._victims.send, expired_seconds),
+            "server stopped": partial(_freeze, self._server.signal, self._durations.stopped_seconds),
         }
+        chance = random.Random("faults")
         while True:
             yield from chance.sample(list(faults.items()), len(faults))
 
-    def _kill(self) -> None:
-        victims = self._crews["victims"]
-        victims.kill()
-        victims.start_again()
-        victims.response()
-
-    def _freeze(self) -> None:
-        """For long enough to be evicted."""
-        victims = self._crews["victims"]
-        victims.send(signal.SIGSTOP)
-        time.sleep(self._durations.expiry_seconds + 2 * self._durations.scan_seconds)
-        victims.send(signal.SIGCONT)
-
-    def _leave(self) -> None:
-        victims = self._crews["victims"]
-        victims.leave()
-        victims.start_again()
-        victims.response()
-
-    def _stop_server(self) -> None:
-        self._server.stop_for(self._durations.stopped_seconds)
+    def _return_after(self, end: Callable[[], None]) -> None:
+        end()
+        self._victims.start()
+        self._victims.response()
 
     # -- truth ---------------------------------------------------------------------------------------------------------
 
     def _compare(self) -> None:
-        for name in ("brokers", "victims"):
-            self._crews[name].command("settle")
-        has: dict[str, dict[str, list[int]]] = {
-            **self._crews["brokers"].response(),
-            **self._crews["victims"].response(),
-        }
-        routes: known.Routes = {}
-        for broker, topics in has.items():
+        """Let all come to rest, and compare the tables and the clients' routes with what the brokers have."""
+        topics_of: dict[str, dict[str, list[int]]] = {}
+        for crew in (self._brokers, self._victims):
+            crew.command("settle")
+            topics_of |= crew.response()
+        routes: dict[str, dict[str, list[int]]] = {}
+        for broker, topics in topics_of.items():
             for topic, queues in topics.items():
                 routes.setdefault(topic, {})[broker] = queues
-        with self._server.wire() as wire:
-            self._found.untrue += self._untrue(wire, set(has), routes)
-        self._crews["clients"].command("settle", routes=routes)
-        wrong = self._crews["clients"].response()
+        self._found.untrue += self._untrue(set(topics_of), routes)
+        self._clients.command("settle", routes)
+        wrong = self._clients.response()
         self._found.untrue += [f"{count} clients' route of {topic}" for topic, count in wrong.items()]
 
-    def _untrue(self, wire: Wire, brokers: set[str], routes: known.Routes) -> list[str]:
-        """Where the tables are not the truth; some learn only by their next heartbeat that they were evicted."""
+    def _untrue(self, brokers: set[str], routes: Routes) -> list[str]:
+        """Differences between tables and truth; some brokers learn of an eviction by their next heartbeat only."""
         gives_up_at = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            untrue = [
-                *_differ("brokers", known.brokers(wire), brokers),
-                *_differ("topics", known.topics(wire), set(routes)),
-                *(f"route of {topic}" for topic, route in known.routes(wire, routes).items() if route != routes[topic]),
-            ]
-            if not untrue or time.monotonic() > gives_up_at:
-                return untrue
-            time.sleep(self._durations.scan_seconds)
+        with Wire(self._server, PATIENCE_SECONDS) as wire:
+            while True:
+                untrue = [
+                    *(f"broker {name}" for name in sorted(_brokers(wire) ^ brokers)),
+                    *(f"topic {name}" for name in sorted(_topics(wire) ^ routes.keys())),
+                    *(f"route of {name}" for name, route in _routes(wire, routes).items() if route != routes[name]),
+                ]
+                if not untrue or time.monotonic() > gives_up_at:
+                    return untrue
+                time.sleep(self._durations.scan_seconds)
+
+    # -- the server ----------------------------------------------------------------------------------------------------
+
+    def _resident_at_rest(self) -> int:
+        """The least memory within the time of rest: the server gives back free memory now and then."""
+        ends_at = time.monotonic() + self._durations.rest_seconds
+        least = self._server.status_bytes()
+        while time.monotonic() < ends_at:
+            time.sleep(_LOOK_SECONDS)
+            least = min(least, self._server.status_bytes())
+        return least
+
+    def _sample(self, seconds: float, resident_bytes: int) -> Sample:
+        metrics = scraped(f"http://127.0.0.1:{self._server.http_port}")
+        descriptors, tasks = (metric(metrics, name) for name in ("process_open_fds", "nameserver_tasks"))
+        return Sample(seconds, resident_bytes, descriptors, tasks)
+
+    def _log_line(self, line: str) -> None:
+        """Note a line of the log that no fault here explains."""
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            # a line of a traceback
+            entry = {"level": "critical", "event": ""}
+        if entry["level"] not in ("debug", "info") and not self._is_expected(entry):
+            self._found.unexpected.append(line.rstrip())
+
+    def _is_expected(self, entry: dict[str, Any]) -> bool:
+        match entry["event"]:
+            case "broker_evicted":
+                return self._is_stopping or str(entry["broker_name"]).startswith(_VICTIM)
+            case "connection_refused":
+                return entry["reason"] in EXPECTED_REFUSALS
+        # an expiry that is so short; a server that was stopped, by us or for lack of processor time
+        return entry["event"] in {"settings_warning", "event_loop_lagged"}
 
 
-def _differ(what: str, known: set[str], true: set[str]) -> list[str]:
-    return [f"{what}: {name}" for name in sorted(known ^ true)]
+def _freeze(send: Callable[[signal.Signals], None], seconds: float) -> None:
+    send(signal.SIGSTOP)
+    time.sleep(seconds)
+    send(signal.SIGCONT)
 
 
-# -- showing -----------------------------------------------------------------------------------------------------------
+def _brokers(wire: Wire) -> set[str]:
+    """The names of all live brokers."""
+    return {broker["broker_name"] for broker in wire.native(RequestCode.LIST_BROKERS)["brokers"]}
 
 
-def _progress(found: Found) -> str:
-    last, figures = found.samples[-1], found.figures()
-    return (
-        f"{last.seconds / 60:5.1f} min  {figures['rss_mib']:.1f} MiB ({figures['rss_mib_per_hour']:+.2f}/h)  "
-        f"{last.blocks:,.0f} blocks ({figures['blocks_per_hour']:+,.0f}/h)  {last.descriptors:.0f} descriptors  "
-        f"{last.tasks:.0f} tasks  {len(found.unexpected)} unexpected lines  {len(found.untrue)} untrue"
-    )
+def _topics(wire: Wire) -> set[str]:
+    """The names of all topics that have a route."""
+    return set(json.loads(wire.success(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).body)["topicList"])
+
+
+def _routes(wire: Wire, topics: Routes) -> Routes:
+    """The queues of these topics; empty for one that has no route."""
+    found = wire.native(RequestCode.PULL_ROUTES, topics=list(topics), observes=True)["routes"]
+    return {
+        topic: {
+            each["broker_name"]: [each["read_queue_nums"], each["write_queue_nums"]]
+            for each in (route or {}).get("queue_datas", ())
+        }
+        for topic, route in found.items()
+    }
 
 
 def _say(text: str) -> None:

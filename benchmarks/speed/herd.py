@@ -1,7 +1,6 @@
 """Everyone at once: 5,000 clients come back after a restart, 2,000 brokers register anew."""
 
 import threading
-import time
 from dataclasses import replace
 from typing import Final
 
@@ -64,10 +63,9 @@ def _clients(bench: Bench, habits: Habits) -> tuple[float, float, int]:
     """Seconds until all are served, and until all had begun to connect; how many connected again."""
     with daemon(bench, *WITHOUT_LOG) as server, Wire(server) as wire:
         register(wire, pulled_brokers())
-        began = time.monotonic()
         with crowd(server, _ROUTES, members=_CLIENTS, habits=habits) as clients:
-            begun = clients.next("begun")
-            return clients.next("served") - began, begun - began, clients.again
+            begun = clients.next("begun") - clients.began_at
+            return clients.next("served") - clients.began_at, begun, clients.again
 
 
 def _stall(bench: Bench) -> tuple[float, float, float]:
@@ -86,6 +84,5 @@ def _stall(bench: Bench) -> tuple[float, float, float]:
 
 def _register(server: Server) -> float:
     frames = [broker.native_frame() for broker in many_brokers(_BROKERS, "herd-topic-%d", _TOPICS)]
-    began = time.monotonic()
     with crowd(server, frames, habits=_BROKERS_HABITS) as brokers:
-        return brokers.next("served") - began
+        return brokers.next("served") - brokers.began_at

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks.harness import table
-from benchmarks.harness.command import Command, save, write_block
+from benchmarks.harness.command import Command, report, write_block
 from benchmarks.harness.conditions import Conditions, sentence
 from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.rounds import FULL, QUICK, Bench
@@ -92,11 +92,9 @@ def measured(bench: Bench, subjects: Mapping[str, Measure], options: argparse.Na
             bench.progress(f"{name} cannot be measured: {error}")
         bench.progress(f"{name} took {time.monotonic() - began:.0f} s")
     members = conditions.members()
-    figures = [figure for section in sections.values() for figure in section]
-    rounds = f"{bench.effort.rounds} rounds of {bench.effort.seconds} s"
-    print(f"{table.figures_text(sections)}\n\n{sentence(members)} {rounds}.\n{table.summary(figures)}")
-    save(options.json, {"conditions": members, "figures": [figure.members() for figure in figures]})
+    report(options, members, sections)
     is_complete = len(sections) == len(named)
     if options.write is not None and is_complete:
+        rounds = f"{bench.effort.rounds} rounds of {bench.effort.seconds} s"
         write_block(options.write, f"{sentence(members)} {rounds}.\n\n{table.figures_markdown(sections)}")
     return 0 if is_complete else 1
