@@ -62,7 +62,7 @@ async def test_change_that_cannot_be_saved_is_not_sent(tmp_path: Path, path: Pat
                 await change
         await settle()
         assert await it.server.lines("register") == []
-        assert (set(TOPICS), 0) == (set(it.agent.topics.values()), it.agent.broker_id)
+        assert (set(it.agent.topics.values()), it.agent.broker_id) == (set(TOPICS), 0)
 
         path.rmdir()
         path.write_bytes(content)
@@ -128,7 +128,7 @@ async def test_cancelled_caller_does_not_leave_half_a_change(
         await asyncio.wait(changes)
         assert [change.cancelled() for change in changes] == [True, True]
         await until(lambda: queues(it.server, "refunds") == (2, 2, 6) and queues(it.server, "bills") is None)
-        assert {"orders", "refunds"} == set(it.agent.topics)
+        assert set(it.agent.topics) == {"orders", "refunds"}
 
         await it.server.forget()
         path.unlink()
@@ -140,8 +140,8 @@ async def test_cancelled_caller_does_not_leave_half_a_change(
         disk.write()
         await asyncio.wait([failing])
         await settle()
-        assert (True, [], {"orders", "refunds"}) == (
+        assert (
             failing.cancelled(),
             it.server.events("register"),
             set(it.agent.topics),
-        )
+        ) == (True, [], {"orders", "refunds"})

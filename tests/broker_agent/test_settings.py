@@ -86,10 +86,10 @@ topic_name = "счета"
 """
     )
 
-    assert AgentConfig(
+    assert read_config(path) == AgentConfig(
         AgentSettings(**NEEDED, heartbeat_seconds=10.0, state_file=Path("topics.json")),
         (TopicConfig("orders", 8, 4, 2, 1), TopicConfig("счета", 16, 16, 6, 0)),
-    ) == read_config(path)
+    )
 
 
 def test_documented_files(path: Path) -> None:

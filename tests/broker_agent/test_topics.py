@@ -117,7 +117,7 @@ def test_every_change_returns_its_delta_and_counts_the_version_up() -> None:
         now[0] += 1.5
         assert done == change()
         assert DataVersion(counter, 0, WALL_MS + 1500 * counter) == table.data_version
-    assert TopicChange() == table.replace_all([BILLS])
+    assert table.replace_all([BILLS]) == TopicChange()
     assert (table.snapshot()[0], table.data_version.counter) == ((BILLS,), 6)
     # returned values are immutable
     assert (handed_out, before) == ({"orders": ORDERS}, ((ORDERS,), AT_FIRST))
@@ -128,11 +128,11 @@ def test_role_change_counts_the_version_up() -> None:
     """A term becomes the state version, which later changes keep."""
     table = table_of(ORDERS)
     table.bump()
-    assert DataVersion(1, 0, WALL_MS) == table.data_version
+    assert table.data_version == DataVersion(1, 0, WALL_MS)
     table.bump(7)
-    assert DataVersion(2, 7, WALL_MS) == table.data_version
+    assert table.data_version == DataVersion(2, 7, WALL_MS)
     table.delete("orders")
-    assert DataVersion(3, 7, WALL_MS) == table.data_version
+    assert table.data_version == DataVersion(3, 7, WALL_MS)
 
 
 @pytest.mark.parametrize("state_version", [-1, 1 << 63, 1.0, True])
@@ -153,9 +153,9 @@ def test_topics_and_version_survive_a_restart(path: Path) -> None:
 
     second = table_of(state_file=path, seconds=60.0)
 
-    assert ((ORDERS, BILLS), DataVersion(2, 3, WALL_MS)) == second.snapshot()
+    assert second.snapshot() == ((ORDERS, BILLS), DataVersion(2, 3, WALL_MS))
     second.delete("orders")
-    assert ((BILLS,), DataVersion(3, 3, WALL_MS + 60_000)) == table_of(state_file=path).snapshot()
+    assert table_of(state_file=path).snapshot() == ((BILLS,), DataVersion(3, 3, WALL_MS + 60_000))
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -179,7 +179,7 @@ def test_damaged_file_is_an_error_and_is_kept(path: Path, damage: bytes) -> None
     with pytest.raises(TopicStateError, match=f"^state file {path} cannot be used: "):
         table_of(BILLS, state_file=path)
 
-    assert (damage, [path]) == (path.read_bytes(), list(path.parent.iterdir()))
+    assert (path.read_bytes(), list(path.parent.iterdir())) == (damage, [path])
 
 
 def test_file_of_an_earlier_release(path: Path) -> None:
@@ -188,7 +188,7 @@ def test_file_of_an_earlier_release(path: Path) -> None:
     path.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
 
     table = table_of(state_file=path)
-    assert ((ORDERS,), DataVersion(3, 2, 5)) == table.snapshot()
+    assert table.snapshot() == ((ORDERS,), DataVersion(3, 2, 5))
     table.create(BILLS)
     assert path.read_bytes().startswith(b'{"sha256":"')
     assert table_of(state_file=path).snapshot()[0] == (ORDERS, BILLS)

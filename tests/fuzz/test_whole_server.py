@@ -193,9 +193,9 @@ class FuzzServer:
             await until(lambda: len(namesrv.connections) == 1 == len(tables.broker_live_table))
         await settle()
         assert violations(tables) == []
-        assert {CONTROL.cluster: {CONTROL.name}} == tables.cluster_addr_table
-        assert [CONTROL.name] == list(tables.broker_addr_table)
-        assert set(CONTROL_TOPICS) == tables.topic_queue_table.keys()
+        assert tables.cluster_addr_table == {CONTROL.cluster: {CONTROL.name}}
+        assert list(tables.broker_addr_table) == [CONTROL.name]
+        assert tables.topic_queue_table.keys() == set(CONTROL_TOPICS)
         assert [*tables.filter_server_table, *tables.topics.mappings] == []
         # A removed write permission may outlive its broker, but only until the broker would have expired.
         assert math.inf not in tables.write_removed.values()

@@ -129,8 +129,8 @@ async def test_requests_of_one_read_are_answered_in_their_order(
     answers = [await peer.receive() for _ in opaques]
 
     assert opaques == [answer.opaque for answer in answers]
-    assert {0} == {answer.code for answer in answers}
-    assert [NATIVE if n % 3 == 0 else JSON for n in range(10)] == [answer.serialize_type for answer in answers]
+    assert {answer.code for answer in answers} == {0}
+    assert [answer.serialize_type for answer in answers] == [NATIVE if n % 3 == 0 else JSON for n in range(10)]
     assert feed != "whole" or {300} == {len(answer.value["brokerDatas"]) for answer in answers[1:3]}
     # the dispatcher answers opaques below 1
     assert server.namesrv.fast_path.pulls == 7

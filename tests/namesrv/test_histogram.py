@@ -14,8 +14,8 @@ def test_bounds_are_included(value: float, counts: list[int]) -> None:
     histogram = Histogram((1.0, 2.0))
 
     histogram.observe(value)
-    assert counts == histogram.counts
+    assert histogram.counts == counts
 
     histogram.observe(0.5)
-    assert (2, value + 0.5) == (histogram.count, histogram.sum)
-    assert f"<Histogram [2 values | sum {value + 0.5:g}]>" == repr(histogram)
+    assert (histogram.count, histogram.sum) == (2, value + 0.5)
+    assert repr(histogram) == f"<Histogram [2 values | sum {value + 0.5:g}]>"

@@ -192,9 +192,9 @@ async def test_change_beyond_a_limit_is_refused(
     with pytest.raises(KVLimitError, match=message) as refused:
         await kv.put(*change)
 
-    assert field == refused.value.field
+    assert refused.value.field == field
     assert change[["namespace", "key", "value"].index(field)] == refused.value.value
-    assert before == path.read_text()
+    assert path.read_text() == before
     assert kv._tables == {"NS": {"k0": "v", "k1": "v"}, "TWO": {"k": "v"}}
 
 
@@ -300,8 +300,8 @@ def test_file_of_apache_is_read(
     path = tmp_path / "kvConfig.json"
     path.write_bytes(content)
 
-    assert table == read_file(path)["NS"]
-    assert ignored == decode(content)[1]
+    assert read_file(path)["NS"] == table
+    assert decode(content)[1] == ignored
     warned = [{"path": path, "count": len(ignored), "first": ignored[0]}] if ignored else []
     assert warned == logged(caplog, "kv_entries_ignored")
 
@@ -331,7 +331,7 @@ def test_damaged_file_is_set_aside(
     assert read_file(path) == {}
 
     assert not path.exists()
-    assert [content] == kept_aside(tmp_path)
+    assert kept_aside(tmp_path) == [content]
     (record,) = caplog.records
     assert f"{record.levelname} {record.msg}" == "WARNING damaged_file_set_aside"
     assert reason in vars(record)["fields"]["reason"]
@@ -366,5 +366,5 @@ def test_written_tables_are_read_back(
     path = tmp_path_factory.getbasetemp() / "every-kvConfig.json"
     size = write_file(path, tables, MOST_BYTES)
 
-    assert tables == read_file(path)
+    assert read_file(path) == tables
     assert path.stat().st_size == size

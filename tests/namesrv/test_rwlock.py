@@ -90,13 +90,13 @@ async def test_queue_is_served_in_order_and_neighbouring_readers_together() -> N
     await tasks.arrive("R1", "R2", "W3", "R4", "R5", "W6", "R7")
     assert repr(tasks.witnessed.lock) == "<ReadWriteLock [2 readers | writer: no | waiting: 3 read, 2 write]>"
 
-    assert {"R1"} == await tasks.release("R2")
-    assert {"W3"} == await tasks.release("R1")
+    assert await tasks.release("R2") == {"R1"}
+    assert await tasks.release("R1") == {"W3"}
     assert repr(tasks.witnessed.lock) == "<ReadWriteLock [0 readers | writer: yes | waiting: 3 read, 1 write]>"
-    assert {"R4", "R5"} == await tasks.release("W3")
+    assert await tasks.release("W3") == {"R4", "R5"}
     # readers on both sides of a cancelled writer are inside together
-    assert {"R4", "R5", "R7"} == await tasks.cancel("W6")
-    assert set() == await tasks.release("R4", "R5", "R7")
+    assert await tasks.cancel("W6") == {"R4", "R5", "R7"}
+    assert await tasks.release("R4", "R5", "R7") == set()
     tasks.witnessed.check_end()
 
 

@@ -193,7 +193,7 @@ def test_accounts_have_keys_certificates_networks_and_expiry() -> None:
     access = parse_access_file(FILE)
     brokers = access.accounts["orders-brokers"]
 
-    assert {"reader", "orders"} == access.by_key.keys()
+    assert access.by_key.keys() == {"reader", "orders"}
     assert (f"new-{SECRET}".encode(), f"old-{SECRET}".encode()) == access.secrets_of("orders")
     assert access.secrets_of("orders-brokers") == ()
     assert brokers is access.of_certificate(("x", "broker-1.example.com"))

@@ -24,13 +24,13 @@ def test_flag_bits(flag: int, is_response: bool, is_oneway: bool) -> None:
     """Bit 0 marks a response, bit 1 a oneway request; all others are ignored."""
     command = RemotingCommand(code=105, flag=flag)
 
-    assert (is_response, is_oneway) == (command.is_response, command.is_oneway)
+    assert (command.is_response, command.is_oneway) == (is_response, is_oneway)
 
 
 @pytest.mark.parametrize(("request_type", "expected", "is_native"), [(0, 0, False), (1, 0, False), (77, 77, True)])
 def test_response_has_the_requests_serialize_type(request_type: int, expected: int, is_native: bool) -> None:
     """A binary request gets a JSON response, as from Apache's server; only type 77 is native."""
-    assert expected == response_type(request_type)
+    assert response_type(request_type) == expected
     assert is_native is RemotingCommand(code=1, serialize_type=request_type).is_native
 
 

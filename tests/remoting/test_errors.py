@@ -36,7 +36,7 @@ def test_code_becomes_its_class(code: int, remark: str, error: type[ResponseErro
     raised = response_error(code, remark, {"value": "v"})
 
     assert error is type(raised)
-    assert (code, remark, {"value": "v"}, remark) == (raised.code, raised.remark, raised.ext_fields, str(raised))
+    assert (raised.code, raised.remark, raised.ext_fields, str(raised)) == (code, remark, {"value": "v"}, remark)
     assert error.code == (1 if error is OtherResponseError else code)
 
 

@@ -29,7 +29,7 @@ JSON_FRAME = b'\x00\x00\x00\x12\x00\x00\x00\x0c{"code":106}ab'
 )  # fmt: skip
 def test_stream_is_split_into_frames(stream: bytes, frames: list[Frame]) -> None:
     """The length counts what follows it: four bytes of type and header length, header, body."""
-    assert Fed(frames, None) == feed(stream)
+    assert feed(stream) == Fed(frames, None)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_stream_is_split_into_frames(stream: bytes, frames: list[Frame]) -> None
 )
 def test_invalid_frame_is_refused(stream: bytes, error: str) -> None:
     """Frames before the invalid one are delivered, and nothing after it."""
-    assert Fed([], error) == feed(stream)
-    assert Fed([Frame(0, b'{"code":106}', b"ab")], error) == feed(JSON_FRAME + stream)
+    assert feed(stream) == Fed([], error)
+    assert feed(JSON_FRAME + stream) == Fed([Frame(0, b'{"code":106}', b"ab")], error)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_invalid_frame_is_refused_at_the_first_possible_byte(needed: bytes, reas
     assert (reader.receive_data(needed[:-1]), reader.error) == ([], None)
     assert reader.receive_data(needed[-1:]) == []
     assert reader.error is not None
-    assert reason == reader.error.reason
+    assert reader.error.reason == reason
 
 
 def test_largest_frame_length_is_accepted() -> None:
@@ -94,9 +94,9 @@ def test_limits_are_configurable() -> None:
     taken = Fed([Frame(0, b'{"code":1} ', b"")], None)
 
     assert taken == feed(frame, max_frame_bytes=19)
-    assert Fed([], "frame of 19 bytes, limit 18") == feed(frame, max_frame_bytes=18)
+    assert feed(frame, max_frame_bytes=18) == Fed([], "frame of 19 bytes, limit 18")
     assert taken == feed(frame, max_frame_bytes=4096, max_header_bytes=11)
-    assert Fed([], "header of 11 bytes, limit 10") == feed(frame, max_frame_bytes=4096, max_header_bytes=10)
+    assert feed(frame, max_frame_bytes=4096, max_header_bytes=10) == Fed([], "header of 11 bytes, limit 10")
 
 
 def test_reader_knows_whether_it_is_inside_a_frame() -> None:
@@ -122,7 +122,7 @@ def test_reader_knows_whether_it_is_inside_a_frame() -> None:
 )
 def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expected: bytes) -> None:
     """The frame is big endian."""
-    assert expected == encode_frame(serialize_type, header, body)
+    assert encode_frame(serialize_type, header, body) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_frame_is_written(serialize_type: int, header: bytes, body: bytes, expec
 )
 def test_type_and_header_length_share_a_word(serialize_type: int, header_bytes: int, word: bytes) -> None:
     """RemotingCommandTest: JSON 261 is 00 00 01 05, ROCKETMQ 16777215 is 01 FF FF FF."""
-    assert word == encode_frame(serialize_type, bytes(header_bytes), max_frame_bytes=1 << 25)[4:8]
+    assert encode_frame(serialize_type, bytes(header_bytes), max_frame_bytes=1 << 25)[4:8] == word
 
 
 @pytest.mark.parametrize(

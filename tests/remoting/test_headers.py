@@ -45,7 +45,7 @@ def test_ext_fields_become_typed_values() -> None:
     assert header == Header(
         broker_name="broker-a", topic_count=-7, counter=(1 << 63) - 1, percent=100, enable_order=True, zone_name="z1"
     )
-    assert Header(broker_name="a", topic_count=0) == Header.from_ext(LEAST)
+    assert Header.from_ext(LEAST) == Header(broker_name="a", topic_count=0)
     # as Boolean.parseBoolean reads it
     assert Header.from_ext({**LEAST, "enableOrder": "True"}).enable_order
     # a header without the member, and one with an empty member, are the same
@@ -113,7 +113,7 @@ def test_bad_field_is_refused_by_name_and_value(
 )
 def test_typed_values_become_ext_fields(header: headers.ExtHeader, ext_fields: dict[str, str]) -> None:
     """Values are strings in Java's format; a None field is absent."""
-    assert ext_fields == header.to_ext()
+    assert header.to_ext() == ext_fields
 
 
 @given(
@@ -214,7 +214,7 @@ def test_fields_of_a_request(header: type[headers.ExtHeader], fields: dict[str, 
     """Each sender's field names are read."""
     found = header.from_ext(fields)
 
-    assert expected == {name: getattr(found, name) for name in expected}
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_headers_are_values() -> None:

@@ -53,7 +53,7 @@ async def test_system_clock_uses_the_loops_timer() -> None:
 
     async with timeout_on(SystemClock(), 60.0):
         await settle()
-        assert before == asyncio.all_tasks()
+        assert asyncio.all_tasks() == before
     with pytest.raises(TimeoutError):
         async with timeout_on(SystemClock(), 0.0):
             await asyncio.Event().wait()

@@ -38,4 +38,4 @@ def test_latest_deadline_counts(thread_seconds: float | None, code: int, events:
         timeout=120,
         check=False,
     )
-    assert (code, events) == (done.returncode, [json.loads(line)["event"] for line in done.stderr.splitlines()])
+    assert (done.returncode, [json.loads(line)["event"] for line in done.stderr.splitlines()]) == (code, events)

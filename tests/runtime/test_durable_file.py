@@ -32,7 +32,7 @@ def test_file_is_replaced_not_changed(tmp_path: Path, data: bytes) -> None:
     write_atomically(path, data, mode=0o640)
     write_atomically(tmp_path / "symbolic", b"not followed")
 
-    assert (data, b"old") == (path.read_bytes(), (tmp_path / "link").read_bytes())
+    assert (path.read_bytes(), (tmp_path / "link").read_bytes()) == (data, b"old")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert (tmp_path / "symbolic").read_bytes() == b"not followed"
     assert not (tmp_path / "symbolic").is_symlink()
@@ -94,7 +94,7 @@ def test_failed_system_call_leaves_one_whole_file(
         with contextlib.nullcontext() if error is None else pytest.raises(OSError, match=os.strerror(error)):
             write_atomically(path, b"new")
 
-    assert content == path.read_bytes()
+    assert path.read_bytes() == content
     assert names_in(tmp_path) == ["snapshot.json"]
 
 
@@ -163,7 +163,7 @@ def test_damaged_file_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         path.write_bytes(b"%d" % number)
         kept.append(set_aside(path, "torn"))
 
-    assert [b"%d" % number for number in range(50)] == [each.read_bytes() for each in kept]
+    assert [each.read_bytes() for each in kept] == [b"%d" % number for number in range(50)]
     assert {each.name for each in kept} == set(names_in(tmp_path))
     assert all(re.fullmatch(r"snapshot\.json\.damaged-2\d{7}T\d{6}Z(-\d+)?", each.name) for each in kept)
     assert any(each.name.endswith("Z-2") for each in kept)

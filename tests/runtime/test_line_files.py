@@ -45,7 +45,7 @@ def test_files_are_named_by_hour_writer_boot_and_number(files: LineFiles, tmp_pa
     files.end()
     files.begin(WALL)
 
-    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"] == names(tmp_path)
+    assert names(tmp_path) == [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_7}/ns-1-00ff-2.jsonl.open"]
     assert (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").read_bytes() == b"a\n"
 
 
@@ -70,7 +70,7 @@ def test_next_file_is_due(files: LineFiles, tmp_path: Path, wall: float, size: i
     if size is None:
         (tmp_path / HOUR_7 / "ns-1-00ff-1.jsonl.open").unlink()
 
-    assert due == files.is_due(wall)
+    assert files.is_due(wall) == due
 
 
 def test_partial_line_of_a_failing_disk_is_truncated_later(
@@ -113,12 +113,12 @@ def test_closed_file_is_compressed(files: LineFiles, tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="directory"):
         compress(path)
-    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.open"] == names(tmp_path)
+    assert names(tmp_path) == [f"{HOUR_7}/ns-1-00ff-1.jsonl.open"]
     assert path.read_bytes() == b"one\ntwo\n"
 
     packed.rmdir()
     assert packed == compress(path)
-    assert [f"{HOUR_7}/ns-1-00ff-1.jsonl.gz"] == names(tmp_path)
+    assert names(tmp_path) == [f"{HOUR_7}/ns-1-00ff-1.jsonl.gz"]
     assert gzip.decompress(packed.read_bytes()) == b"one\ntwo\n"
     assert packed.stat().st_mtime == WALL
 
@@ -177,7 +177,7 @@ def test_step_of_the_wall_clock_deletes_no_file(
     assert len(names(tmp_path)) == 3
     removed, is_doubted = files.remove_old(WALL + ahead + 7.0 * DAY + 2, 7.0 * DAY + 2, week)
     assert not is_doubted
-    assert old == len(removed)
+    assert len(removed) == old
 
 
 @pytest.mark.parametrize("ahead", [0, YEARS])
@@ -196,4 +196,4 @@ def test_oldest_files_are_deleted_above_the_size_limit(
     assert is_doubted == (ahead > 0)
     expected = [f"{HOUR_7}/ns-1-00ff-1.jsonl.open", f"{HOUR_8}/ns-1-00aa-1.jsonl.gz"]
     expected += [f"{HOUR_8}/ns-1-00aa-2.jsonl.gz", "dt=2026-03-02/hour=00/ns-1-00aa-3.jsonl.gz"]
-    assert [expected[0], *expected[4 - left :]] == names(tmp_path)
+    assert names(tmp_path) == [expected[0], *expected[4 - left :]]

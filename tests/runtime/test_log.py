@@ -103,16 +103,16 @@ def test_line(log_format: str, line: str) -> None:
 )
 def test_values(value: object, in_text: str, in_json: object) -> None:
     """Text values are quoted only if needed, and cannot start a line or move the cursor; JSON values are equal."""
-    assert f"INFO happened value={in_text}\n" == text_of("happened", value=value)
-    assert {"level": "info", "event": "happened", "value": in_json} == json_of("happened", value=value)
+    assert text_of("happened", value=value) == f"INFO happened value={in_text}\n"
+    assert json_of("happened", value=value) == {"level": "info", "event": "happened", "value": in_json}
 
 
 def test_long_values_are_shortened() -> None:
     """A value keeps 256 characters and a list 32 items, with the number of missing ones; a field may have any name."""
-    assert f"INFO happened value={'x' * 256}\n" == text_of("happened", value="x" * 256)
-    assert f"INFO happened value={'x' * 256}...[+744]\n" == text_of("happened", value="x" * 1000)
+    assert text_of("happened", value="x" * 256) == f"INFO happened value={'x' * 256}\n"
+    assert text_of("happened", value="x" * 1000) == f"INFO happened value={'x' * 256}...[+744]\n"
     assert json_of("happened", value="x" * 1000)["value"] == "x" * 256 + "...[+744]"
-    assert [*range(32), "...[+8]"] == json_of("happened", value=list(range(40)))["value"]
+    assert json_of("happened", value=list(range(40)))["value"] == [*range(32), "...[+8]"]
     fields = {"name": 1, "level": 2, "event": 3, "ts": 4}
     assert json_of("e", **fields) == {"level": "info", "event": "e", "name": 1, "level_": 2, "event_": 3, "ts_": 4}
 

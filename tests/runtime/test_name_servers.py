@@ -29,7 +29,7 @@ TOO_LONG = b"10.0.0.1:9876\n".ljust(65_537, b"#")
 )
 def test_address_has_host_and_port(address: str, host: str, port: int) -> None:
     """An address is IPv4, a name, or IPv6 in brackets."""
-    assert (host, port) == parse_address(address)
+    assert parse_address(address) == (host, port)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_invalid_address_is_refused(address: str) -> None:
 )
 def test_list(text: str, addresses: tuple[str, ...]) -> None:
     """Addresses keep their order without duplicates."""
-    assert addresses == parse_list(text)
+    assert parse_list(text) == addresses
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_list(text: str, addresses: tuple[str, ...]) -> None:
 )
 def test_valid_source(source: str) -> None:
     """All forms are accepted without a lookup."""
-    assert source == check_source(source)
+    assert check_source(source) == source
 
 
 @pytest.mark.parametrize(

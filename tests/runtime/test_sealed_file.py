@@ -34,7 +34,7 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_document_is_read_back(value: object) -> None:
     """Unpaired surrogates are included."""
-    assert {"version": 3, "value": value} == unseal(seal({"version": 3, "value": value}), 3)
+    assert unseal(seal({"version": 3, "value": value}), 3) == {"version": 3, "value": value}
 
 
 def test_damage_is_refused() -> None:

@@ -67,7 +67,7 @@ class NamesrvPeer(RawPeer):
     async def response_to(self, opaque: int) -> Response:
         """The next response, which must belong to this request."""
         answer = await self.receive()
-        assert opaque == answer.opaque
+        assert answer.opaque == opaque
         return answer
 
     async def receive_bytes(self) -> bytes:

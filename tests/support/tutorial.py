@@ -47,7 +47,7 @@ class Reader:
             text=True,
             check=False,
         )
-        assert code == done.returncode, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     def sees(self, name: str, *, code: int = 0) -> str:

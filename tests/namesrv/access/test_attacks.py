@@ -97,7 +97,7 @@ async def test_narrowed_account(tmp_path: Path, name: str) -> None:
         if is_allowed:
             assert response.code == 0, response.remark
         else:
-            assert (NO_PERMISSION, before) == (response.code, state(server)), response.remark
+            assert (response.code, state(server)) == (NO_PERMISSION, before), response.remark
 
 
 async def test_repeated_registration_is_checked_against_the_new_account(tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ async def test_repeated_registration_is_checked_against_the_new_account(tmp_path
         assert (await peer.receive()).code == 0
         before = state(server)
         peer.send(TEAM.request_frame(103, TEAM_BROKER.ext, body))
-        assert (NO_PERMISSION, before) == ((await peer.receive()).code, state(server))
+        assert ((await peer.receive()).code, state(server)) == (NO_PERMISSION, before)

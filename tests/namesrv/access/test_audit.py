@@ -48,8 +48,8 @@ async def test_refusals_of_many_addresses(server: InProcess) -> None:
     lines = read_log(server.data_dir / "audit")
     refusals = of(lines, "refusal")
     singles, repeated = refusals[:MAX_DIFFERENT], refusals[MAX_DIFFERENT:-1]
-    assert {f"127.0.1.{number + 1}" for number in range(MAX_DIFFERENT)} == {
-        line["peer"].rpartition(":")[0] for line in singles
+    assert {line["peer"].rpartition(":")[0] for line in singles} == {
+        f"127.0.1.{number + 1}" for number in range(MAX_DIFFERENT)
     }
     assert [line["repeated"] for line in repeated] == [1] * MAX_DIFFERENT
     (others,) = of(lines, "refusals")
@@ -68,9 +68,9 @@ async def test_refusals_of_one_address_do_not_hide_those_of_another(tmp_path: Pa
     async with namesrv_in_process(tmp_path / "data", access=str(tmp_path / "access.toml")) as server:
         noisy, quiet = [await NamesrvPeer.connect(server.address, source=f"127.0.1.{number}") for number in (1, 2)]
         for _ in range(2):
-            assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
+            assert {(await noisy.call(code)).code for code in codes} == {NO_PERMISSION}
             await server.clock.advance(WINDOW_SECONDS + 1)
-        assert {NO_PERMISSION} == {(await noisy.call(code)).code for code in codes}
+        assert {(await noisy.call(code)).code for code in codes} == {NO_PERMISSION}
         assert (await quiet.call(216, {"topic": "T"})).code == NO_PERMISSION
         for peer in (noisy, quiet):
             peer.close()
@@ -84,7 +84,7 @@ async def test_refusals_of_one_address_do_not_hide_those_of_another(tmp_path: Pa
     rest = len(codes) - MAX_DIFFERENT_PER_ADDRESS
     assert rest > 0
     expected = [(rest, {"anonymous": rest}, {"127.0.1.1": rest})] * 3
-    assert expected == [(line["count"], line["by_reason"], line["by_address"]) for line in of(lines, "refusals")]
+    assert [(line["count"], line["by_reason"], line["by_address"]) for line in of(lines, "refusals")] == expected
 
 
 @pytest.mark.settings(max_connections=3, share_per_ip_percent=100)

@@ -96,8 +96,8 @@ async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: In
     await reloader(server, access).reload()
     peer = await server.connect()
 
-    assert {(NO_PERMISSION, "request is not signed, and no account matches this address or certificate")} == {
-        await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)
+    assert {await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)} == {
+        (NO_PERMISSION, "request is not signed, and no account matches this address or certificate")
     }
 
 
@@ -183,7 +183,7 @@ async def test_observed_registration_counts_one_refusal(server: InProcess, acces
     peer = await server.connect()
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0] == 0
-    assert {"T", "U", "team-x"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T", "U", "team-x"}
     guard = server.namesrv.guard
     assert guard is not None
     assert guard.refusals == {("broker-control", "not_granted", "observed"): 1}
@@ -357,8 +357,11 @@ async def test_reload_revokes_registrations(
     await until(lambda: not tables.broker_live_table)
 
     [event] = logged(caplog, "registration_revoked")
-    assert ("broker-a", BROKER.addr, "brokers", reason) == tuple(
-        event[name] for name in ("broker_name", "broker_addr", "account", "reason")
+    assert tuple(event[name] for name in ("broker_name", "broker_addr", "account", "reason")) == (
+        "broker-a",
+        BROKER.addr,
+        "brokers",
+        reason,
     )
     assert not tables.topic_queue_table
     assert (await ask(operator, 206, key=Key("operator", SECRET)))[0] == 0
@@ -382,7 +385,7 @@ async def test_reload_keeps_registrations_that_are_still_allowed(server: InProce
     await reloader(server, access).reload()
 
     assert (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0] == 0
-    assert [BROKER.addr] == [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table]
+    assert [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table] == [BROKER.addr]
 
 
 async def test_replay_is_refused_after_a_reload(server: InProcess, access: Path) -> None:
@@ -476,7 +479,7 @@ async def test_reload_ends_watches_without_routes(
 
     response = await peer.response_to(opaque)
     assert (0, {}, revision) == (response.code, response.value["routes"], response.value["revision"])
-    assert code == (await peer.call(20001, None, native(members), spelling="native")).code
+    assert (await peer.call(20001, None, native(members), spelling="native")).code == code
 
 
 async def test_watch_ends_when_its_account_expires(server: InProcess, access: Path) -> None:
@@ -586,7 +589,7 @@ async def test_open_server_logs_a_warning(
         settings = {**settings, "tls_ca_file": str(ca.ca_file), **ca.issue("server").server_settings}
     async with namesrv_in_process(tmp_path / "data", **settings) as server:
         found = logged(caplog, "open_to_the_network")
-        assert warned == len(found)
+        assert len(found) == warned
         if found:
             assert [f"0.0.0.0:{server.address[1]}"] == found[0]["addresses"]
 
@@ -638,7 +641,7 @@ async def test_takeover_of_a_live_broker_is_refused(open_server: InProcess, usur
     holder = f"broker broker-a with id 0 at 10.0.0.1:10911 is alive, last seen {silent} s ago"
     remark = f"{holder}; this connection may not take its place"
     assert (response.code, response.remark) == (NO_PERMISSION, remark)
-    assert before == open_server.namesrv.manager.tables.broker_live_table
+    assert open_server.namesrv.manager.tables.broker_live_table == before
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
     assert open_server.namesrv.counters.takeovers == {"refused": 1, "warned": 0}
 
@@ -711,8 +714,8 @@ async def test_bypasses_of_the_takeover_rule_are_refused(open_server: InProcess,
         codes.append((await other.call(code, {**broker.ext, **ext}, registration("T", "U"))).code)
 
     assert [*[0] * (len(codes) - 1), NO_PERMISSION] == codes
-    assert {BrokerAddrInfo(BROKER.cluster, BROKER.addr)} == tables.broker_live_table.keys()
-    assert {0: BROKER.addr} == tables.broker_addr_table[BROKER.name].broker_addrs
+    assert tables.broker_live_table.keys() == {BrokerAddrInfo(BROKER.cluster, BROKER.addr)}
+    assert tables.broker_addr_table[BROKER.name].broker_addrs == {0: BROKER.addr}
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [True]
     # the broker still registers, and unregisters once the stranger has disconnected
     assert (await peer.register(BROKER)).code == 0
@@ -727,7 +730,7 @@ async def test_connections_of_strangers_do_not_displace_the_brokers_own(open_ser
     peer = await open_server.connect()
     await peer.register(BROKER)
     strangers = [await open_server.connect() for _ in range(MAX_OTHER_CONNECTIONS + 1)]
-    assert [*[0] * MAX_OTHER_CONNECTIONS, NO_PERMISSION] == [(await each.register(BROKER)).code for each in strangers]
+    assert [(await each.register(BROKER)).code for each in strangers] == [*[0] * MAX_OTHER_CONNECTIONS, NO_PERMISSION]
     for each in strangers[:-2]:
         await open_server.hang_up(each)
 

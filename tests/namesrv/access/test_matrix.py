@@ -245,7 +245,7 @@ async def test_every_code(server: InProcess, ca: Authority, name: str) -> None:
         if about is not None and about.access_class in allowed:
             assert response.code != NO_PERMISSION, (code, response.remark)
         else:
-            assert (NO_PERMISSION, before) == (response.code, state(server)), code
+            assert (response.code, state(server)) == (NO_PERMISSION, before), code
             assert response.remark
             assert SECRET not in response.remark
     peer.close()
@@ -278,7 +278,7 @@ async def test_replayed_request_is_refused(server: InProcess) -> None:
         for sender in (peer, thief):
             sender.send(signed)
             response = await sender.receive()
-            assert (NO_PERMISSION, before) == (response.code, state(server)), code
+            assert (response.code, state(server)) == (NO_PERMISSION, before), code
 
 
 async def test_refused_oneway_requests_get_no_response(server: InProcess) -> None:
@@ -288,7 +288,7 @@ async def test_refused_oneway_requests_get_no_response(server: InProcess) -> Non
         ext, body, spelling = SAMPLES[code]
         peer.send(request_frame(code, ext, body, spelling=spelling, opaque=opaque, flag=2))
     assert (await peer.call(105, {"topic": "T"})).code == NO_PERMISSION
-    assert before == state(server)
+    assert state(server) == before
 
 
 @pytest.mark.parametrize("spelling", ["json", "binary", "native"])
@@ -301,7 +301,7 @@ async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling
     )
     peer.send((pulls + heartbeats) * 5)
     assert [(await peer.receive()).code for _ in range(10)] == [NO_PERMISSION] * 10
-    assert before == state(server)
+    assert state(server) == before
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (0, 0)
 
 

@@ -94,4 +94,4 @@ async def test_entries_of_others_stay_unchanged(requests: list[Sent]) -> None:
                 await server.clock.advance(0.1)
                 peer.send(frame(sent, opaque))
                 await peer.receive()
-                assert before == of_others(server), sent
+                assert of_others(server) == before, sent

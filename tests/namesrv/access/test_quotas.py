@@ -42,7 +42,7 @@ async def test_requests_beyond_the_quota_are_delayed_then_refused(
     """
     await peer.register(Broker())
     await server.clock.advance(idle)
-    assert [0] * pulls == [(await peer.call(PULL, ORDERS)).code for _ in range(pulls)]
+    assert [(await peer.call(PULL, ORDERS)).code for _ in range(pulls)] == [0] * pulls
     slow, slower = await server.connect(), await server.connect()
     slow_opaque, slower_opaque = slow.send_request(PULL, ORDERS), slower.send_request(PULL, ORDERS)
     await settle()
@@ -87,12 +87,12 @@ async def test_refused_requests_do_not_use_up_the_brokers_quota(tmp_path: Path) 
         forged = {**FIRST.ext, "AccessKey": "us", "Signature": "d3Jvbmc="}
         guard = server.namesrv.guard
         assert guard is not None
-        assert {NO_PERMISSION} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]}
-        assert {NO_PERMISSION} == {(await stranger.call(904, forged)).code for stranger in strangers[5:10]}
+        assert {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[:5]} == {NO_PERMISSION}
+        assert {(await stranger.call(904, forged)).code for stranger in strangers[5:10]} == {NO_PERMISSION}
         for stranger in strangers[10:12]:
             stranger.send_request(904, FIRST.ext)
         await until(lambda: guard.refusals.total() == 12)
-        assert {BUSY} == {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]}
+        assert {(await stranger.call(904, FIRST.ext)).code for stranger in strangers[12:]} == {BUSY}
 
         assert await registered(peer, FIRST, "T1", "T2") == (0, None)
         assert [(await peer.call(PULL, {"topic": "T1"})).code for _ in range(2)] == [0] * 2
@@ -165,7 +165,7 @@ def test_each_address_has_a_bucket_beside_the_common_one() -> None:
 )
 def test_bucket_of_an_address(ip: str, network: str) -> None:
     """All IPv6 addresses of one /64 network share one bucket."""
-    assert network == network_of(ip)
+    assert network_of(ip) == network
 
 
 def test_buckets_of_quiet_addresses_are_removed() -> None:
@@ -225,12 +225,12 @@ async def test_quotas_of_topics_and_brokers(tmp_path: Path, scope: str) -> None:
 
         await server.clock.advance(100)
         tables = server.namesrv.manager.tables
-        assert {"broker-a", "broker-b"} == {live.broker_name for live in tables.broker_live_table.values()}
-        assert {"T1", "T2"} == tables.topic_queue_table.keys()
-        assert {
+        assert {live.broker_name for live in tables.broker_live_table.values()} == {"broker-a", "broker-b"}
+        assert tables.topic_queue_table.keys() == {"T1", "T2"}
+        assert server.namesrv.counters.quota_exceeded == {
             ("broker-control", f"topics_per_{scope}", "refused"): 1,
             ("broker-control", f"brokers_per_{scope}", "refused"): 1,
-        } == server.namesrv.counters.quota_exceeded
+        }
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ async def test_observed_registrations_are_applied(server: InProcess, peer: Names
     assert await registered(peer, FIRST, "T1", "T2") == (0, None)
     assert await registered(peer, SECOND, "T1", "T2") == (0, None)
     assert server.namesrv.counters.quota_exceeded.total() == 2
-    assert {"T1", "T2"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T1", "T2"}
 
 
 @pytest.mark.settings(quotas="enforce", quota_topics=2)
@@ -284,7 +284,7 @@ async def test_registration_without_an_additional_topic_is_within_the_quota(
     assert (await outcome(FIRST, "T1", "T3"))[0] == 0
     assert await outcome(FIRST, "T1", "T4", "T5") == (BUSY, "3 topics of cluster cluster-1, limit 2")
     assert (await outcome(Broker(id=1, addr="10.0.0.9:10911"), "T8", "T9"))[0] == 0
-    assert {"T1", "T3"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T1", "T3"}
 
 
 @pytest.mark.settings(max_topics=2, max_brokers=1)

@@ -59,7 +59,7 @@ def test_removed_broker_loses_its_interval() -> None:
     late.left(KEY)
 
     finished(late.update(45.0))
-    assert set() == late.topics
+    assert late.topics == set()
 
 
 def test_counts_survive_the_next_heartbeat() -> None:
@@ -69,7 +69,7 @@ def test_counts_survive_the_next_heartbeat() -> None:
     late.pulls["T"] += 2
     tables.broker_live_table[KEY] = tables.broker_live_table[KEY].seen(51.0, 1, None)
     finished(late.update(52.0))
-    assert set() == late.topics
+    assert late.topics == set()
     finished(late.update(130.0))
     late.pulls["T"] += 1
 

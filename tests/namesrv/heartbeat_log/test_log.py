@@ -69,9 +69,16 @@ async def test_lines_of_a_broker(tmp_path: Path) -> None:
     assert only(evict, "reason", "mono_ms", "silent_ms") == ["silent", START_MS + 160_000, 129_500]
     assert [lived[2]["seq"], 16] == only(evict, "last_seq", "scan")
     named = ["cluster", "broker_name", "broker_id", "broker_addr", "expiry_ms", "topics", "data_version", "agent_id"]
-    assert ["cluster-1", "broker-a", 0, "10.0.0.1:10911", 120_000, 2, f"0/{TIMESTAMP}/1", None] == only(
-        lived[0], *named
-    )
+    assert only(lived[0], *named) == [
+        "cluster-1",
+        "broker-a",
+        0,
+        "10.0.0.1:10911",
+        120_000,
+        2,
+        f"0/{TIMESTAMP}/1",
+        None,
+    ]
     assert only(lived[0], *named[:5]) == only(evict, *named[:5])
 
 

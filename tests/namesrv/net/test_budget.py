@@ -87,7 +87,7 @@ async def test_large_frame_is_refused_by_its_header(spell: Spell) -> None:
         peer.send(frame[:300])
         assert await peer.at_end()
         message = f"frame of {len(frame)} bytes for request 206, limit 65536"
-        assert [(1, "frame_too_large", message)] == served.listener.refused
+        assert served.listener.refused == [(1, "frame_too_large", message)]
 
         fits = json_frame(ECHO, 7, None, bytes(64 * 1024 - len(json_frame(ECHO, 7))))
         assert (await other.ask(fits)).opaque == 7
@@ -177,8 +177,8 @@ async def test_large_frame_waits_for_memory(is_received: bool) -> None:
             assert served.listener.refused == []
         else:
             message = f"no memory for a frame of {len(registration(2))} bytes"
-            assert (2, 2, f"{message}; try again later") == ((busy := await second.receive()).opaque, *busy.outcome)
-            assert [(2, "memory", message)] == served.listener.refused
+            assert ((busy := await second.receive()).opaque, *busy.outcome) == (2, 2, f"{message}; try again later")
+            assert served.listener.refused == [(2, "memory", message)]
             assert (await second.ask(registration(3))).code == 0
     assert budget.used_bytes == 0
 

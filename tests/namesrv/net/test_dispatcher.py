@@ -96,7 +96,7 @@ async def test_response(
     expected = spelling.Response(NATIVE, NATIVE_ANSWER | fields, body) if is_native else (JSON, ANSWER | fields, body)
     dispatcher = dispatcher_of(outcome)
 
-    assert expected == frame_of(await response_to(dispatcher, **sent))
+    assert frame_of(await response_to(dispatcher, **sent)) == expected
     assert (await response_to(dispatcher, flag=2, **sent)).data == b""
     # unknown codes are counted together, so that a peer cannot grow the table
     code = -1 if "code" in sent else KNOWN

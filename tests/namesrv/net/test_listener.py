@@ -111,7 +111,7 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
             assert await (await served.connect()).at_end()
             message = f"too many connections{what}, limit 2"
             assert (number, reason, message) == served.listener.refused[-1]
-        assert ({reason: 2}, []) == (served.server.refusals, served.listener.closed)
+        assert (served.server.refusals, served.listener.closed) == ({reason: 2}, [])
         assert await is_served(second)
         if what:
             reader, writer = await asyncio.open_connection(*served.addresses[0], local_addr=("127.0.0.2", 0))
@@ -121,7 +121,7 @@ async def test_connection_beyond_the_limit_is_closed_at_once(limit: str, reason:
         first.close()
         await until(lambda: 1 in dict(served.listener.closed))
         assert await is_served(await served.connect())
-        assert [1, 2, *([5] if what else []), 6 if what else 5] == served.listener.opened
+        assert served.listener.opened == [1, 2, *([5] if what else []), 6 if what else 5]
 
 
 async def test_closed_connections_leave_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:

@@ -70,9 +70,9 @@ async def test_requests_in_flight_are_bounded(at_once: bool, body: bytes, most: 
             await settle()
         peer.send(json_frame(10, 11))
         await settle()
-        assert most == connection.in_flight
+        assert connection.in_flight == most
         assert await is_served(served)
-        assert most == connection.in_flight
+        assert connection.in_flight == most
 
         gate.open()
         assert list(range(1, 12)) == sorted([(await peer.receive()).opaque for _ in range(11)])
@@ -182,7 +182,7 @@ async def test_peer_that_reads_again_gets_every_response() -> None:
         await served.clock.advance(29)
 
         peer.widen()
-        assert [*range(1, 1 + REQUESTS), 1] == [(await peer.receive()).opaque for _ in range(1 + REQUESTS)]
+        assert [(await peer.receive()).opaque for _ in range(1 + REQUESTS)] == [*range(1, 1 + REQUESTS), 1]
         await served.clock.advance(100)
         assert served.listener.refused == []
         assert (await peer.ask(json_frame(ECHO, 7))).opaque == 7

@@ -60,7 +60,7 @@ async def test_late_peer_is_closed(limits: dict[str, Any], steps: Steps, late: t
             assert served.listener.refused == []
         else:
             await until(lambda: served.listener.closed)
-            assert [(1, *late)] == served.listener.refused
+            assert served.listener.refused == [(1, *late)]
         assert (await other.ask(json_frame(ECHO, 8))).opaque == 8
 
 

@@ -33,7 +33,7 @@ async def test_header_names_the_peer(header: bytes, proxied: str | None, feed: F
         await feed(peer, header + json_frame(ECHO, 7) + native_frame(ECHO, 8))
 
         assert [(await peer.receive()).opaque for _ in range(2)] == [7, 8]
-        assert proxied == served.connection_of(peer).peer.proxied
+        assert served.connection_of(peer).peer.proxied == proxied
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ async def test_header_does_not_count_as_a_frame(size: int | None, seconds: float
         await served.clock.advance(1)
 
         assert await peer.at_end()
-        assert [reason] == served.listener.reasons
+        assert served.listener.reasons == [reason]
 
 
 @pytest.mark.parametrize("name", ["v1", "v2"])

@@ -64,7 +64,7 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
         [(refused, actual_reason, actual_message)] = served.listener.refused
         assert (1, reason) == (refused, actual_reason)
         assert message in (None, actual_message)
-        assert {reason: 1} == served.server.refusals
+        assert served.server.refusals == {reason: 1}
         assert served.listener.closed == [(1, "closed")]
         assert (await other.ask(json_frame(ECHO))).opaque == 1
 
@@ -101,7 +101,7 @@ async def test_good_frames_before_garbage_are_answered(
 
         assert [0] * len(good) == [(await peer.receive()).opaque for _ in good]
         assert await peer.at_end()
-        assert [reason] == served.listener.reasons
+        assert served.listener.reasons == [reason]
 
 
 async def test_refused_frames_are_freed_at_once() -> None:
@@ -187,7 +187,7 @@ async def test_watches_end_with_their_connection(end: Callable[[RawPeer, ServerC
 
         assert sorted(gate.cancelled, key=str) == [1, 2]
         assert served.connection_of(other).in_flight == 1
-        assert ([1, 2], [(1, reason)]) == (served.listener.opened, served.listener.closed)
+        assert (served.listener.opened, served.listener.closed) == ([1, 2], [(1, reason)])
         assert list(served.server.connections) == [2]
 
 

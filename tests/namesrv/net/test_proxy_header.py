@@ -51,7 +51,7 @@ def test_header_is_read(header: bytes, source: tuple[str, int] | None) -> None:
 )
 def test_stream_without_a_header_has_size_0(stream: bytes) -> None:
     """The first byte that cannot begin a header decides, so that a frame never waits for twelve bytes."""
-    assert ProxyHeader(0, None) == read(stream)
+    assert read(stream) == ProxyHeader(0, None)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_stream_without_a_header_has_size_0(stream: bytes) -> None:
 def test_first_different_byte_ends_the_wait_for_a_header(stream: bytes, differs_at: int) -> None:
     """The reader waits only as long as the bytes may become a header."""
     assert None is read_proxy_header(stream[: differs_at - 1])
-    assert ProxyHeader(0, None) == read_proxy_header(stream[:differs_at])
+    assert read_proxy_header(stream[:differs_at]) == ProxyHeader(0, None)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,6 @@ def test_malformed_header_is_refused(header: bytes, error: str) -> None:
 
 def test_longest_line_is_107_bytes() -> None:
     """The specification allows 107 bytes, CRLF included; a line of 108 is refused."""
-    assert ProxyHeader(107, None) == read(b"PROXY UNKNOWN " + b"x" * 91 + b"\r\n")
+    assert read(b"PROXY UNKNOWN " + b"x" * 91 + b"\r\n") == ProxyHeader(107, None)
     with pytest.raises(RemoteProtocolError):
         read_proxy_header(b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n")

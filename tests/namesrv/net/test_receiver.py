@@ -91,7 +91,7 @@ def shown(event: object) -> Seen:
 )
 def test_events_of_a_stream(stream: bytes, seen: list[Seen]) -> None:
     """A small frame is one event; a large one has an event for its header first."""
-    assert seen == receive([stream])[0]
+    assert receive([stream])[0] == seen
 
 
 def test_every_header_comes_first() -> None:
@@ -123,7 +123,7 @@ def test_receiver_waits_for_the_decision_on_a_header() -> None:
     receiver.accept()
     assert (State.BODY, len(LARGE_FRAME)) == (receiver.state, receiver.held_bytes)
     receiver.receive_data(LARGE_FRAME[30:])
-    assert Frame(JSON, b"+{}", b"x" * 100) == receiver.next_event()
+    assert receiver.next_event() == Frame(JSON, b"+{}", b"x" * 100)
     assert (
         receiver.next_event(),
         receiver.state,

@@ -137,7 +137,7 @@ async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int
         peer.send(sent)
         if opaque is not None:
             response = await peer.receive()
-            assert (opaque, 1, PLAIN_REFUSED) == (response.opaque, response.code, response.remark)
+            assert (response.opaque, response.code, response.remark) == (opaque, 1, PLAIN_REFUSED)
 
         assert await peer.at_end()
         assert served.listener.reasons == ["tls"]
@@ -219,7 +219,7 @@ async def test_handshake_in_any_pieces(
         await feed(peer, side.sealed(json_frame(ECHO, 7)) + side.sealed(native_frame(ECHO, 8)))
 
         assert [response.opaque for response in await side.frames(peer, 2)] == [7, 8]
-        assert ("192.0.2.1:56324" if header else None) == served.connection_of(peer).peer.proxied
+        assert served.connection_of(peer).peer.proxied == ("192.0.2.1:56324" if header else None)
 
 
 STRANGER_REFUSED = (
@@ -272,7 +272,7 @@ async def test_client_certificates(
                 await until(lambda: served.listener.refused)
 
         assert ([] if names is None else [names]) == received_names
-        assert ([] if refused is None else [refused]) == [message for _, _, message in served.listener.refused]
+        assert [message for _, _, message in served.listener.refused] == ([] if refused is None else [refused])
 
 
 async def test_expired_certificate_does_not_count_in_a_resumed_session(ca: Authority) -> None:
@@ -375,7 +375,7 @@ async def test_incomplete_handshake_is_closed(
         await served.clock.advance(2)
         await until(lambda: served.listener.closed)
 
-        assert [reason] == served.listener.reasons
+        assert served.listener.reasons == [reason]
 
 
 async def test_handshakes_count_as_connections(ca: Authority) -> None:

@@ -42,7 +42,7 @@ async def test_metrics_of_the_server_and_its_tables(server: InProcess, peer: Nam
     assert [version()] == [labels["version"] for labels in metrics.labels("nameserver_build_info")]
     for name in ("connections_rejected_total", "evictions_total", "stale_unregister_fenced_total"):
         # the counter exists at 0, so that a rate shows its first increment
-        assert {0} == set(by(metrics, f"nameserver_{name}", "reason").values())
+        assert set(by(metrics, f"nameserver_{name}", "reason").values()) == {0}
     assert len(asyncio.all_tasks()) == metrics("nameserver_tasks")
     assert metrics("nameserver_allocated_blocks") > 100_000
 
@@ -51,7 +51,7 @@ async def test_metrics_of_the_server_and_its_tables(server: InProcess, peer: Nam
     expected = {"ready": 1, "watchers": 0, "topics": 2, "queues": 16, "table_revision": 1}
     for _ in range(2):
         metrics = await scrape(server)
-        assert expected == {name: metrics(f"nameserver_{name}") for name in expected}
+        assert {name: metrics(f"nameserver_{name}") for name in expected} == expected
         assert bool(expected["topics"]) == metrics("nameserver_brokers", state="live")
         await server.hang_up(peer)
         await until(lambda: not server.namesrv.manager.tables.topic_queue_table)
@@ -136,12 +136,12 @@ async def test_evictions_by_reason(server: InProcess, peer: NamesrvPeer, reason:
     metrics = await scrape(server)
 
     ended = by(metrics, "nameserver_evictions_total", "reason")
-    assert {(reason,): 1} == {of: count for of, count in ended.items() if count}
+    assert {of: count for of, count in ended.items() if count} == {(reason,): 1}
     name = "nameserver_route_staleness_seconds"
-    assert seconds == metrics(f"{name}_sum", reason=reason)
+    assert metrics(f"{name}_sum", reason=reason) == seconds
     for le, count in (("127.5", seconds < 127.5), ("130.0", True)):
         assert count == metrics(f"{name}_bucket", reason=reason, le=le)
-    assert seconds // 10 == metrics("nameserver_scan_seconds_count")
+    assert metrics("nameserver_scan_seconds_count") == seconds // 10
 
 
 async def test_connections_by_protocol_and_role(server: InProcess) -> None:

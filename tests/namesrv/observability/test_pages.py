@@ -25,7 +25,7 @@ async def test_verbose_query_parameter(server: InProcess, query: str, lines: int
     (address,) = server.controller.http_addresses
     response = await asyncio.to_thread(ask, address, f"/readyz{query}")
 
-    assert (200, lines) == (response.status, response.text.count("\n"))
+    assert (response.status, response.text.count("\n")) == (200, lines)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_blocked_housekeeping_ends_liveness_and_readiness(server: InProces
         assert [str(check) for check in liveness(namesrv)] != ["[-] housekeeping: last ran 30.0 s ago"]
         await clock.advance(5.0)
         assert [check.is_ok for check in liveness(namesrv)] == [False]
-        assert {"housekeeping"} == {check.name for check in readiness(namesrv) if not check.is_ok}
+        assert {check.name for check in readiness(namesrv) if not check.is_ok} == {"housekeeping"}
     await clock.advance(2.0)
     assert [check.is_ok for check in liveness(namesrv)] == [True]
 
@@ -113,7 +113,7 @@ async def test_http_port_closes_with_the_server(tmp_path: Path) -> None:
     time.sleep(LAG_INTERVAL_SECONDS)
     for _ in range(3):
         await asyncio.sleep(0)
-    assert before == lag.count
+    assert lag.count == before
     async with namesrv_in_process(tmp_path / "2", http_listen=f"{host}:{port}"):
         assert (await asyncio.to_thread(ask, (host, port), "/livez")).status == 200
 

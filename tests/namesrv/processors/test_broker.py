@@ -39,15 +39,15 @@ async def test_registration_of_a_master_has_an_empty_response(
     response = await peer.register(MASTER, spelling=spelling)
 
     assert response.outcome == (0, None)
-    assert (NATIVE if spelling == "native" else JSON, {}, b"") == (
+    assert (
         response.serialize_type,
         response.fields,
         response.body,
-    )
+    ) == (NATIVE if spelling == "native" else JSON, {}, b"")
     tables = server.namesrv.manager.tables
-    assert {"cluster-1": {"broker-a"}} == tables.cluster_addr_table
+    assert tables.cluster_addr_table == {"cluster-1": {"broker-a"}}
     assert tables.broker_addr_table["broker-a"].broker_addrs == {0: "10.0.0.1:10911"}
-    assert {"T", "U"} == tables.topic_queue_table.keys()
+    assert tables.topic_queue_table.keys() == {"T", "U"}
 
 
 async def test_bytes_of_the_response_to_a_master(peer: NamesrvPeer) -> None:
@@ -166,7 +166,7 @@ async def test_compressed_registration_is_recognized_by_its_body(
     response = await peer.register(MASTER, compressed(topics), compressed=compressed_field)
 
     assert response.outcome == (0, None)
-    assert topics == len(server.namesrv.manager.tables.topic_queue_table)
+    assert len(server.namesrv.manager.tables.topic_queue_table) == topics
 
 
 async def test_requests_are_answered_while_large_registrations_are_decoded(server: InProcess) -> None:
@@ -195,7 +195,7 @@ async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess
     """The body of version 36 is a TopicConfigSerializeWrapper."""
     body = json.dumps({"topicConfigTable": {name: topic_config(name) for name in ("T", "U")}}).encode()
     assert (await peer.register(MASTER, body, version=36)).code == 0
-    assert {"T", "U"} == server.namesrv.manager.tables.topic_queue_table.keys()
+    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T", "U"}
 
 
 async def test_unregistration_is_applied_before_its_response(

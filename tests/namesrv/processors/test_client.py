@@ -62,7 +62,7 @@ async def test_topic_without_a_route(peer: NamesrvPeer, spelling: Spelling) -> N
         "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
     )
     response = await peer.call(105, {"topic": "T"}, spelling=spelling)
-    assert (17, remark, {}, b"") == (*response.outcome, response.fields, response.body)
+    assert (*response.outcome, response.fields, response.body) == (17, remark, {}, b"")
     assert (await peer.call(105, None, spelling=spelling)).outcome == (1, "field topic is missing")
     assert (await peer.call(105, {"x": "y"}, spelling=spelling)).outcome == (1, "field topic is missing")
     if spelling != "binary":  # the binary header cannot tell empty from absent

@@ -173,7 +173,7 @@ async def test_role_follows_from_the_requests(server: InProcess) -> None:
 
     # watches have a class of their own in the metrics
     _, kinds = processors(server.namesrv)
-    assert {"broker", "client", "admin", "watch"} == set(kinds.values())
+    assert set(kinds.values()) == {"broker", "client", "admin", "watch"}
     assert tuple(kinds[code] for code in (103, 105, 106, 20001)) == ("broker", "client", "admin", "watch")
 
 
@@ -279,7 +279,8 @@ async def test_settings_are_listed_with_their_origin(tmp_path: Path, is_administ
         "default",
         "restart",
     )
-    assert ("request" if is_administered else None, "request") == tuple(
-        found["enableTopicList"][name] for name in ("origin", "changed_by")
+    assert tuple(found["enableTopicList"][name] for name in ("origin", "changed_by")) == (
+        "request" if is_administered else None,
+        "request",
     )
     assert is_administered == ("dataDir" in found)

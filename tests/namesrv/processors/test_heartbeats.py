@@ -173,7 +173,7 @@ async def test_malformed_data_version_does_not_count(
 
     response = await peer.call(322, BROKER.ext, body, spelling=spelling)
 
-    assert (1, f"body of DataVersion cannot be read: {reason}") == response.outcome
+    assert response.outcome == (1, f"body of DataVersion cannot be read: {reason}")
     assert pytest.approx(age(server)) == 0.2
 
 

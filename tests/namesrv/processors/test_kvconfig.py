@@ -62,7 +62,7 @@ async def test_missing_field_is_refused(tmp_path: Path, spelling: Spelling) -> N
             (DELETE, {"key": "k"}, "field namespace is missing"),
             (LIST, None, "field namespace is missing"),
         ):
-            assert (1, remark) == (await peer.call(code, ext, spelling=spelling)).outcome
+            assert (await peer.call(code, ext, spelling=spelling)).outcome == (1, remark)
         assert (await peer.call(LIST, {"namespace": "N"}, spelling=spelling)).code == 22
         assert not (tmp_path / "kvConfig.json").exists()
 
@@ -91,8 +91,8 @@ async def test_change_that_cannot_be_written_is_undone(tmp_path: Path, caplog: p
         path.mkdir()
 
         remark = "key-value configuration not written: Is a directory"
-        assert (1, remark) == (await peer.call(PUT, entry(value="new"))).outcome
-        assert (1, remark) == (await peer.call(DELETE, entry())).outcome
+        assert (await peer.call(PUT, entry(value="new"))).outcome == (1, remark)
+        assert (await peer.call(DELETE, entry())).outcome == (1, remark)
         assert (await peer.call(GET, entry())).fields == {"value": "old"}
         assert [path] * 2 == [event["path"] for event in logged(caplog, "kv_write_failed")]
 

@@ -78,7 +78,7 @@ def test_exactly_the_allow_list_changes(
 
         changed = {} if refused else {ALLOWED[key]: TRUTH[text.strip().lower()] for key, text in allowed.items()}
         assert DEFAULTS | changed == asdict(namesrv.live)
-        assert before == dict(namesrv.settings)
+        assert dict(namesrv.settings) == before
         # and no file was written
         assert list(Path(data_dir).iterdir()) == []
 
@@ -130,7 +130,7 @@ async def test_outcomes_of_an_update(
     server: InProcess, peer: NamesrvPeer, body: bytes, outcome_expected: tuple[int, str | None]
 ) -> None:
     """Remarks are Java's where it has them, and a refused update changes nothing."""
-    assert outcome_expected == (await peer.call(318, None, body)).outcome
+    assert (await peer.call(318, None, body)).outcome == outcome_expected
 
     assert asdict(server.namesrv.live) == DEFAULTS
     assert server.events() == []
@@ -143,7 +143,7 @@ async def test_update_needs_administration(tmp_path: Path) -> None:
         peer = await server.connect()
         for body in (b"orderMessageEnable=true", b"", b"kvConfigPath=/x", b"\xff"):
             remark = "administration is disabled on this server, see its setting admin-enabled"
-            assert (16, remark) == (await peer.call(318, None, body)).outcome
+            assert (await peer.call(318, None, body)).outcome == (16, remark)
         assert asdict(server.namesrv.live) == DEFAULTS
         shown = (await peer.call(319)).body.decode()
         assert "adminEnabled=false" in shown.splitlines()

@@ -45,10 +45,10 @@ async def test_full_registration_with_one_topic_or_none(server: InProcess, peer:
     """A native registration of kind full is the whole table, with one topic or with an empty body."""
     response = await peer.register(MASTER, native_registration("T"), spelling="native", **FULL)
     assert (*response.outcome, response.fields) == (0, None, {})
-    assert {"T"} == topics(server)
+    assert topics(server) == {"T"}
 
     assert (await peer.register(MASTER, b"", spelling="native", **FULL)).code == 0
-    assert set() == topics(server)
+    assert topics(server) == set()
     assert MASTER.name in server.namesrv.manager.tables.broker_addr_table
 
 
@@ -56,7 +56,7 @@ async def test_full_registration_drops_topics_and_a_delta_keeps_them(server: InP
     """A delta adds, changes and deletes topics, and differs from a full registration with the same body."""
     await peer.register(MASTER, native_registration("S", "T", "U", "V"), spelling="native", **FULL)
     await peer.register(MASTER, native_registration("T", "U", "V", counter=2), spelling="native", **FULL)
-    assert {"T", "U", "V"} == topics(server)
+    assert topics(server) == {"T", "U", "V"}
 
     delta = native_registration(native_topic("U", read=16), "W", counter=3, deleted_topics=["T", "unknown"])
     for kind, left in ((DELTA, {"U", "V", "W"}), (FULL, {"U", "W"}), (DELTA, {"U", "W"}), (DELTA, {"U", "W"})):
@@ -82,10 +82,10 @@ async def test_kind_is_ignored_in_other_serializations(server: InProcess, peer: 
     await peer.register(MASTER, registration("T", "U"))
 
     await peer.register(MASTER, registration("V", counter=2), kind="full")
-    assert {"T", "U", "V"} == topics(server)
+    assert topics(server) == {"T", "U", "V"}
 
     await peer.register(MASTER, registration("W", counter=3), kind="delta")
-    assert {"T", "U", "V", "W"} == topics(server)
+    assert topics(server) == {"T", "U", "V", "W"}
     assert await kinds(server) == ["full", "full", "full"]
 
 
@@ -125,8 +125,8 @@ async def test_unregister_is_fenced_by_agent_and_number(
 
     assert (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome == (0, None)
 
-    assert (set() if leaves else {"T"}) == topics(server)
-    assert [leaves, not leaves] == [bool(server.events("evict")), bool(server.events("fenced"))]
+    assert topics(server) == (set() if leaves else {"T"})
+    assert [bool(server.events("evict")), bool(server.events("fenced"))] == [leaves, not leaves]
 
 
 async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
@@ -138,7 +138,7 @@ async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, p
     stale = {**MASTER.ext, "agentId": "agent-1", "registrationSeq": "1"}
     await peer.call(104, stale, spelling="native")
 
-    assert {"T"} == topics(server)
+    assert topics(server) == {"T"}
 
 
 async def test_unchanged_registration_counts_as_heartbeat(

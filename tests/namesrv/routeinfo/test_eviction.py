@@ -32,7 +32,7 @@ def test_silent_brokers_are_overdue_ones_longest_first(now: float, silent: list[
 
     assert silent == [*dict(silent_brokers(tables, now))] == [*dict(silent_brokers(tables, now))]
     tables.set_live(S, tables.broker_live_table[S].seen(now, 1, None))
-    assert [one for one in silent if one != S] == [*dict(silent_brokers(tables, now))]
+    assert [*dict(silent_brokers(tables, now))] == [one for one in silent if one != S]
     assert [one for one in [*dict(silent_brokers(tables, now + 10.1))] if one == S] == [S]
 
 
@@ -48,8 +48,8 @@ def test_removal_of_a_large_broker_is_planned_in_chunks(topics: int, yields: int
 
     steps, removal = steps_and_result(plan_removal(tables, M, tables.broker_live_table[M], RouteOptions()))
 
-    assert (yields, topics) == (steps, len(removal.rows))
-    assert before == repr(tables)
+    assert (steps, len(removal.rows)) == (yields, topics)
+    assert repr(tables) == before
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,6 @@ def test_members_are_notified_when_the_smallest_id_leaves(
     """The notice goes to the remaining members in the order of their ids; other removals cause none."""
     brokers = [registration("b1", number, f"x:{number}", enable_acting_master=acts) for number in ids]
 
-    assert notice == remove(tables_of(*brokers), key(f"x:{ids[0]}"), options).notice
+    assert remove(tables_of(*brokers), key(f"x:{ids[0]}"), options).notice == notice
     if len(ids) > 1:
         assert remove(tables_of(*brokers), key(f"x:{ids[-1]}"), options).notice is None

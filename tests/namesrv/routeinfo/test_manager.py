@@ -72,7 +72,7 @@ async def test_effects_of_one_broker(scene: RouteScene) -> None:
     assert [Registered(M, live(scene, M), "full", 2, is_new=False, silent_seconds=30.0)] == scene.take_effects()
 
     scene.pass_time(30.0)
-    assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
+    assert scene.manager.register_unchanged(M, b"master", 1, None) == RegisterResult()
     assert [Registered(M, live(scene, M), "unchanged", 2, is_new=False, silent_seconds=30.0)] == scene.take_effects()
 
     scene.pass_time(5.0)
@@ -97,7 +97,7 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     scene.pass_time(silent_for)
     scene.clock.step_wall(86_400.0)
 
-    assert evicted == await scene.manager.evict_silent()
+    assert await scene.manager.evict_silent() == evicted
 
     scanned, *others = scene.take_effects()
     assert Scanned(1, scene.manager.now(), 2) == scanned
@@ -112,10 +112,10 @@ async def test_smaller_id_is_reported() -> None:
     await scene.register(SLAVE, MASTER)
     await scene.close(1)
 
-    assert [
+    assert [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)] == [
         MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
         MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
-    ] == [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)]
+    ]
 
 
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
@@ -152,7 +152,7 @@ async def test_effects_of_operators(scene: RouteScene) -> None:
     assert [RouteChanged({"t1": None}.keys(), 7)] == scene.take_effects()
     assert scene.json_cache.find("t1") is not None
     manager.routes_may_differ()
-    assert [RouteChanged(None, 8)] == scene.take_effects()
+    assert scene.take_effects() == [RouteChanged(None, 8)]
     assert (len(scene.json_cache), manager.revisions.changed_since(["t1"], 7)) == (0, None)
 
 
@@ -163,7 +163,7 @@ async def test_changes_of_other_brokers_keep_a_registration_unchanged(scene: Rou
     await scene.manager.wipe_write_perm("b2")
     await scene.close(3)
 
-    assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
+    assert scene.manager.register_unchanged(M, b"master", 1, None) == RegisterResult()
 
 
 async def test_connection_of_a_broker(scene: RouteScene) -> None:
@@ -180,7 +180,7 @@ async def test_connection_of_a_broker(scene: RouteScene) -> None:
     await scene.register(replace(MASTER, connection_id=0, body=body("t1", "t2", counter=2)))
 
     after = live(scene, M)
-    assert (2, {"depth": 1}, DataVersion(2)) == (after.connection_id, after.state, after.data_version)
+    assert (after.connection_id, after.state, after.data_version) == (2, {"depth": 1}, DataVersion(2))
     await scene.close(2)
     assert live(scene, M).connection_id == 0
     assert violations(scene.tables) == []
@@ -197,8 +197,8 @@ async def test_broker_falls_back_to_an_older_live_connection(
 
     await scene.close(5)
 
-    assert left == list(scene.tables.broker_live_table)
-    assert [1 for _ in left] == [live(scene, broker).connection_id for broker in left]
+    assert list(scene.tables.broker_live_table) == left
+    assert [live(scene, broker).connection_id for broker in left] == [1 for _ in left]
     assert violations(scene.tables) == []
 
 
@@ -283,7 +283,7 @@ async def test_registration_fences_a_removal_under_way(scene: RouteScene, reason
     }
     removal = await begin(works[reason]())
 
-    assert RegisterResult() == manager.register_unchanged(M, b"master", 2, None)
+    assert manager.register_unchanged(M, b"master", 2, None) == RegisterResult()
 
     assert not await removal
     assert Fenced(M, live(scene, M), reason, scan=1 if reason == "silent" else None) == scene.take_effects()[-1]
@@ -318,7 +318,7 @@ async def test_registration_during_an_unregistration_waits(scene: RouteScene) ->
     assert await leaving
     assert rows(scene.tables) == {"t1": {"b2": 6}, "t2": {"b2": 6}}
     await scene.register(MASTER)
-    assert RegisterResult() == scene.manager.register_unchanged(M, b"master", 1, None)
+    assert scene.manager.register_unchanged(M, b"master", 1, None) == RegisterResult()
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -351,7 +351,7 @@ async def test_broker_reconnects_during_its_registration(scene: RouteScene) -> N
     await scene.close(1)
     after = live(scene, M)
     assert (after.last_update, after.connection_id, after.state) == (1_001.0, 2, {"depth": 1})
-    assert DataVersion(2) == after.data_version
+    assert after.data_version == DataVersion(2)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ async def test_registration_beyond_a_limit_is_refused(
         await scene.register(again)
     natively = replace(MASTER, is_native=True, agent_id="a", broker_addr="m:9")
     await scene.register(replace(natively, body=body("t1", "t2")), replace(natively, body=body("t1", "t3")))
-    assert {"t1", "t3"} == scene.tables.topic_queue_table.keys()
+    assert scene.tables.topic_queue_table.keys() == {"t1", "t3"}
     assert violations(scene.tables) == []
 
 
@@ -427,7 +427,7 @@ async def test_operators_topic_counts_towards_the_limit() -> None:
     with pytest.raises(BadRequestError, match=r"^3 topics, limit 2$"):
         await scene.manager.register_topic("t3", [queue_data("b1")])
 
-    assert {"t1", "t2"} == scene.tables.topic_queue_table.keys()
+    assert scene.tables.topic_queue_table.keys() == {"t1", "t2"}
 
 
 async def test_operators_routes_count_towards_the_limit() -> None:

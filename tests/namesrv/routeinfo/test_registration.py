@@ -74,7 +74,7 @@ def test_refusals(known: Registration, refused: Registration, remark: str) -> No
 
     # as in Java, where the response has a header class
     assert caught.value.ext_fields == ({STALE_FIELD: "true"} if refused.is_native else {})
-    assert before == facts_of(tables)
+    assert facts_of(tables) == before
 
 
 def test_rows_share_the_string_of_the_broker_name() -> None:
@@ -263,8 +263,8 @@ def test_large_registration_is_planned_in_chunks(known: tuple[Registration], ask
     tables = tables_of(*known)
     before = repr(tables)
 
-    assert yields == steps_and_result(plan_registration(tables, asked, RouteOptions(), 0.0, 1))[0]
-    assert before == repr(tables)
+    assert steps_and_result(plan_registration(tables, asked, RouteOptions(), 0.0, 1))[0] == yields
+    assert repr(tables) == before
 
 
 def test_addresses_are_ordered_by_id() -> None:

@@ -79,7 +79,7 @@ def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> No
 
     first, second = cache.ask("t1"), cache.ask(own)
 
-    assert (option == "order_message_enable") == (first.get("orderTopicConf") != second.get("orderTopicConf"))
+    assert (first.get("orderTopicConf") != second.get("orderTopicConf")) == (option == "order_message_enable")
     assert (option == "support_acting_master") == (first["brokerDatas"] != second["brokerDatas"])
     assert (first, 2) == (cache.ask("t2"), cache.encoded)
 
@@ -113,7 +113,7 @@ def test_static_mappings_are_only_in_their_topics_response() -> None:
     cache = CountedCache(RouteTables())
     for mappings, expected in (({}, [False, False]), ({"mapped": TopicQueueMappingInfo(epoch=1)}, [False, True])):
         register(cache.tables, registration("b1", 0, "m:1", body=body("plain", "mapped", mappings=mappings)))
-        assert expected == ["topicQueueMappingByBroker" in cache.ask(name) for name in ("plain", "mapped")]
+        assert ["topicQueueMappingByBroker" in cache.ask(name) for name in ("plain", "mapped")] == expected
 
 
 def test_responses_are_dropped_with_their_rows() -> None:

@@ -25,8 +25,8 @@ def test_start_fails_with_an_unreadable_kv_file(tmp_path: Path, caplog: pytest.L
     assert run(Loaded(settings, {}, ())) == EXIT_FAILED
 
     (fields,) = logged(caplog, "start_failed")
-    assert f"KV configuration {tmp_path}/kvConfig.json: Is a directory" == str(fields["error"])
-    assert {None} == {record.exc_info for record in caplog.records}
+    assert str(fields["error"]) == f"KV configuration {tmp_path}/kvConfig.json: Is a directory"
+    assert {record.exc_info for record in caplog.records} == {None}
 
 
 async def test_stopping_server_finishes_requests_in_flight(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ async def test_stopping_server_finishes_requests_in_flight(tmp_path: Path) -> No
         await server.stop()
 
         responses = [await peer.response_to(opaque) for opaque in opaques]
-        assert {(0, None)} == {response.outcome for response in responses}
+        assert {response.outcome for response in responses} == {(0, None)}
         assert await peer.at_end()
     table = json.loads((tmp_path / "kvConfig.json").read_bytes())["configTable"]["N"]
     assert len(table) == 20
@@ -72,6 +72,6 @@ async def test_stopped_server_leaves_nothing_behind(tmp_path: Path) -> None:
         peer = await server.connect()
         await peer.register(BROKER)
         clock = server.clock
-    assert before == asyncio.all_tasks()
+    assert asyncio.all_tasks() == before
     assert clock.sleepers == 0
-    assert {"audit", "heartbeats", "lock", "snapshot.json"} == {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == {"audit", "heartbeats", "lock", "snapshot.json"}

@@ -229,7 +229,7 @@ async def test_unreachable_member_is_logged(server: InProcess, addr: Any, caplog
         # a connection that is not accepted is given up after the connect timeout
         await server.clock.advance(NOTICE_SECONDS)
         await until(failed)
-        assert [addr] == failed()
+        assert failed() == [addr]
 
     if isinstance(addr, str):
         await check(addr)

@@ -103,7 +103,7 @@ def test_key_of_apache_without_effect_has_a_reason(key: str) -> None:
 )
 def test_switches_of_apache(properties: dict[str, str], expected: dict[str, str]) -> None:
     """A switch that is off leaves our default; one that is on without a number sets Apache's default."""
-    assert expected == values(translate(properties, "file f"))
+    assert values(translate(properties, "file f")) == expected
 
 
 @pytest.mark.parametrize(

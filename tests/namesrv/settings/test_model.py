@@ -56,7 +56,7 @@ def test_every_number_has_a_range_that_includes_its_ends(setting: Setting) -> No
 )
 def test_listen_host_is_one_address_or_several(text: str, hosts: tuple[str, ...]) -> None:
     """Addresses of both families and host names are separated by commas and optional blanks."""
-    assert hosts == settings(listen_host=text).listen_hosts
+    assert settings(listen_host=text).listen_hosts == hosts
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_listen_host_is_one_address_or_several(text: str, hosts: tuple[str, ...]
 )
 def test_http_listen_is_an_address_and_a_port(text: str, address: tuple[str, int] | None) -> None:
     """The value is an address of either family or a host name, with a port; an empty one disables HTTP."""
-    assert address == settings(http_listen=text).http_address
+    assert settings(http_listen=text).http_address == address
 
 
 HOSTS = ["", ",", "::,", "127.0.0.1:9876", "300.1.1.1", "a b", "[::]", "::,::", "-a", "a\nb"]
@@ -124,7 +124,7 @@ def test_invalid_values_are_refused(name: str, value: object, wrong: str) -> Non
 @pytest.mark.parametrize("name", ["n", "ns-1.example_org", "A" * 64])
 def test_nameserver_name_can_be_part_of_a_file_name(name: str) -> None:
     """A name consists of letters, digits, dots, dashes and underscores."""
-    assert name == settings(nameserver_name=name).nameserver_name
+    assert settings(nameserver_name=name).nameserver_name == name
 
 
 @pytest.mark.parametrize("value", ["JSON", "Json", "json"])
@@ -160,7 +160,7 @@ def test_heartbeat_log_is_below_the_data_directory(
 )
 def test_data_dir_follows_the_xdg_rule(environ: dict[str, str], expected: str) -> None:
     """State is in XDG_STATE_HOME if that is absolute, else below the home directory, also for root."""
-    assert Path(expected) == default_data_dir(environ)
+    assert default_data_dir(environ) == Path(expected)
 
 
 def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_data_dir_of_a_user_without_home(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
 
-    assert Path("/var/lib/namesrv") == default_data_dir({})
+    assert default_data_dir({}) == Path("/var/lib/namesrv")
 
 
 @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ def test_default_nameserver_name_is_the_host_name(monkeypatch: pytest.MonkeyPatc
     """Characters that a file name cannot have are replaced, and the name is cut to 64."""
     monkeypatch.setattr(socket, "gethostname", lambda: host)
 
-    assert name == default_nameserver_name()
+    assert default_nameserver_name() == name

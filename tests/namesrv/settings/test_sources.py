@@ -57,8 +57,8 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
 
     assert port(load([*flag, *properties, *toml], environ)) == (1111, "flag --listen-port")
     assert port(load([*properties, *toml], environ)) == (2222, "environment NAMESRV_LISTEN_PORT")
-    assert (3333, f"file {toml_file}") == port(load([*toml, *properties]))
-    assert (4444, f"file {properties_file}, listenPort") == port(load(properties))
+    assert port(load([*toml, *properties])) == (3333, f"file {toml_file}")
+    assert port(load(properties)) == (4444, f"file {properties_file}, listenPort")
     assert port(load([])) == (9876, "default")
     # precedence holds for each setting on its own
     assert load([*flag, *properties, *toml], environ).settings.listen_host == "::1"
@@ -80,7 +80,7 @@ def test_precedence(toml_file: Path, properties_file: Path) -> None:
 )
 def test_switches(argv: list[str], expected: bool) -> None:
     """A switch can be set, negated, or given a value; the last one counts."""
-    assert expected == load(argv).settings.evict_on_disconnect
+    assert load(argv).settings.evict_on_disconnect == expected
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_unreadable_files_are_refused(tmp_path: Path, flag: str) -> None:
     latin.write_bytes(b"# caf\xe9\n")
 
     assert [f"{missing}: cannot be read: no such file or directory"] == problems([flag, str(missing)])
-    assert [f"{tmp_path}: cannot be read: is a directory"] == problems([flag, str(tmp_path)])
+    assert problems([flag, str(tmp_path)]) == [f"{tmp_path}: cannot be read: is a directory"]
     assert [f"{latin}: is not UTF-8 at byte 5"] == problems([flag, str(latin)])
 
 
@@ -217,13 +217,13 @@ def test_all_problems_are_reported_at_once(toml_file: Path) -> None:
     """The problems of all sources are reported by one start."""
     toml_file.write_text("nonsense = 1\nlisten_port = 'x'\n")
 
-    assert [
+    assert problems(["--unknown", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_UNKNOWN": "1"}) == [
         "unknown flag --unknown",
         "unknown environment variable NAMESRV_UNKNOWN",
         f"unknown key nonsense in {toml_file}",
         f"listen-port: x is not a whole number (from file {toml_file})",
         "drain-seconds: 601 is not between 0 and 600 (from flag --drain-seconds)",
-    ] == problems(["--unknown", "--config", str(toml_file), "--drain-seconds=601"], {"NAMESRV_UNKNOWN": "1"})
+    ]
 
 
 def test_foreign_variables_are_ignored() -> None:
@@ -238,7 +238,7 @@ def test_foreign_variables_are_ignored() -> None:
     loaded = load([], {f"NAMESRV_{name}": value for name, value in (ports | service).items()} | others)
 
     assert (dict.fromkeys(SETTINGS, "default"), ()) == (loaded.origins, loaded.warnings)
-    assert Path("/home/mq/.local/state/namesrv") == loaded.settings.data_dir
+    assert loaded.settings.data_dir == Path("/home/mq/.local/state/namesrv")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_foreign_variables_are_ignored() -> None:
 )
 def test_doubtful_settings_have_a_warning(flag: str, warnings: list[str]) -> None:
     """An allowed but unusual combination of settings has a warning."""
-    assert warnings == [warning.partition(":")[0] for warning in load([flag]).warnings]
+    assert [warning.partition(":")[0] for warning in load([flag]).warnings] == warnings
 
 
 def test_printed_configuration_can_be_loaded(tmp_path: Path) -> None:

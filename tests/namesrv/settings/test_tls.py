@@ -49,7 +49,7 @@ def test_apache_tls_properties(tmp_path: Path, lines: list[str], argv: list[str]
     """Keys have Apache's meaning and its default mode, permissive; flags take precedence."""
     settings = loaded("--tls-properties", properties(tmp_path, *lines), *argv).settings
 
-    assert (mode, client_auth) == (settings.tls_mode, settings.tls_client_auth)
+    assert (settings.tls_mode, settings.tls_client_auth) == (mode, client_auth)
     assert (str(tmp_path / "server.pem"), PASSWORD) == (
         settings.tls_cert_file,
         settings.tls_key_password.get_secret_value(),

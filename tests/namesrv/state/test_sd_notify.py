@@ -68,7 +68,7 @@ def test_watchdog_is_notified_only_for_this_process(
 
     manager.alive()
 
-    assert [{"WATCHDOG": "1"}] * is_notified == systemd.messages()
+    assert systemd.messages() == [{"WATCHDOG": "1"}] * is_notified
     manager.close()
 
 

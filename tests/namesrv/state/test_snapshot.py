@@ -54,7 +54,7 @@ def test_saved_snapshot_is_loaded(tmp_path: Path) -> None:
     save(tmp_path / "snapshot.json", SMALL)
 
     assert load(tmp_path / "snapshot.json") == SMALL
-    assert [tmp_path / "snapshot.json"] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [tmp_path / "snapshot.json"]
 
 
 def test_missing_file_is_an_empty_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,7 @@ def test_ready_without_expected_brokers_or_after_the_wait(
     """A server is ready without expected brokers or after its wait, and stays ready."""
     readiness = Readiness(expected, wait, 1_000.0)
 
-    assert reason == readiness.reason(now)
+    assert readiness.reason(now) == reason
     assert reason.startswith("ready") == readiness.is_ready(now) == readiness.is_ready(1_000.0)
     assert bool(expected) == readiness.expects_brokers
 

@@ -60,7 +60,7 @@ async def test_cancelled_watch_leaves_nothing_behind(others: list[str], *, is_wo
         watchers.wake({"a"})
 
     impatient.cancel()
-    assert [is_woken, True] == await done(patient, impatient)
+    assert await done(patient, impatient) == [is_woken, True]
     watchers.wake({"a", "b"})
     assert await done(patient, impatient) == [True, True]
     assert (impatient.cancelled(), repr(watchers)) == (True, EMPTY)

@@ -51,7 +51,7 @@ async def test_request_bytes(code: int, members: dict[str, Any], sent: bytes, an
     async with asking() as (server, client, _):
         call = ask(client, code, **members)
         peer = await server.accept()
-        assert sent == await peer.reader.readexactly(len(sent))
+        assert await peer.reader.readexactly(len(sent)) == sent
 
         for at in range(len(answer)):
             peer.send(answer[at : at + 1])
@@ -71,7 +71,7 @@ async def test_responses_may_come_in_any_order() -> None:
             peer.answer(request.opaque, b"answer to " + request.body)
         answers = await asyncio.gather(*calls)
 
-        assert [b"answer to %d" % number for number in range(10)] == [answer.body for answer in answers]
+        assert [answer.body for answer in answers] == [b"answer to %d" % number for number in range(10)]
         assert (client.pending_count, server.connections) == (0, 1)
 
 
@@ -97,7 +97,7 @@ async def test_error_response_raises_its_class(code: int, remark: str, error: ty
         answer = await raw
     assert error is type(caught.value)
     for received in (caught.value, answer):
-        assert (code, remark, {"boot_id": "b1"}) == (received.code, received.remark, received.ext_fields)
+        assert (received.code, received.remark, received.ext_fields) == (code, remark, {"boot_id": "b1"})
 
 
 @pytest.mark.parametrize("gives_up", ["is cancelled", "times out"])

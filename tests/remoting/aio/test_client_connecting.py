@@ -155,4 +155,4 @@ def test_address_is_validated_by_the_constructor() -> None:
 async def test_hosts_are_looked_up_and_ipv6_ones_have_brackets(listens: str, host: str) -> None:
     """The client resolves host names, and IPv6 addresses have brackets."""
     async with ScriptedServer(listens) as server, RemotingClient(f"{host}:{server.port}", clock=FakeClock()) as client:
-        assert listens == (await ask_and_answer(client, server)).address[0]
+        assert (await ask_and_answer(client, server)).address[0] == listens

@@ -107,7 +107,7 @@ async def test_callback_that_raises_ends_the_connection() -> None:
         for error in await failures(calls):
             assert isinstance(error.__cause__, LookupError)
         assert client.pending_count == 0
-    assert [LookupError] == [type(context["exception"]) for context in reported]
+    assert [type(context["exception"]) for context in reported] == [LookupError]
 
 
 def connection_of(client: RemotingClient) -> ClientConnection:
@@ -213,7 +213,7 @@ async def test_close_sends_buffered_bytes() -> None:
         await client.oneway(104, body=bytes(MEBIBYTE), timeout_seconds=3.0)
         closing = asyncio.ensure_future(client.close())
         peer = await server.accept()
-        assert bytes(MEBIBYTE) == (await peer.receive()).body
+        assert (await peer.receive()).body == bytes(MEBIBYTE)
         await closing
         assert await peer.at_end()
 

@@ -46,7 +46,7 @@ def test_credentials_come_from_settings_or_environment(
 
     credentials = SigningSettings(**given).credentials(lambda: 0.0)
 
-    assert found == (None if credentials is None else (credentials.access_key, credentials.secret))
+    assert (None if credentials is None else (credentials.access_key, credentials.secret)) == found
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ MSGPACK = msgspec.msgpack.Decoder(Shape)
 )  # fmt: skip
 def test_json_is_read(body: bytes, expected: Shape) -> None:
     """Standard JSON and fastjson's extensions are read."""
-    assert expected == read_json(JSON, body, "SHAPE")
+    assert read_json(JSON, body, "SHAPE") == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_invalid_json_is_refused(body: bytes, error: str) -> None:
     """The remark contains the place and the reason; no other exception is raised."""
     with pytest.raises(BadRequestError) as caught:
         read_json(JSON, body, "SHAPE")
-    assert f"body of SHAPE cannot be read: {error}" == caught.value.remark
+    assert caught.value.remark == f"body of SHAPE cannot be read: {error}"
 
 
 def test_too_deep_json_is_refused() -> None:
@@ -69,9 +69,9 @@ def test_too_deep_json_is_refused() -> None:
 def test_large_body_is_read_strictly_only() -> None:
     """From 4 KiB on, bare integer keys are read and no other leniency is tried."""
     padding = b" " * 4_096
-    assert Shape("a") == read_json(JSON, b"{name:'a'}" + padding[10:], "SHAPE")
+    assert read_json(JSON, b"{name:'a'}" + padding[10:], "SHAPE") == Shape("a")
 
-    assert Shape("a", {0: "x"}) == read_json(JSON, b'{"name":"a","table":{0:"x"}}' + padding, "SHAPE")
+    assert read_json(JSON, b'{"name":"a","table":{0:"x"}}' + padding, "SHAPE") == Shape("a", {0: "x"})
     with pytest.raises(BadRequestError, match=r"^body of SHAPE cannot be read: JSON is malformed"):
         read_json(JSON, b"{name:'a'}" + padding, "SHAPE")
 
@@ -86,7 +86,7 @@ def test_large_body_is_read_strictly_only() -> None:
 )
 def test_msgpack_is_read(body: bytes, expected: Shape) -> None:
     """Integer keys are integers, and undeclared members are skipped."""
-    assert expected == read_msgpack(MSGPACK, body, "SHAPE")
+    assert read_msgpack(MSGPACK, body, "SHAPE") == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_no_more_than_the_limit_is_inflated(size: int, max_bytes: int, max_ratio
     """The smaller of max_bytes and ratio times size counts; the ratio counts after the first mebibyte."""
     stream = zlib.compress(bytes(size), 9)
     if limit is None:
-        assert size == len(inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio))
+        assert len(inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio)) == size
         return
     with pytest.raises(BadRequestError) as caught:
         inflated(stream, max_bytes=max_bytes, max_ratio=max_ratio)

@@ -58,7 +58,7 @@ def test_body_is_read(
     filters: tuple[str, ...] | None,
 ) -> None:
     """The body has a DataVersion, topics, filter servers, and static-topic mappings with bare integer keys."""
-    assert (topics, DataVersion(3, 2, 100), mappings, filters) == read(VERSION + body, with_mappings=with_mappings)
+    assert read(VERSION + body, with_mappings=with_mappings) == (topics, DataVersion(3, 2, 100), mappings, filters)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_topic_line_is_read(line: bytes, topic: TopicConfig) -> None:
     """A line has name, read and write queues, permission and filter type; attributes are ignored."""
     body = VERSION + b"\x00\x00\x00\x01" + bytes([0, 0, len(line) >> 8, len(line) & 255]) + line + NO_FILTERS
 
-    assert [topic] == list(read(body, with_mappings=False)[0])
+    assert list(read(body, with_mappings=False)[0]) == [topic]
 
 
 @pytest.mark.parametrize(

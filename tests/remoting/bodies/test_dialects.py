@@ -91,7 +91,7 @@ def test_native_members_are_required_unless_optional() -> None:
 )
 def test_data_version_is_read(dialect: Dialect, body: bytes, version: DataVersion | None) -> None:
     """A body without a version is None."""
-    assert version == dialect.read_data_version(body)
+    assert dialect.read_data_version(body) == version
 
 
 @given(VERSIONS)

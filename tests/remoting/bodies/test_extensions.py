@@ -60,7 +60,7 @@ REQUEST_BODIES: list[type[RequestBody]] = [
 )
 def test_request_is_read(body: bytes, expected: RequestBody) -> None:
     """Topics alone are a batch pull, conditional with boot id and revision; other requests default to everything."""
-    assert expected == type(expected).read(body)
+    assert type(expected).read(body) == expected
 
 
 TOO_MANY = b"\x81\xa6topics\xdd\x00\x01\x86\xa1" + b"\xa1T" * 100_001
@@ -77,7 +77,7 @@ def test_large_pull_is_read_in_chunks() -> None:
     steps, found = steps_and_result(pull_in_steps(body))
 
     assert Pull(found.topics, "b1", 7, 30_000, observes=True) == found
-    assert [f"topic-{number}" for number in range(20_000)] == list(found.topics)
+    assert list(found.topics) == [f"topic-{number}" for number in range(20_000)]
     assert steps >= len(body) // CHUNK_BYTES
     assert Pull({"T": None}.keys(), None, 0, 0) == finished(pull_in_steps(b"\x81\xa6topics\x92\xa1T\xa1T"))
 
@@ -162,7 +162,7 @@ def test_requests_have_a_size_limit(body_type: type[RequestBody]) -> None:
 )
 def test_heartbeat_may_carry_a_state(body: bytes, state: dict[str, object] | None) -> None:
     """A flat map of values, or None without one."""
-    assert state == heartbeat_state(body)
+    assert heartbeat_state(body) == state
 
 
 # -- responses --------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_native_form() -> None:
 def test_no_body_registers_no_topics(version: int) -> None:
     """An empty body has a DataVersion of zeros and no filter servers, compressed or not."""
     for compressed in (False, True):
-        assert RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ()) == read(b"", version, compressed=compressed)
+        assert read(b"", version, compressed=compressed) == RegisterBrokerBody((), DataVersion(0, 0, 0), {}, ())
 
 
 @every_size
@@ -148,7 +148,7 @@ def test_no_body_registers_no_topics(version: int) -> None:
 )  # fmt: skip
 def test_missing_and_null_members(members: bytes, expected: RegisterBrokerBody, pad: bytes) -> None:
     """A missing DataVersion is None and equals no other; null filter servers keep the known ones."""
-    assert expected == read(b"{" + pad + members + b"}")
+    assert read(b"{" + pad + members + b"}") == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC"), st.integers(0, 9)), max_size=8))
@@ -186,7 +186,7 @@ def test_last_of_duplicate_topics_counts(entries: list[tuple[str, str, int]]) ->
 )
 def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody) -> None:
     """Missing members change nothing: a missing filter server list keeps the known ones. The last duplicate counts."""
-    assert expected == read_native(body)
+    assert read_native(body) == expected
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_native_members_may_be_missing(body: bytes, expected: RegisterBrokerBody
 )
 def test_json_of_unusual_peers(body: bytes, topic: tuple[str, int, int]) -> None:
     """The result equals Java's."""
-    assert [topic] == [(found.topic_name, found.read_queue_nums, found.perm) for found in read(body).topic_configs]
+    assert [(found.topic_name, found.read_queue_nums, found.perm) for found in read(body).topic_configs] == [topic]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_memory_is_estimated_before_decoding(body_bytes: int, compressed: bool, 
     """JSON in slices: 2 MiB and 64 times the body; native: 4 times and a kibibyte per topic; streams: their limit."""
     limits = RegistrationLimits(max_topics=1000, max_inflated_bytes=4 * MEBIBYTE, max_inflate_ratio=10)
 
-    assert most == limits.most_bytes(body_bytes, compressed=compressed)
+    assert limits.most_bytes(body_bytes, compressed=compressed) == most
 
 
 # -- round trips ------------------------------------------------------------------------------------------------------

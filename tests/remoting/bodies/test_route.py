@@ -110,10 +110,10 @@ ROUTES = st.builds(
 )  # fmt: skip
 def test_body_in_both_dialects(body: Any, in_json: bytes, native: dict[str, Any] | None) -> None:
     """JSON is compact and alphabetical with quoted keys and without nulls; natively nil is written where declared."""
-    assert in_json == JSON.encode(body)
+    assert JSON.encode(body) == in_json
     assert (native or msgspec.to_builtins(body)) == msgpack.unpackb(NATIVE.encode(body), strict_map_key=False)
     for dialect, other in ((JSON, NATIVE), (NATIVE, JSON)):
-        assert body == dialect.read(type(body), dialect.encode(body))
+        assert dialect.read(type(body), dialect.encode(body)) == body
         with pytest.raises(BadRequestError, match=rf"^body of {type(body).__name__} cannot be read: "):
             other.read(type(body), dialect.encode(body))
 
@@ -131,9 +131,9 @@ def test_names_have_only_necessary_escapes(name: str, spelt: str) -> None:
 def test_routes_round_trip(route: TopicRouteData) -> None:
     """A written route is read back in either encoding, as a whole or only its queues."""
     for dialect in (JSON, NATIVE):
-        assert route == dialect.read_response(TopicRouteData, dialect.encode(route))
+        assert dialect.read_response(TopicRouteData, dialect.encode(route)) == route
         assert route.queue_datas == read_queue_datas(dialect, dialect.encode(route))
-    assert route == read_route(JSON.encode(route))
+    assert read_route(JSON.encode(route)) == route
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_invalid_route_is_a_remote_error(body: bytes) -> None:
 )  # fmt: skip
 def test_queues_of_a_route(dialect: Dialect, body: bytes, queue_datas: list[QueueData]) -> None:
     """Other members are skipped, bare integer keys included; missing JSON members are 0 as in Java's QueueData."""
-    assert queue_datas == read_queue_datas(dialect, body)
+    assert read_queue_datas(dialect, body) == queue_datas
 
 
 @pytest.mark.parametrize(

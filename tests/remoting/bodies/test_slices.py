@@ -128,7 +128,7 @@ def test_invalid_document_is_refused(data: bytes, error: str) -> None:
     """The error names the expected token and place, or the exceeded limit."""
     with pytest.raises(BadRequestError) as caught:
         in_slices(data, 100)
-    assert f"body of DOCUMENT cannot be read: {error}" == caught.value.remark
+    assert caught.value.remark == f"body of DOCUMENT cannot be read: {error}"
 
 
 @given(st.text('{}[]",:01 \\smaltben').map(str.encode), st.integers(1, 20))

@@ -27,7 +27,7 @@ from tests.support.commands import decode_header
 )
 def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) -> None:
     """The array is code, opaque, flag, version, remark or nil, ext fields or nil, each in msgpack's shortest form."""
-    assert frame == encode_command(command)
+    assert encode_command(command) == frame
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_frame_is_written_to_the_byte(command: RemotingCommand, frame: bytes) ->
 )
 def test_header_is_read(header: bytes, expected: RemotingCommand) -> None:
     """The header has no language, so that it is OTHER."""
-    assert expected == decode_header(77, header)
+    assert decode_header(77, header) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_header_is_read(header: bytes, expected: RemotingCommand) -> None:
 )
 def test_ext_fields_become_strings(ext: bytes, expected: dict[str, str] | None) -> None:
     """Booleans and integers become Java's strings; nil counts as missing."""
-    assert expected == decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext).ext_fields
+    assert decode_header(77, b"\x96\x6a\x05\x00\x00\xc0" + ext).ext_fields == expected
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_header_is_written_to_the_byte(command: RemotingCommand, header: bytes) 
     """Fixed fields of 13 bytes, then the remark and the ext fields with their lengths."""
     length = len(header)
 
-    assert header == rocketmq_header.encode_header(command)
+    assert rocketmq_header.encode_header(command) == header
     assert bytes([0, 0, 0, length + 4, 1, 0, 0, length]) + header == encode_command(command)
 
 
@@ -85,7 +85,7 @@ def test_value_that_does_not_fit_is_a_local_error(command: RemotingCommand, erro
 )  # fmt: skip
 def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
     """The result does not depend on how the stream is split."""
-    assert expected == decode(frame)
+    assert decode(frame) == expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_frame_is_read(frame: bytes, expected: RemotingCommand) -> None:
 )  # fmt: skip
 def test_unusual_numbers_are_accepted(header: bytes, expected: RemotingCommand) -> None:
     """Numbers are accepted as in Java; an ext length of 0 or less means no ext fields."""
-    assert expected == decode_header(1, header)
+    assert decode_header(1, header) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_unusual_numbers_are_accepted(header: bytes, expected: RemotingCommand) 
 )
 def test_length_0_means_null(ext: bytes, expected: dict[str, str]) -> None:
     """An empty value counts as missing, an empty key is ignored, and the last of two counts."""
-    assert expected == decode_header(1, START + NONE + ext).ext_fields
+    assert decode_header(1, START + NONE + ext).ext_fields == expected
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_type_chooses_the_serializer(serialize_type: int, first: bytes) -> None:
     frame = encode_command(command)
 
     assert serialize_type == frame[4]
-    assert first == frame[8 : 8 + len(first)]
+    assert frame[8 : 8 + len(first)] == first
     with pytest.raises(LocalProtocolError, match=r"^frame of \d+ bytes, limit 1024$"):
         encode_command(command, max_frame_bytes=1024)
 
@@ -50,7 +50,7 @@ def test_header_is_read_by_the_frames_type() -> None:
 def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
     """The error has name and value; a number with hundreds of digits is shortened."""
     if error is None:
-        assert value == int32("opaque", value)
+        assert int32("opaque", value) == value
         return
     with pytest.raises(RemoteProtocolError, match=f"^{error}$"):
         int32("opaque", value)
@@ -59,7 +59,7 @@ def test_numbers_fit_javas_int(value: int, error: str | None) -> None:
 @pytest.mark.parametrize("value", [-32768, 32767])
 def test_sendable_number_fits_its_bits(value: int) -> None:
     """The code has 16 bits, signed."""
-    assert value == check_sendable("code", value, 16)
+    assert check_sendable("code", value, 16) == value
     with pytest.raises(LocalProtocolError, match=rf"^code {value * 2} does not fit 16 bits$"):
         check_sendable("code", value * 2, 16)
 
