@@ -49,6 +49,20 @@ async def test_a_tab_that_was_away_gets_what_it_missed_and_no_more(tmp_path: Pat
             tab.leave()
 
 
+async def test_broker_that_left_is_in_the_last_quarter_of_an_hour(tmp_path: Path) -> None:
+    """Without logs, the overview and the page of the broker show when and why it left."""
+    async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:
+        peer = await server.connect()
+        await peer.register(MASTER)
+        tabs = [shown.tab("/"), shown.tab("/broker?cluster=cluster-1&name=broker-a")]
+        await passing(server.clock, lambda: all('class="registered"' in tab.parts.get("recent", "") for tab in tabs))
+
+        await server.hang_up(peer)
+        await passing(server.clock, lambda: all('class="mark disconnected"' in tab.parts["recent"] for tab in tabs))
+        for tab in tabs:
+            tab.leave()
+
+
 async def test_a_heartbeat_sends_one_row(tmp_path: Path) -> None:
     """Of a hundred brokers only the row with a new heartbeat is sent, and nothing without heartbeats."""
     async with namesrv_in_process(tmp_path) as server, console(server.clock, server.where) as shown:

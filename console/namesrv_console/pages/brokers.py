@@ -1,7 +1,8 @@
 """Brokers: all clusters with the age of each instance on each server, and the details of one broker group."""
 
 from namesrv_console.console import Content, Page, Visit
-from namesrv_console.views.brokers import broker_rows, cluster_tree, connections_of, events_of, topics_of
+from namesrv_console.pages.recent import recent_picture
+from namesrv_console.views.brokers import broker_rows, cluster_tree, connections_of, events_of, instances_of, topics_of
 
 _SHOWN_TOPICS = 100
 _SHOWN_EVENTS = 50
@@ -22,6 +23,7 @@ async def show_one(visit: Visit) -> Content:
         "cluster_name": cluster_name,
         "name": name,
         "rows": rows,
+        "recent": recent_picture(visit, group=instances_of(visit.cluster, cluster_name, name)),
         "topics": topics[:_SHOWN_TOPICS],
         "topics_count": len(topics),
         "connections": connections_of(rows),
@@ -35,6 +37,6 @@ DETAIL = Page(
     "/broker",
     "broker.title",
     show_one,
-    parts=("instances", "topics", "connections", "events"),
+    parts=("instances", "recent", "topics", "connections", "events"),
     in_menu=False,
 )

@@ -1,6 +1,7 @@
 """Overview: the servers, their disagreements, a heat map of the brokers, the last events."""
 
 from namesrv_console.console import Content, Page, Visit
+from namesrv_console.pages.recent import recent_picture
 from namesrv_console.views.differences import grouped
 from namesrv_console.views.heat import heat_map
 from namesrv_console.views.overview import compared, last_events
@@ -28,9 +29,12 @@ async def show(visit: Visit) -> Content:
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "reporting": sum(map(reports_brokers, cluster.servers)),
         "heat": heat_map(cluster, left, visit.now),
+        "recent": recent_picture(visit),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
         "events": last_events(cluster),
     }
 
 
-PAGE = Page("overview", "/", "overview.title", show, parts=("problems", "heat", "servers", "agreement", "events"))
+PAGE = Page(
+    "overview", "/", "overview.title", show, parts=("problems", "heat", "recent", "servers", "agreement", "events")
+)

@@ -107,6 +107,13 @@ def events_of(cluster: Cluster, cluster_name: str, broker_name: str) -> list[tup
     return found
 
 
+def instances_of(cluster: Cluster, cluster_name: str, broker_name: str) -> set[BrokerKey]:
+    """The instances of a group that a server has, or has an event of."""
+    present = {key for key in cluster.broker_keys if key[:2] == (cluster_name, broker_name)}
+    numbers = (event.fields.get("broker_id") for _, event in events_of(cluster, cluster_name, broker_name))
+    return present | {BrokerKey(cluster_name, broker_name, number) for number in numbers if isinstance(number, int)}
+
+
 def connections_of(rows: Iterable[BrokerRow]) -> list[tuple[BrokerKey, ServerView, Connection]]:
     """The connections over which instances are registered."""
     return [
