@@ -1,7 +1,6 @@
 """The pages about the past: timeline, time travel, what if, and the strip of one broker."""
 
 import asyncio
-import math
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from namesrv_spark_jobs.history.model import (
     LEAST_EXPIRY_MS,
     MOST_TIMELINE_ROWS,
     Failed,
-    Outcome,
     PastRequest,
     Report,
     ReportRequest,
@@ -31,7 +29,6 @@ from namesrv_spark_jobs.history.model import (
     TimelineRequest,
     TopicPast,
     WhatIfRequest,
-    WhatIfs,
 )
 from namesrv_spark_jobs.history.spans import DAY_MS, MINUTE_MS, Span, moment_ms, tick_texts, written
 
@@ -197,7 +194,7 @@ def _route(result: TopicPast) -> Mapping[str, Any]:
 
 async def what_if(visit: Visit) -> Content:
     """A replay of the same heartbeats with other settings."""
-    return await _content(visit, WHAT_IF, _what_if_request, _outcomes)
+    return await _content(visit, WHAT_IF, _what_if_request, lambda _: {})
 
 
 def _what_if_request(query: Mapping[str, str], end_ms: int) -> _LinkedRequest:
@@ -218,26 +215,6 @@ def _seconds(slider: Slider, query: Mapping[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or not slider.least <= int(text) <= slider.most:
         raise ValueError(f"{slider.name}: {text!r} is not a number of seconds from {slider.least} to {slider.most}")
     return int(text)
-
-
-def _outcomes(result: WhatIfs) -> Mapping[str, Any]:
-    """Points of the chart: false evictions to the right, staleness upwards, in per cent of the picture.
-
-    False evictions are on a logarithmic axis: one expiry has a few, the next one thousands.
-    """
-    outcomes = [("logged", result.logged), *((_kind(one, result), one) for one in result.expiries)]
-    most_false = max((one.false for _, one in outcomes), default=0) or 1
-    longest = max((one.client_p99_ms or 0 for _, one in outcomes), default=0) or 1
-    points = [
-        (kind, one, 100 * math.log1p(one.false) / math.log1p(most_false), 100 - 100 * one.client_p99_ms / longest)
-        for kind, one in outcomes
-        if one.client_p99_ms is not None
-    ]
-    return {"points": points, "most_false": most_false, "longest_ms": longest}
-
-
-def _kind(outcome: Outcome, result: WhatIfs) -> str:
-    return "asked" if outcome == result.asked else "other"
 
 
 async def report(visit: Visit) -> Content:

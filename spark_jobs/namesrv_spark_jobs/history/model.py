@@ -248,6 +248,8 @@ class Outcome(Value, frozen=True):
     registry_p99_ms: int | None
     client_p50_ms: int | None
     client_p99_ms: int | None
+    # its letter in the chart; empty for settings that are worse than another one
+    letter: str = ""
 
 
 class WhatIfs(Value, frozen=True, tag="what-if"):
@@ -262,6 +264,8 @@ class WhatIfs(Value, frozen=True, tag="what-if"):
     logged: Outcome
     asked: Outcome
     expiries: list[Outcome]
+    # the report's chart as SVG: staleness against false evictions, the logged settings marked; empty without staleness
+    chart: str
 
 
 class Report(Value, frozen=True, tag="report"):

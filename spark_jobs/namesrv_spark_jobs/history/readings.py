@@ -12,6 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self, get_args
 
+from msgspec.structs import replace
+
 from namesrv_spark_jobs.analysis import analyse
 from namesrv_spark_jobs.engines.embedded.engine import EmbeddedEngine
 from namesrv_spark_jobs.errors import MissingFileError, NothingToReadError
@@ -54,6 +56,8 @@ from namesrv_spark_jobs.history.spans import HOUR_MS, Span, written
 from namesrv_spark_jobs.options import Options, WhatIf
 from namesrv_spark_jobs.pipeline import Tables, counted, made, walked
 from namesrv_spark_jobs.pipeline import read as read_lines
+from namesrv_spark_jobs.report.charts import Setting, lettered, what_if
+from namesrv_spark_jobs.report.drawing import drawn
 from namesrv_spark_jobs.report.page import page
 from namesrv_spark_jobs.transforms import clients, output_rows, registration_periods, replay
 from namesrv_spark_jobs.transforms.extract import BAD_PART
@@ -596,15 +600,36 @@ def _what_ifs(read: _Read, request: WhatIfRequest) -> WhatIfs:
     outcomes = [
         _outcome(judged.get(expiry_ms), polled.get(expiry_ms), expiry_ms, request.scan_ms) for expiry_ms in expiries
     ]
+    chart, (logged, *outcomes) = _with_chart(
+        [_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None), *outcomes]
+    )
     return WhatIfs(
         reading=read.about,
         poll_ms=request.poll_ms,
         others=rows["removals"][0]["others"],
         false_others=rows["removals"][0]["false_others"],
-        logged=_outcome(judged.get(replay.LOGGED), polled.get(replay.LOGGED), None, None),
+        logged=logged,
         asked=outcomes[expiries.index(request.expiry_ms)],
         expiries=outcomes,
+        chart=chart,
     )
+
+
+def _with_chart(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
+    """The report's chart, and the outcomes with their letters in it; the logged settings come first."""
+    settings = [
+        Setting(str(number), "fixed" if number else "logged", one.false, one.client_p99_ms)
+        for number, one in enumerate(outcomes)
+        if one.client_p99_ms is not None
+    ]
+    if not settings:
+        return "", [*outcomes]
+    spec = what_if(settings).spec
+    # The page has the title of the axis in its reader's language.
+    spec["encoding"]["x"]["title"] = None
+    letters = {setting.label: letter for letter, setting in lettered(settings).items()}
+    named = [replace(one, letter=letters.get(str(number), "")) for number, one in enumerate(outcomes)]
+    return drawn(spec, "what-if"), named
 
 
 def _evictions(read: _Read, expiry_ms: int, scan_ms: int) -> DataFrame:
@@ -628,6 +653,8 @@ def _outcome(judged: Row | None, polled: Row | None, expiry_ms: int | None, scan
         scan_ms=scan_ms,
         evictions=0 if judged is None else judged["evictions"],
         false=0 if judged is None else judged["false"],
-        **{f"registry_{name}_ms": registry[name] for name in ("p50", "p99")},
-        **{f"client_{name}_ms": client[name] for name in ("p50", "p99")},
+        registry_p50_ms=registry["p50"],
+        registry_p99_ms=registry["p99"],
+        client_p50_ms=client["p50"],
+        client_p99_ms=client["p99"],
     )

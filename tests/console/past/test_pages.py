@@ -60,6 +60,7 @@ async def test_the_past_of_a_real_server(tmp_path: Path) -> None:
     assert "0 of 1 connections had an old route." in before
     assert "As logged 2 m 33 s" in what_if
     assert "With these settings 1 m 33 s" in what_if
+    assert "Client staleness (p99, upwards) against false evictions" in what_if
     assert "0 removals for another reason (closed connections), of which 0 were false" in what_if
     assert report.headers["content-disposition"] == 'attachment; filename="staleness.html"'
     assert "cluster-1/broker-a" in report.text

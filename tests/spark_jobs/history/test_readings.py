@@ -177,6 +177,11 @@ def test_what_if_is_the_reports(asked: Readings, tmp_path: Path) -> None:
         statistics = {name: getattr(ours, name) for name in stats}
         assert (theirs["evictions"], theirs["false"], stats) == (ours.evictions, ours.false, statistics)
     assert found.logged.evictions
+    # The chart is that of the report: no setting with a letter is worse than another one in both measures.
+    best = {one.letter: (one.false, one.client_p99_ms) for one in (found.logged, *found.expiries) if one.letter}
+    assert found.chart.startswith("<svg ")
+    assert [letter for letter in best if f">{letter}</text>" not in found.chart] == []
+    assert sorted(best.values()) == [best[letter] for letter in sorted(best)]
     assert (found.others, found.false_others) == (1, 1)
 
 
