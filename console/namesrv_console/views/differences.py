@@ -1,5 +1,6 @@
 """Disagreements of the servers: their start, and whether they are expected."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -115,6 +116,15 @@ class Group:
     # Start and reason of the first difference.
     since: float | None
     reason: Reason | None
+
+    @property
+    def minority(self) -> frozenset[str]:
+        """The servers whose value is rarer than another one; if all are equally frequent, those without a value."""
+        values = self.one.values
+        counts = Counter(values.values())
+        most = max(counts.values())
+        rare = frozenset(server for server, value in values.items() if counts[value] < most)
+        return rare or _lacking(self.one)
 
 
 def grouped(found: Iterable[Disagreement]) -> list[Group]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from namesrv_client.ctl.comparison import PRESENT
+from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import Cluster, ServerView, seen_brokers
-from namesrv_console.views.differences import Disagreement, among, disagreements
+from namesrv_console.views.differences import Disagreement, Group, among, disagreements
 from namesrv_console.views.topics import TopicTable, topic_reports, topic_table
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 from namesrv_remoting.bodies.route import BrokerData, QueueData, TopicRouteData
@@ -127,3 +127,20 @@ def test_removed_write_permission_is_unexpected() -> None:
     differing = found(server("s1", live("a", write_removed=True)), server("s2", live("a")), known={})
 
     assert [(one.difference.fact, one.reason) for one in differing] == [("write removed", None)]
+
+
+@pytest.mark.parametrize(
+    ("fact", "values", "minority"),
+    [
+        ("queues on a", {"s1": "8", "s2": "4", "s3": "8"}, {"s2"}),
+        ("queues on a", {"s1": "8", "s2": "4"}, set()),
+        ("queues on a", {"s1": "8", "s2": None}, {"s2"}),
+        (PRESENT, {"s1": True, "s2": False}, {"s2"}),
+        (PRESENT, {"s1": True, "s2": False, "s3": False}, {"s1"}),
+        ("write removed", {"s1": True, "s2": False}, set()),
+        ("address", {"s1": "a", "s2": "b", "s3": "c", "s4": "c"}, {"s1", "s2"}),
+    ],
+)
+def test_minority_has_the_rarer_value(fact: str, values: Mapping[str, Any], minority: set[str]) -> None:
+    """Of two servers only one without a value is in the minority."""
+    assert minority == Group(["t"], Difference("topic", "t", fact, values), None, None).minority
