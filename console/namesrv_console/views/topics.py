@@ -10,6 +10,7 @@ from namesrv_client.ctl.comparison import Difference, disagreements, perm_text, 
 from namesrv_console.state import Cluster, ServerView
 from namesrv_remoting.access import is_system_topic
 from namesrv_remoting.bodies.route import TopicRouteData
+from namesrv_remoting.codes import MASTER_ID
 
 TopicKind = Literal["ordinary", "retry", "dead_letter", "system"]
 
@@ -47,6 +48,8 @@ class TopicRow:
     missing_on: tuple[str, ...]
     # Facts that servers disagree about, apart from the topic's absence.
     differences: tuple[Difference, ...] = ()
+    # Number of its brokers (groups) that have no master on any server.
+    without_master: int = 0
 
     @property
     def differs(self) -> bool:
@@ -135,7 +138,17 @@ def _row(name: str, kind: TopicKind, servers: Sequence[str], reported: Sequence[
         else _differences(
             name, {server: each for server, each in zip(servers, reported, strict=True) if not isinstance(each, bool)}
         ),
+        without_master=_without_master(routes),
     )
+
+
+def _without_master(routes: Sequence[TopicRouteData]) -> int:
+    groups = [group for route in routes for group in route.broker_datas]
+    lacking = {(group.cluster, group.broker_name) for group in groups if MASTER_ID not in group.broker_addrs}
+    # Nearly always empty, and a server may have ten thousand topics on a hundred brokers.
+    if not lacking:
+        return 0
+    return len(lacking - {(group.cluster, group.broker_name) for group in groups if MASTER_ID in group.broker_addrs})
 
 
 def _differences(name: str, routes: Mapping[str, TopicRouteData]) -> tuple[Difference, ...]:
@@ -192,11 +205,13 @@ _SORTS: Final[Mapping[str, Callable[[TopicRow], Any]]] = {
     "read": lambda row: row.read_queues or 0,
     "write": lambda row: row.write_queues or 0,
     "perm": lambda row: row.perm or "",
+    "no_master": lambda row: row.without_master,
     "differs": lambda row: (row.differs, len(row.missing_on)),
 }
 _SHOWN: Final[Mapping[str, Callable[[TopicRow, frozenset[str]], bool]]] = {
     "all": lambda _row, _starred: True,
     "differing": lambda row, _: row.differs,
+    "no_master": lambda row, _: row.without_master > 0,
     "starred": lambda row, starred: row.name in starred,
     "ordered": lambda row, _: row.is_ordered,
 }

@@ -68,6 +68,19 @@ def test_row_sums_queues_and_names_lacking_servers() -> None:
     assert found.differing == 1
 
 
+def test_brokers_without_a_master_on_any_server_are_counted() -> None:
+    """A master that one server has counts; the list can be reduced to such topics, the worst first."""
+    queues = [QueueData(name, 8, 8, 6) for name in ("a", "b")]
+    slaves = TopicRouteData([BrokerData("c1", name, {1: f"{name}:1"}) for name in ("a", "b")], queues)
+    half = TopicRouteData([BrokerData("c1", "a", {0: "a:0"}), BrokerData("c1", "b", {1: "b:1"})], queues)
+
+    found = table(s1={"t": slaves, "u": half, "v": slaves}, s2={"t": half, "u": route(a=8, b=8), "v": slaves})
+
+    assert [(row.name, row.without_master) for row in found.rows] == [("t", 1), ("u", 0), ("v", 2)]
+    worst = topic_page(found, TopicQuery(show="no_master", sort="no_master", is_descending=True))
+    assert [row.name for row in worst.rows] == ["v", "t"]
+
+
 @pytest.mark.parametrize(
     ("other", "differs"), [(route(a=8, b=4), False), (route(b=4, a=8), False), (route(a=8, b=5), True)]
 )
