@@ -89,6 +89,21 @@ def test_each_page_fits_and_is_accessible(
     assert console(opened) == []
 
 
+def test_language_and_colours_are_chosen_in_a_menu(opened: webdriver.Chrome, url: str) -> None:
+    """On a phone the open menu fits and is accessible; a choice leads back to the page."""
+    show(opened, url + "brokers", size=PHONE)
+    shown(opened, READY)
+    opened.execute_script("document.querySelector('.choices summary').click()")
+
+    assert opened.execute_script(TOO_WIDE) == []
+    assert violations(opened) == []
+    left = "return document.querySelector('.choices ul').getBoundingClientRect().left"
+    assert opened.execute_script(left) >= 0
+    opened.execute_script("document.querySelector('.choices [lang=zh]').click()")
+    shown(opened, "return document.documentElement.lang === 'zh' && location.pathname === '/brokers'")
+    opened.delete_all_cookies()
+
+
 @pytest.mark.parametrize("path", ["", "brokers", "topics?system=1", "search?q=script"])
 def test_hostile_names_are_text(opened: webdriver.Chrome, url: str, path: str) -> None:
     """Scripts do not run, escape sequences and changes of direction are escaped, and long names fit the page."""
