@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any, Final, Self
 
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import OnLine, Server, daemon
+from benchmarks.harness.servers import Server, daemon
 from namesrv_broker_agent import AgentSettings, BrokerAgent, TopicConfig
 
 PATIENCE_SECONDS: Final = 60.0
@@ -16,15 +16,11 @@ PATIENCE_SECONDS: Final = 60.0
 class Fleet:
     """Servers, each with a port and data of its own, until the block ends."""
 
-    def __init__(
-        self, bench: Bench, *flags: str, count: int = 3, environ: Mapping[str, str] | None = None,
-        on_line: OnLine = lambda _: None,
-    ) -> None:  # fmt: skip
+    def __init__(self, bench: Bench, *flags: str, count: int = 3, environ: Mapping[str, str] | None = None) -> None:
         self._bench = bench
         self._flags = flags
         self._count = count
         self._environ = environ
-        self._on_line = on_line
         self._root = tempfile.TemporaryDirectory(prefix="namesrv-bench-")
         # The function that ends each server.
         self._lives: list[ExitStack] = []
@@ -48,9 +44,7 @@ class Fleet:
 
     def _started(self, number: int, port: int, environ: Mapping[str, str] | None) -> Server:
         place = ("--listen-port", str(port), "--data-dir", f"{self._root.name}/{number}")
-        return self._lives[number].enter_context(
-            daemon(self._bench, *self._flags, *place, environ=environ, on_line=self._on_line)
-        )
+        return self._lives[number].enter_context(daemon(self._bench, *self._flags, *place, environ=environ))
 
     def kill(self, number: int) -> None:
         """Let a server crash."""

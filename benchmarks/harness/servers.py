@@ -1,26 +1,26 @@
 """Starts a server on a core of its own, watches it from outside, and stops it."""
 
-import collections
 import fcntl
 import json
 import mmap
 import os
 import re
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from benchmarks.harness.build import ROOT, program
+from benchmarks.harness.build import program as built
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.rounds import Bench
 
@@ -38,15 +38,15 @@ _FLAGS: Final = (
     *("--wait-for-service-seconds", "0", "--broker-expiry-seconds", "86400"),
 )
 
+# Variables that are settings of ours, of RocketMQ or of a JVM begin with these.
+_SETTINGS: Final = ("NAMESRV_", "ROCKETMQ_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+
 # All load comes from this machine.
 WITHOUT_SHARES: Final = ("--share-per-ip-percent", "100")
 
 # The cost of the heartbeat log is a subject of its own: a load of seconds requests everything for the first time, and
 # sends as many heartbeats as thousands of brokers do, so that every response would be a line.
 WITHOUT_LOG: Final = ("--heartbeat-log-dir", "")
-
-# Called with each line of a daemon's log, in a thread of its own.
-OnLine = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,20 @@ class Server:
     port: int
     # 0: the server serves no HTTP
     http_port: int = 0
-    # from exec until its log, or its first response, showed it
+    # from exec until its output, or its first response, showed it
     listening_after_seconds: float = 0.0
+    # File with all that the server has printed.
+    output: Path = Path(os.devnull)
 
     @property
     def address(self) -> str:
         """As a list of NameServers has it."""
         return f"127.0.0.1:{self.port}"
+
+    def log(self) -> list[dict[str, Any]]:
+        """The entries of a daemon's log; a line of a traceback is one that is critical and has no event."""
+        lines = self.output.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) if line.startswith("{") else _not_logged(line) for line in lines]
 
     def status_bytes(self, name: str = "VmRSS") -> int:
         """One of the sizes in /proc/PID/status: by default what is resident now."""
@@ -103,6 +110,10 @@ class Server:
         return waited, None
 
 
+def _not_logged(line: str) -> dict[str, Any]:
+    return {"level": "critical", "event": "", "line": line}
+
+
 def status_bytes(status: str, name: str = "VmRSS") -> int:
     """A size in a /proc/PID/status.
 
@@ -122,8 +133,8 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """Our environment without settings of a NameServer, so that only the flags count."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("NAMESRV_")}
+    """Our environment without settings of a NameServer or a JVM, so that only the flags count."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
 
 
 def end_in_order() -> None:
@@ -135,201 +146,132 @@ def end_in_order() -> None:
 
 
 @contextmanager
-def daemon(  # noqa: PLR0913 - each benchmark needs few of them
+def daemon(
     bench: Bench,
     *flags: str,
     shares: Sequence[str] = WITHOUT_SHARES,
     environ: Mapping[str, str] | None = None,
     prefix: Sequence[str] = (),
     is_unread: bool = False,
-    on_line: OnLine = lambda _: None,
 ) -> Iterator[Server]:
     """A NameServer, with a fresh data directory unless the flags name one, until the block ends.
 
-    A prefix is a command that becomes the server. The log of an unread one is a pipe of one page that is read until the
-    server listens, and never again.
+    A prefix is a command that becomes the server.
     """
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-") as data_dir:
-        command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", data_dir, *flags]
-        started = time.monotonic()
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**environment(), **(environ or {})}, cwd=data_dir
-        )
-        assert process.stderr is not None  # noqa: S101 - it is a pipe
-        if is_unread:
-            fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
-        with watched(bench, "namesrv", process, daemon_ports, started, on_line=on_line, is_unread=is_unread) as server:
+    with data_directory("namesrv") as directory:
+        command = [*prefix, sys.executable, "-m", "namesrv", *_FLAGS, *shares, "--data-dir", str(directory), *flags]
+        program = Program("namesrv", command, daemon_ports, directory, environ or {}, is_unread)
+        with started(bench, program) as server:
             yield server
 
 
 @contextmanager
 def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
-    command = [str(program("limit")), "--body", str(body_bytes), "--seconds", str(_LIMIT_LIVES_SECONDS)]
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with watched(bench, "limit", process, lambda line: (json.loads(line)["port"],), started) as server:
+    command = [str(built("limit")), "--body", str(body_bytes), "--seconds", str(_LIMIT_LIVES_SECONDS)]
+    with (
+        data_directory("limit") as directory,
+        started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,
+    ):
         yield server
 
 
-def daemon_ports(line: str) -> Sequence[int]:
-    """The ports in the line of the daemon's log that it listens, that of HTTP last; empty for every other line."""
-    if '"listening"' not in line:
-        return ()
-    entry = json.loads(line)
-    if entry.get("event") != "listening":
-        return ()
-    return [int(one[0].rpartition(":")[2]) for one in (entry["addresses"], entry.get("http")) if one]
+def daemon_ports(log: str) -> Sequence[int]:
+    """The ports in the daemon's log, that of HTTP last; empty until it listens."""
+    for line in log.splitlines():
+        if '"event":"listening"' in line and line.endswith("}"):
+            entry = json.loads(line)
+            return [int(one[0].rpartition(":")[2]) for one in (entry["addresses"], entry.get("http")) if one]
+    return ()
+
+
+def printed_ports(pattern: str) -> Callable[[str], Sequence[int]]:
+    """Reads the ports that a pattern finds in the output of a server."""
+    return lambda output: [int(port) for port in re.findall(pattern, output)]
 
 
 @contextmanager
-def watched(  # noqa: PLR0913 - of the two kinds of servers
-    bench: Bench,
-    name: str,
-    process: "subprocess.Popen[str]",
-    ports_in: Callable[[str], Sequence[int]],
-    started: float,
-    *,
-    on_line: OnLine = lambda _: None,
-    is_unread: bool = False,
-) -> Iterator[Server]:
-    """The server of a process, as soon as its piped output shows its ports, until the block ends."""
-    with _Output(process, ports_in, on_line, is_unread=is_unread) as output, owned(bench, process):
-        yield output.server(name, started)
+def data_directory(name: str) -> Iterator[Path]:
+    """An empty directory for a server, until the block ends."""
+    with tempfile.TemporaryDirectory(prefix=f"namesrv-bench-{name}-") as path:
+        yield Path(path)
 
 
-@contextmanager
-def owned(bench: Bench, process: "subprocess.Popen[str]") -> Iterator[None]:
-    """Put a server on its core, and end it when the block does."""
-    try:
-        if bench.cores.server is not None:
-            # right after exec, when it has one thread; later ones inherit the core
-            os.sched_setaffinity(process.pid, {bench.cores.server})
-        yield
-    finally:
-        # a stopped process does not notice SIGTERM
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        try:
-            process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-class _Output:
-    """The output of a server, read by a thread to its end, so that the server never waits for us."""
-
-    def __init__(
-        self,
-        process: "subprocess.Popen[str]",
-        ports_in: Callable[[str], Sequence[int]],
-        on_line: OnLine,
-        *,
-        is_unread: bool,
-    ) -> None:
-        self._process = process
-        self._ports_in = ports_in
-        self._on_line = on_line
-        self._is_unread = is_unread
-        # where it listens, once a line has shown that, and when
-        self._ports: Sequence[int] = ()
-        self._ports_at = 0.0
-        # set when there are ports, or no more lines
-        self._known = threading.Event()
-        # for the message when the ports never come
-        self._last: collections.deque[str] = collections.deque(maxlen=5)
-        self._thread = threading.Thread(target=self._read, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # the server has ended by now, and its output with it
-        self._thread.join()
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
-
-    def _read(self) -> None:
-        for line in self._process.stdout or self._process.stderr or ():
-            self._last.append(line.rstrip())
-            self._on_line(line)
-            if not self._ports and (ports := self._ports_in(line)):
-                self._ports_at = time.monotonic()
-                self._ports = ports
-                self._known.set()
-                if self._is_unread:
-                    return
-        self._known.set()
-
-    def server(self, name: str, started: float) -> Server:
-        """The server, as soon as it listens. Raises BenchError."""
-        in_time = self._known.wait(_PATIENCE_SECONDS)
-        if not self._ports:
-            why = "ended" if in_time else f"does not listen within {_PATIENCE_SECONDS:g} s"
-            raise BenchError(f"{name} {why}: {' / '.join(self._last) or 'no output'}")
-        http_port = self._ports[1] if len(self._ports) > 1 else 0
-        return Server(self._process.pid, self._ports[0], http_port, self._ports_at - started)
-
-
-# -- other registries -------------------------------------------------------------------------------------------------
+# -- any server -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A server to be started whose output does not show when it listens."""
+    """A server to be started."""
 
     name: str
     command: Sequence[str]
-    port: int
-    # True, False or OSError: whether it responds there
-    is_responding: Callable[[int], bool]
-    # where it keeps its data
+    # Returns the ports on which the server serves, given its output so far; empty, or an OSError, until it does.
+    ports: Callable[[str], Sequence[int]]
+    # Directory in which the server runs, and which has its output.
     home: Path
+    # Variables beyond those of `environment`.
+    environ: Mapping[str, str] = field(default_factory=dict)
+    # True: the output is a pipe of one page that is read until the server listens, and never again.
+    is_unread: bool = False
 
 
 @contextmanager
-def responding(bench: Bench, program: Program) -> Iterator[Server]:
-    """The server of a program, as soon as it responds on its port, until the block ends.
-
-    Raises:
-        BenchError: it ended, or does not respond in time.
-    """
-    with ExitStack() as stack:
-        output = stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-        started = time.monotonic()
+def started(bench: Bench, program: Program) -> Iterator[Server]:
+    """The server of a program on its core, as soon as it serves, until the block ends. Raises BenchError."""
+    path = program.home / "output"
+    with path.open("w") as file, ExitStack() as stack:
+        output = file.fileno()
+        read: Callable[[], str] = partial(path.read_text, errors="replace")
+        if program.is_unread:
+            read, output = _unread_pipe(stack)
+        began = time.monotonic()
         process = subprocess.Popen(
             [*_pinned(bench), *program.command],
-            text=True,
+            env={**environment(), **program.environ},
             cwd=program.home,
-            env=peers_environment(program.home),
-            **streams,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
-        stack.enter_context(owned(bench, process))
-        while not _responds(program):
-            waited = time.monotonic() - started
+        stack.callback(_end, process)
+        while not (ports := _ports(program, printed := read())):
+            waited = time.monotonic() - began
             if process.poll() is not None or waited > _PATIENCE_SECONDS:
-                output.seek(0)
-                why = "does not respond" if process.poll() is None else "ended"
-                printed = " ".join(output.read().split())[-300:] or "no output"
-                raise BenchError(f"{program.name} {why} after {waited:.0f} s: {printed}")
+                why = "does not serve" if process.poll() is None else "ended"
+                last = " ".join(printed.split())[-300:] or "no output"
+                raise BenchError(f"{program.name} {why} after {waited:.0f} s: {last}")
             time.sleep(_LOOK_SECONDS)
-        yield Server(process.pid, program.port, listening_after_seconds=time.monotonic() - started)
+        http_port = ports[1] if len(ports) > 1 else 0
+        yield Server(process.pid, ports[0], http_port, time.monotonic() - began, path)
 
 
-def _responds(program: Program) -> bool:
+def _ports(program: Program, output: str) -> Sequence[int]:
     try:
-        return program.is_responding(program.port)
+        return program.ports(output)
     except OSError:
         # it does not listen yet
-        return False
+        return ()
+
+
+def _unread_pipe(stack: ExitStack) -> tuple[Callable[[], str], int]:
+    """A function that reads a pipe of one page, and the end of the pipe that a server writes to."""
+    reading, writing = os.pipe()
+    stack.callback(os.close, reading)
+    stack.callback(os.close, writing)
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, mmap.PAGESIZE)
+    read: list[bytes] = []
+
+    def read_more() -> str:
+        if select.select([reading], [], [], 0)[0]:
+            read.append(os.read(reading, mmap.PAGESIZE))
+        return b"".join(read).decode()
+
+    return read_more, writing
 
 
 def _pinned(bench: Bench) -> Sequence[str]:
-    """The command in front of another one that puts it on its core from the first instruction on.
+    """The command in front of another one that puts it on the server's core from its first instruction on.
 
     A JVM counts the cores that it may use, as Go and Tokio do, and starts threads, before it can be moved.
     """
@@ -337,42 +279,16 @@ def _pinned(bench: Bench) -> Sequence[str]:
         return ()
     taskset = shutil.which("taskset")
     if taskset is None:
-        raise BenchError("no taskset on PATH (util-linux): a peer has to be on the core that ours is on")
+        raise BenchError("no taskset on PATH (util-linux): the server has to be on a core of its own")
     return (taskset, "--cpu-list", str(bench.cores.server))
 
 
-def peers_environment(home: Path) -> dict[str, str]:
-    """Our environment without settings of RocketMQ or a JVM, so that only the flags count."""
-    kept = {name: value for name, value in environment().items() if not name.startswith("ROCKETMQ_")}
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
-        kept.pop(name, None)
-    return {**kept, "ROCKETMQ_HOME": str(home), "HOME": str(home)}
-
-
-# -- helpers in processes of their own --------------------------------------------------------------------------------
-
-
-def module_output(module: str, *arguments: str, patience_seconds: float, core: int | None = None) -> Any:
-    """What one of our modules prints as JSON when it has run. Raises BenchError."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    )  # fmt: skip
-    return json.loads(output_of(process, module, patience_seconds, set() if core is None else {core}))
-
-
-def output_of(process: subprocess.Popen[str], name: str, patience_seconds: float, cores: Collection[int] = ()) -> str:
-    """The standard output of a process, once it has ended; it may be put on other cores. Raises BenchError."""
-    with process:
-        try:
-            if cores:
-                os.sched_setaffinity(process.pid, cores)
-            printed, complaint = process.communicate(timeout=patience_seconds)
-        except subprocess.TimeoutExpired as error:
-            raise BenchError(f"{name}: not done after {patience_seconds:g} s") from error
-        finally:
-            process.kill()
-    if process.returncode:
-        # A process whose standard error is its standard output complains there.
-        raise BenchError(f"{name}: {(complaint or printed).strip()[-1000:]}")
-    return printed
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    # a stopped process does not notice SIGTERM
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    try:
+        process.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

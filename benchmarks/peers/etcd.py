@@ -13,10 +13,10 @@ from typing import Any, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, free_port, responding
+from benchmarks.harness.servers import data_directory, free_port
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
-from benchmarks.peers.registry import ROUTE, Registry, data_directory
+from benchmarks.peers.registry import ROUTE, Registry, responding
 
 _GO_MOD: Final = Path(__file__).resolve().parent / "etcd" / "go.mod"
 _LEASES: Final = 1_000
@@ -120,7 +120,7 @@ def etcd(bench: Bench, program: Path) -> Iterator[Registry]:
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", f"default={peer}"),
         ]
-        with responding(bench, Program("etcd", command, port, _is_healthy, directory)) as server:
+        with responding(bench, "etcd", command=command, port=port, is_responding=_is_healthy, home=directory) as server:
             yield Etcd(bench, server)
 
 

@@ -1,15 +1,14 @@
 """What a registry does in the comparison: serve routes, take heartbeats, notify watchers of a change."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.harness.loads import Load, Script, run, watched
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Server
+from benchmarks.harness.servers import Program, Server, started
 from benchmarks.harness.wire import PULLED_BODY_BYTES
 
 # the value of a route in registries that do not know RocketMQ's, as large as ours
@@ -56,8 +55,15 @@ class Registry(ABC):
     def _watch(self) -> Script | None: ...
 
 
-@contextmanager
-def data_directory(name: str) -> Iterator[Path]:
-    """An empty one for a server, until the block ends."""
-    with TemporaryDirectory(prefix=f"namesrv-bench-{name}-") as path:
-        yield Path(path)
+def responding(  # noqa: PLR0913 - what differs between peers
+    bench: Bench,
+    name: str,
+    *,
+    command: Sequence[str],
+    port: int,
+    is_responding: Callable[[int], bool],
+    home: Path,
+) -> AbstractContextManager[Server]:
+    """The server of a command, as soon as it responds on its port, until the block ends."""
+    environ = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    return started(bench, Program(name, command, lambda _: [port] if is_responding(port) else [], home, environ))

@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import PIPELINED, PULLS, Load, Script, run
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, Server, daemon, free_port, responding
+from benchmarks.harness.servers import Server, daemon, data_directory, free_port
 from benchmarks.harness.wire import (
     PULLED_BODY_BYTES,
     TOPIC_NAME,
@@ -22,7 +22,7 @@ from benchmarks.harness.wire import (
     route_request,
     topics,
 )
-from benchmarks.peers.registry import Registry, data_directory
+from benchmarks.peers.registry import Registry, responding
 from benchmarks.speed.pulls import BROKERS, HEARTBEATS, STAYING
 from namesrv_remoting.codes import RequestCode
 
@@ -131,7 +131,7 @@ def apache(bench: Bench, lib: Path, heap: str) -> Iterator[Registry]:
         # it writes its logs and its KV configuration below user.home
         properties = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
         command = [java(), *HEAPS[heap], *properties, "-cp", f"{lib}/*", _APACHE_MAIN, "-c", str(settings)]
-        with _running(bench, Program(f"Apache's ({heap})", command, port, _is_responding, home)) as peer:
+        with _running(bench, f"Apache's ({heap})", command, port, home) as peer:
             yield peer
 
 
@@ -144,13 +144,16 @@ def rust(bench: Bench, program: Path) -> Iterator[Registry]:
             *(str(program), "--listenPort", str(port), "--bindAddress", "127.0.0.1"),
             *("--rocketmqHome", str(home), "--kvConfigPath", str(home / "kv.json")),
         ]
-        with _running(bench, Program("rocketmq-rust", command, port, _is_responding, home)) as peer:
+        with _running(bench, "rocketmq-rust", command, port, home) as peer:
             yield peer
 
 
 @contextmanager
-def _running(bench: Bench, program: Program) -> Iterator[NameServer]:
-    with responding(bench, program) as server, Wire(server) as wire:
+def _running(bench: Bench, name: str, command: Sequence[str], port: int, home: Path) -> Iterator[NameServer]:
+    with (
+        responding(bench, name, command=command, port=port, is_responding=_is_responding, home=home) as server,
+        Wire(server) as wire,
+    ):
         yield NameServer(bench, server, wire)
 
 

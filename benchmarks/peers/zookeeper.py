@@ -9,9 +9,9 @@ from typing import IO, Final
 from benchmarks.harness.figures import BenchError
 from benchmarks.harness.loads import Script
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import Program, free_port, responding
+from benchmarks.harness.servers import data_directory, free_port
 from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
-from benchmarks.peers.registry import ROUTE, Registry, data_directory
+from benchmarks.peers.registry import ROUTE, Registry, responding
 from benchmarks.peers.rocketmq import java
 
 VERSION: Final = "3.9.5"
@@ -76,7 +76,9 @@ def zookeeper(bench: Bench, lib: Path) -> Iterator[Registry]:
         settings = directory / "zoo.cfg"
         settings.write_text(_SETTINGS.format(directory=directory / "data", port=port), encoding="utf-8")
         command = [java(), "-server", _HEAP, "-cp", f"{lib}/*", _MAIN, str(settings)]
-        with responding(bench, Program("ZooKeeper", command, port, _opens_sessions, directory)) as server:
+        with responding(
+            bench, "ZooKeeper", command=command, port=port, is_responding=_opens_sessions, home=directory
+        ) as server:
             yield ZooKeeper(bench, server)
 
 

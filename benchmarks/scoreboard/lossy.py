@@ -42,7 +42,6 @@ def packet_loss(seconds: int) -> list[Figure]:
     """A tenth of all packets are lost each way, and all are late."""
     if (reason := why_not()) is not None:
         raise BenchError(reason)
-    lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root, Network() as network:
         network.add({"server": "10.0.0.1", "apps": "10.0.0.2"})
         place = (
@@ -56,12 +55,13 @@ def packet_loss(seconds: int) -> list[Figure]:
             f"{root}/data",
         )
         prefix = network.hosts["server"].command()
-        with daemon(Bench(), *place, *_FLAGS, prefix=prefix, on_line=lines.append):
+        with daemon(Bench(), *place, *_FLAGS, prefix=prefix) as server:
             for host in network.hosts.values():
                 _lose_packets(host)
             program = (sys.executable, "-m", "benchmarks.scoreboard.lossy", "10.0.0.1:9876", str(seconds))
             command = network.hosts["apps"].command(*program)
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=seconds + 300)
+            log = server.log()
     if done.returncode:
         raise BenchError(f"brokers and clients ended with {done.returncode}: {done.stderr[-1000:]}")
     report = json.loads(done.stdout.splitlines()[-1])
@@ -69,7 +69,7 @@ def packet_loss(seconds: int) -> list[Figure]:
     ended = report.pop("until")
     evicted = [
         entry["reason"]
-        for entry in map(json.loads, lines)
+        for entry in log
         if entry["event"] == "broker_evicted" and datetime.fromisoformat(entry["ts"]).timestamp() < ended
     ]
     return [none_of("evicted", "live brokers evicted", len(evicted), " ".join(evicted)), *figures(Seen(**report))]

@@ -1,7 +1,6 @@
 """Servers that are killed: how soon they serve again, what a damaged snapshot costs, and upgrades."""
 
 import asyncio
-import json
 import os
 import random
 import signal
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -43,13 +41,7 @@ def kills(times: int) -> list[Figure]:
 
 async def _kills(times: int) -> list[Figure]:
     listening, answered = [], []
-    is_saved = threading.Event()
-
-    def on_line(line: str) -> None:
-        if '"snapshot_written"' in line and json.loads(line)["brokers"] == _BROKERS:
-            is_saved.set()
-
-    with Fleet(Bench(), *_FLAGS, count=1, on_line=on_line) as fleet:
+    with Fleet(Bench(), *_FLAGS, count=1) as fleet:
         async with AsyncExitStack() as stack:
             names = [[f"topic-{number}-{topic}" for topic in range(_TOPICS)] for number in range(_BROKERS)]
             agents = [agent(number, fleet.addresses, each) for number, each in enumerate(names)]
@@ -57,8 +49,7 @@ async def _kills(times: int) -> list[Figure]:
             for _ in range(times):
                 await registered(agents, 1)
                 # all brokers are in the snapshot, which is written every few seconds
-                await asyncio.to_thread(is_saved.wait, _PATIENCE_SECONDS)
-                is_saved.clear()
+                await asyncio.to_thread(_until_saved, fleet.servers[0])
                 fleet.kill(0)
                 began = time.monotonic()
                 await asyncio.to_thread(fleet.start, 0)
@@ -70,6 +61,14 @@ async def _kills(times: int) -> list[Figure]:
         latest("listening", "listens, at the latest", "seconds", listening, target=at_most(1)),
         latest("answered", what, "seconds", answered, target=at_most(1.5)),
     ]
+
+
+def _until_saved(server: Server) -> None:
+    def is_saved() -> bool:
+        written = (entry for entry in server.log() if entry["event"] == "snapshot_written")
+        return any(entry["brokers"] == _BROKERS for entry in written)
+
+    until("all brokers are in the snapshot", is_saved, _PATIENCE_SECONDS, 0.1)
 
 
 def _until_answered(server: Server) -> None:

@@ -90,9 +90,8 @@ class _Soak:
         times = self._durations = SHORT if options.short else FULL
         self._seconds = options.minutes * 60
         self._found = found
-        self._is_stopping = False
         flags = (f"--broker-expiry-seconds={times.expiry_seconds}", f"--scan-interval-seconds={times.scan_seconds}")
-        self._server: Server = stack.enter_context(daemon(Bench(), *flags, on_line=self._log_line))
+        self._server: Server = stack.enter_context(daemon(Bench(), *flags))
         port, victims = self._server.port, max(1, round(options.agents * _VICTIMS_SHARE))
         beats = {"heartbeat_seconds": times.heartbeat_seconds, "expiry_seconds": times.expiry_seconds}
         numbers = range(options.agents)
@@ -117,8 +116,13 @@ class _Soak:
             resident = self._resident_at_rest()
             self._found.samples.append(self._sample(time.monotonic() - began, resident))
             _say(f"{(time.monotonic() - began) / 60:5.1f} min  {resident / 1e6:.1f} MB  {self._found.samples[-1]}")
-        self._is_stopping = True
+        until_now = len(self._server.log())
         _, self._found.exit_code = self._server.terminated(PATIENCE_SECONDS)
+        self._found.unexpected += [
+            str(entry)
+            for number, entry in enumerate(self._server.log())
+            if not _is_expected(entry, is_stopping=number >= until_now)
+        ]
 
     # -- churn ---------------------------------------------------------------------------------------------------------
 
@@ -199,24 +203,18 @@ class _Soak:
         descriptors, tasks = (metric(metrics, name) for name in ("process_open_fds", "nameserver_tasks"))
         return Sample(seconds, resident_bytes, descriptors, tasks)
 
-    def _log_line(self, line: str) -> None:
-        """Note a line of the log that no fault here explains."""
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            # a line of a traceback
-            entry = {"level": "critical", "event": ""}
-        if entry["level"] not in ("debug", "info") and not self._is_expected(entry):
-            self._found.unexpected.append(line.rstrip())
 
-    def _is_expected(self, entry: dict[str, Any]) -> bool:
-        match entry["event"]:
-            case "broker_evicted":
-                return self._is_stopping or str(entry["broker_name"]).startswith(_VICTIM)
-            case "connection_refused":
-                return entry["reason"] in EXPECTED_REFUSALS
-        # an expiry that is so short; a server that was stopped, by us or for lack of processor time
-        return entry["event"] in {"settings_warning", "event_loop_lagged"}
+def _is_expected(entry: dict[str, Any], *, is_stopping: bool) -> bool:
+    """True for an entry of the log that is below a warning, or that some fault here explains."""
+    match entry["event"]:
+        case "broker_evicted":
+            expected = is_stopping or str(entry["broker_name"]).startswith(_VICTIM)
+        case "connection_refused":
+            expected = entry["reason"] in EXPECTED_REFUSALS
+        case event:
+            # an expiry that is so short; a server that was stopped, by us or for lack of processor time
+            expected = event in {"settings_warning", "event_loop_lagged"}
+    return expected or entry["level"] in ("debug", "info")
 
 
 def _freeze(send: Callable[[signal.Signals], None], seconds: float) -> None:

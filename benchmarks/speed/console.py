@@ -3,10 +3,7 @@
 import http.client
 import itertools
 import json
-import re
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +13,7 @@ from urllib.parse import urlencode
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, at_most
 from benchmarks.harness.rounds import Bench, until
-from benchmarks.harness.servers import WITHOUT_LOG, Server, daemon, environment, watched
+from benchmarks.harness.servers import WITHOUT_LOG, Program, Server, daemon, data_directory, printed_ports, started
 from benchmarks.harness.wire import Broker, Wire, topics
 
 _SERVERS: Final = 3
@@ -28,12 +25,6 @@ _PATIENCE_SECONDS: Final = 60.0
 _QUIET_SECONDS: Final = 0.1
 # how long a server is watched while nothing happens
 _IDLE_SECONDS: Final = 5
-# calls back with the milliseconds from the click to the first paint of something
-_PAINTED: Final = """
-new PerformanceObserver((seen) => arguments[0](seen.getEntriesByName("first-contentful-paint")[0].startTime))
-  .observe({type: "paint", buffered: true})
-"""
-_FLAGS: Final = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
 _PAGES: Final = ("/", "/brokers", "/topics", "/topic?name=topic-of-some-length-77", "/diff")
 _SEARCHES: Final = ("t", "to", "topic", "length-77", "9999", "nothing")
 
@@ -72,8 +63,6 @@ def _reading(bench: Bench, name: str, spread: int) -> list[Figure]:
         add("page", "the slowest page", "seconds", pages[worst], behind=worst)
         searches = [_page(console, f"/search?{urlencode({'q': text, 'part': 'results'})}")[0] for text in _SEARCHES]
         add("search", "a search", "milliseconds", _ms(searches), most=100)
-        if paints := _paints(bench, console):
-            add("paint", "first paint of the topics in Chromium", "seconds", paints, most=1)
         changing = brokers[7]
         delays = list(_delays(bench, console, wires, changing))
         what = "from a registration until the overview shows it"
@@ -105,14 +94,12 @@ def _broker(number: int, spread: int) -> Broker:
 def _console(bench: Bench, servers: list[Server]) -> Iterator[Server]:
     named = [word for server in servers for word in ("--server", server.address)]
     command = [sys.executable, "-m", "namesrv_console", "--listen", "127.0.0.1:0", *named]
-    started = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
-    with watched(bench, "namesrv-console", process, _ports, started) as console:
+    ports = printed_ports(r"http://127\.0\.0\.1:(\d+)/")
+    with (
+        data_directory("console") as directory,
+        started(bench, Program("namesrv-console", command, ports, directory)) as console,
+    ):
         yield console
-
-
-def _ports(line: str) -> list[int]:
-    return [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)/", line)]
 
 
 def _page(console: Server, path: str) -> tuple[float, str]:
@@ -185,25 +172,3 @@ def _read_until(stream: http.client.HTTPResponse, is_expected: Callable[[Any], b
         if line.startswith(b"data:") and is_expected(json.loads(line.removeprefix(b"data:"))):
             return
     raise BenchError("the console has ended a stream")
-
-
-def _paints(bench: Bench, console: Server) -> list[float]:
-    """Chromium's first paints of the list of topics, in seconds; none without Chromium."""
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        bench.progress("console: without chromium and chromedriver the first paint is not measured")
-        return []
-    from selenium import webdriver  # noqa: PLC0415  # only where there is a browser
-
-    options = webdriver.ChromeOptions()
-    for flag in _FLAGS:
-        options.add_argument(flag)
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    paints: list[float] = []
-    try:
-        for _ in range(bench.effort.rounds):
-            browser.get(f"http://127.0.0.1:{console.port}/topics")
-            painted: Any = browser.execute_async_script(_PAINTED)
-            paints.append(painted / 1000)
-    finally:
-        browser.quit()
-    return paints

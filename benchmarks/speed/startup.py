@@ -1,27 +1,20 @@
 """Time until the server listens, its idle memory, and the cost of commands."""
 
-import os
 import resource
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.harness.build import ROOT
 from benchmarks.harness.figures import BenchError, Figure, at_most, compared
 from benchmarks.harness.rounds import Bench
-from benchmarks.harness.servers import daemon, environment, output_of
+from benchmarks.harness.servers import daemon, environment
 
 _TIMES_A_ROUND: Final = 2
-# The target serves when it would have printed its help; from a fresh copy, with the packages in this machine's cache.
-_MAKE_RUN: Final = ("make", "run", "ARGS=--help")
 _PROGRAMS: Final = Path(sys.executable).parent
-_CLONE: Final = ("git", "clone", "--quiet", "--depth=1")
-_PATIENCE_SECONDS: Final = 300
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -60,8 +53,7 @@ def measure(bench: Bench) -> list[Figure]:
         ("client", "importing the client library", 0.25),
     ):
         figures.append(Figure(f"startup.{name}", f"CPU time of {what}", "seconds", prompts[name], at_most(most)))
-    # a fresh copy takes as long as a whole quick run
-    return figures if bench.effort.is_quick else [*figures, _fresh_copy(bench)]
+    return figures
 
 
 def _cpu_seconds(program: str, *arguments: str) -> float:
@@ -82,18 +74,3 @@ def _bare_python() -> float:
     began = time.monotonic()
     subprocess.run([sys.executable, "-c", ""], check=True)
     return time.monotonic() - began
-
-
-def _fresh_copy(bench: Bench) -> Figure:
-    bench.progress("make run in a fresh copy")
-    with tempfile.TemporaryDirectory(prefix="namesrv-bench-copy-") as copy:
-        cloned = subprocess.run((*_CLONE, ROOT.as_uri(), copy), stderr=subprocess.PIPE, text=True, check=False)
-        if cloned.returncode:
-            raise BenchError(f"git clone: {cloned.stderr.strip()}")
-        began, cpu = time.monotonic(), _children_seconds()
-        process = subprocess.Popen(_MAKE_RUN, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        # The benchmark keeps to one core, and `make run` uses all.
-        output_of(process, "make run", _PATIENCE_SECONDS, range(os.cpu_count() or 1))
-        took, computing = time.monotonic() - began, _children_seconds() - cpu
-    what = "make run in a fresh copy, packages in the cache, until it serves"
-    return Figure("startup.make_run", what, "seconds", (took,), at_most(25), f"{computing:.1f} s of CPU")
