@@ -168,7 +168,7 @@ def daemon(
 @contextmanager
 def limit(bench: Bench, body_bytes: int) -> Iterator[Server]:
     """The limit server, whose responses have bodies of that size, until the block ends."""
-    command = [str(built("limit")), "--body", str(body_bytes), "--seconds", str(_LIMIT_LIVES_SECONDS)]
+    command = [str(built("limit")), str(body_bytes), str(_LIMIT_LIVES_SECONDS)]
     with (
         data_directory("limit") as directory,
         started(bench, Program("limit", command, printed_ports(r'{"port":(\d+)}'), directory)) as server,

@@ -8,16 +8,292 @@
  * responses come in order.
  * One thread: pin it to a core of its own.
  */
-#include "frames.h"
+#define _GNU_SOURCE /* memmem */
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "latencies.h"
+/* -------------------------------------------------------------------------------------------------- the machine */
+
+enum {
+    TYPE_JSON = 0,
+    TYPE_NATIVE = 77,
+    PREFIX = 8,                /* length, type and header size */
+    HEADER_LIMIT = 8192,       /* no header of a benchmark comes near it */
+    READ_AT_ONCE = 256 * 1024, /* a read that fills this is rare at any depth */
+};
+
+__attribute__((noreturn, format(printf, 2, 3))) static void quit(int status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("load: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(status);
+}
+
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Raises the limit of open descriptors as far as it goes; ends when so many connections are not allowed. */
+static void allow_connections(long count) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) quit(1, "getrlimit: %s", strerror(errno));
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit)) quit(1, "setrlimit: %s", strerror(errno));
+    if (limit.rlim_cur < (unsigned long long)count + 16)
+        quit(1, "%ld connections: %llu descriptors allowed (ulimit -Hn)", count, (unsigned long long)limit.rlim_cur);
+}
+
+static struct sockaddr_in loopback(long port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return address;
+}
+
+static int tcp_socket(int flags) {
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (fd < 0) quit(1, "socket: %s", strerror(errno));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+/* A connection that does not block from now on; ends when it is not accepted in so many seconds. */
+static int connected(long port, long seconds) {
+    struct sockaddr_in to = loopback(port);
+    struct timeval patience = {.tv_sec = seconds};
+    int fd = tcp_socket(0);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to))
+        quit(1, "cannot connect to 127.0.0.1:%ld: %s", port,
+             errno == EINPROGRESS ? "not accepted in time" : strerror(errno));
+    if (fcntl(fd, F_SETFL, O_NONBLOCK)) quit(1, "fcntl: %s", strerror(errno));
+    return fd;
+}
+
+static void *allocated(void *memory) {
+    if (!memory) quit(1, "out of memory");
+    return memory;
+}
+
+static void watch(int epoll, int operation, int fd, void *whose, uint32_t events) {
+    struct epoll_event wanted = {.events = events, .data.ptr = whose};
+    if (epoll_ctl(epoll, operation, fd, &wanted)) quit(1, "epoll_ctl: %s", strerror(errno));
+}
+
+static uint32_t read_u32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static void write_u32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+/* ---------------------------------------------------------------------------------------------- what a header says */
+
+typedef struct {
+    uint8_t type;
+    int64_t code;
+    int64_t opaque;
+} Head;
+
+/* The integer after `member` (with its quotes and colon); false when it is missing. A quote inside of a JSON string has
+ * a backslash before it, so a remark cannot be taken for a member. */
+static bool json_integer(const uint8_t *header, size_t size, const char *member, int64_t *value) {
+    const size_t member_size = strlen(member);
+    const uint8_t *at = memmem(header, size, member, member_size), *end = header + size;
+    if (!at) return false;
+    at += member_size;
+    bool negative = at < end && *at == '-';
+    at += negative;
+    const uint8_t *digits = at;
+    int64_t sum = 0;
+    while (at < end && *at >= '0' && *at <= '9' && at - digits < 18) sum = sum * 10 + (*at++ - '0');
+    *value = negative ? -sum : sum;
+    return at > digits;
+}
+
+/* One msgpack integer of at most 32 bits; the position behind it, or NULL. */
+static const uint8_t *msgpack_integer(const uint8_t *at, const uint8_t *end, int64_t *value) {
+    if (at >= end) return NULL;
+    uint8_t mark = *at++;
+    if (mark <= 0x7f || mark >= 0xe0) return *value = (int8_t)mark, at;
+    bool is_unsigned = mark >= 0xcc && mark <= 0xce;
+    if (!is_unsigned && (mark < 0xd0 || mark > 0xd2)) return NULL;
+    int width = 1 << (mark - (is_unsigned ? 0xcc : 0xd0));
+    if (end - at < width) return NULL;
+    uint32_t bits = 0;
+    for (int i = 0; i < width; i++) bits = bits << 8 | at[i];
+    *value = is_unsigned ? (int64_t)bits : width == 1 ? (int8_t)bits : width == 2 ? (int16_t)bits : (int32_t)bits;
+    return at + width;
+}
+
+/* NULL, or what is wrong with the header. */
+static const char *read_header(const uint8_t *header, size_t size, Head *head) {
+    if (head->type == TYPE_JSON) {
+        if (!json_integer(header, size, "\"code\":", &head->code)) return "header without a code";
+        if (!json_integer(header, size, "\"opaque\":", &head->opaque)) return "header without an opaque";
+        return NULL;
+    }
+    if (head->type != TYPE_NATIVE) return "serialize type neither 0 nor 77";
+    const uint8_t *end = header + size, *at = header + 1;
+    if (!size || header[0] != 0x96) return "native header is not an array of 6";
+    if (!(at = msgpack_integer(at, end, &head->code))) return "native header without a code";
+    if (!msgpack_integer(at, end, &head->opaque)) return "native header without an opaque";
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------- bytes coming in */
+
+/* Where one connection's input stands: in a body, or in the held first bytes of a frame. */
+typedef struct {
+    Head head;           /* of the frame whose body is coming */
+    uint32_t body_left;  /* bytes of that body still to come */
+    uint32_t held;       /* bytes in `start` */
+    uint8_t start[PREFIX + HEADER_LIMIT]; /* the beginning of a frame whose header is not complete */
+} Inflow;
+
+typedef void OnFrame(void *whose, const Head *head);
+
+/* Reads once, and calls on_frame for each frame whose last byte has arrived.
+ * NULL, or why nothing more can come from this peer. */
+static const char *receive(int fd, Inflow *in, uint64_t *bytes, OnFrame *on_frame, void *whose) {
+    static uint8_t buffer[PREFIX + HEADER_LIMIT + READ_AT_ONCE];
+    memcpy(buffer, in->start, in->held);
+    ssize_t got = recv(fd, buffer + in->held, sizeof buffer - in->held, 0);
+    if (got < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
+    if (got == 0) return "closed by the peer";
+    *bytes += (uint64_t)got;
+    const uint8_t *at = buffer, *end = buffer + in->held + got;
+    in->held = 0;
+    if (in->body_left) {
+        if ((size_t)(end - at) < in->body_left) return in->body_left -= (uint32_t)got, NULL;
+        at += in->body_left;
+        in->body_left = 0;
+        on_frame(whose, &in->head);
+    }
+    while (end - at >= PREFIX) {
+        uint32_t length = read_u32(at), header_size = read_u32(at + 4) & 0xffffff;
+        if (length < 4 || header_size > length - 4) return "frame shorter than its header";
+        if (header_size > HEADER_LIMIT) return "header of more than 8192 bytes";
+        if ((size_t)(end - at) < PREFIX + header_size) break;
+        in->head.type = at[4];
+        const char *wrong = read_header(at + PREFIX, header_size, &in->head);
+        if (wrong) return wrong;
+        at += PREFIX + header_size;
+        uint32_t body = length - 4 - header_size;
+        if ((size_t)(end - at) < body) return in->body_left = body - (uint32_t)(end - at), NULL;
+        at += body;
+        on_frame(whose, &in->head);
+    }
+    in->held = (uint32_t)(end - at);
+    memcpy(in->start, at, in->held);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------- bytes going out */
+
+/* What the socket would not take yet: bytes[sent] to bytes[size]; empty when sent == size. */
+typedef struct {
+    uint8_t *bytes;
+    size_t sent, size, room;
+} Outflow;
+
+static bool is_waiting(const Outflow *out) { return out->sent < out->size; }
+
+/* How many bytes the socket took; exactly 0 when it is full, -1 when it is broken. */
+static ssize_t offer(int fd, const uint8_t *bytes, size_t size) {
+    ssize_t took = send(fd, bytes, size, MSG_NOSIGNAL);
+    return took < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : took;
+}
+
+/* Sends, behind what is waiting already; what does not go out now waits. NULL, or why the socket is broken. */
+static const char *send_or_keep(int fd, Outflow *out, const uint8_t *bytes, size_t size) {
+    ssize_t took = is_waiting(out) ? 0 : offer(fd, bytes, size);
+    if (took < 0) return strerror(errno);
+    size_t left = size - (size_t)took;
+    if (!left) return NULL;
+    if (!is_waiting(out)) out->sent = out->size = 0;
+    if (out->size + left > out->room) {
+        out->room = 2 * (out->size + left);
+        out->bytes = allocated(realloc(out->bytes, out->room));
+    }
+    memcpy(out->bytes + out->size, bytes + took, left);
+    out->size += left;
+    return NULL;
+}
+
+/* Sends of what waits as much as the socket takes. NULL, or why the socket is broken. */
+static const char *send_kept(int fd, Outflow *out) {
+    ssize_t took = offer(fd, out->bytes + out->sent, out->size - out->sent);
+    if (took < 0) return strerror(errno);
+    out->sent += (size_t)took;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------ latencies */
+
+/* Buckets of 1 ns up to 256 ns, then 128 to each doubling: none is wider than 0.8 % of what is in it. */
+enum { BUCKETS = 7424 };
+
+typedef struct {
+    uint64_t count, largest_ns;
+    uint64_t buckets[BUCKETS];
+} Latencies;
+
+static size_t bucket_of(uint64_t ns) {
+    if (ns < 256) return ns;
+    int shift = 56 - __builtin_clzll(ns);
+    return ((size_t)shift << 7) + (ns >> shift);
+}
+
+static uint64_t largest_in(size_t bucket) {
+    if (bucket < 256) return bucket;
+    int shift = (int)(bucket >> 7) - 1;
+    return ((bucket - ((size_t)shift << 7) + 1) << shift) - 1;
+}
+
+static void add_latency(Latencies *all, uint64_t ns) {
+    all->count++;
+    all->buckets[bucket_of(ns)]++;
+    if (ns > all->largest_ns) all->largest_ns = ns;
+}
+
+/* The upper edge of the bucket, in microseconds: a figure that no rounding makes better. */
+static double percentile_us(const Latencies *all, double share) {
+    uint64_t seen = 0, enough = (uint64_t)((double)all->count * share);
+    size_t bucket = 0;
+    while (bucket < BUCKETS - 1 && (seen += all->buckets[bucket]) <= enough && seen < all->count) bucket++;
+    uint64_t ns = largest_in(bucket);
+    return (double)(ns < all->largest_ns ? ns : all->largest_ns) / 1e3;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- load */
+
 
 enum {
     EVENTS = 256,
     DEPTH_LIMIT = 1024,
-    ITEM_LIMIT = 1 << 20,
     FRAME_LIMIT = 1 << 18,
     CONNECT_SECONDS = 5, /* a listener that is full for longer than this is a failure */
     GRACE_SECONDS = 60,  /* for connecting and watching, above the time of the measurement */
@@ -37,29 +313,11 @@ enum {
     PREFACE = 24,
 };
 
-static const char usage[] =
-    "usage: load --port P [options] <ITEMS\n"
-    "\n"
-    "Sends requests to 127.0.0.1:P and prints one line of JSON: responses a second, latency percentiles in microseconds,\n"
-    "failed responses, and the age of the oldest request without a response. Items come on standard input, each behind\n"
-    "its length (u32, big-endian): the greeting of each connection, the change that watchers wait for, the farewell of\n"
-    "each connection, then the requests, which are sent in turn.\n"
-    "\n"
-    "  --framing F      rocketmq, length (u32 before each frame) or http2; default rocketmq\n"
-    "  --connections N  default 200, at most 60000\n"
-    "  --depth N        rocketmq: requests in flight on each connection, default 1\n"
-    "  --seconds S      how long is measured, default 3, at most 600\n"
-    "  --warmup S       how long requests are sent before that, default 0\n"
-    "  --rate N         rocketmq: requests a second from all connections together, one in flight on each; default: as\n"
-    "                   many as are answered\n"
-    "  --own            each connection sends the request of its number again and again\n"
-    "  --watch          send each connection's first request, then the change, and measure until all have a response\n"
-    "  --acks N         frames that come on each connection before it counts, default 0\n"
-    "  --least N        length, http2: a response of fewer bytes is a failure, default 0\n"
-    "\n"
-    "Exit code 0, 1 when something fails, 2 for wrong options. Failed responses, such as RocketMQ's with another code\n"
-    "than 0, are counted.\n";
-
+/* Sends requests to 127.0.0.1:PORT and prints one line of JSON: responses a second, latency percentiles in microseconds,
+ * failed responses (such as RocketMQ's with another code than 0), and the age of the oldest request without a response.
+ * Items come on standard input, each behind its length (u32, big-endian): the greeting of each connection, the change
+ * that watchers wait for, the farewell of each connection, then the requests, which are sent in turn.
+ */
 enum framing { ROCKETMQ, LENGTH, HTTP2 };
 
 typedef struct {
@@ -84,8 +342,16 @@ typedef struct {
 
 static struct {
     enum framing framing;
-    long port, connections, depth, seconds, warmup, rate, acks, least;
-    bool own, watch;
+    long port;
+    long connections;
+    long depth;   /* rocketmq: requests in flight on each connection */
+    long seconds; /* of the measurement */
+    long warmup;  /* seconds in which requests are sent before that */
+    long rate;    /* rocketmq: requests a second from all connections, one in flight on each; 0: as many as are answered */
+    long acks;    /* frames that come on each connection before it counts */
+    long least;   /* length, http2: a response of fewer bytes is a failure */
+    bool own;     /* each connection sends the request of its number again and again */
+    bool watch;   /* length, http2: send each connection's first request, then the change, until all have a response */
 } wanted = {.connections = 200, .depth = 1, .seconds = 3};
 
 /* What is counted while measuring. */
@@ -125,7 +391,6 @@ static Item read_item(void) {
     uint8_t prefix[4];
     if (fread(prefix, 1, sizeof prefix, stdin) != sizeof prefix) return (Item){0};
     size_t size = read_u32(prefix);
-    if (size > ITEM_LIMIT) quit(2, "item of %zu bytes, limit %d", size, ITEM_LIMIT);
     uint8_t *bytes = allocated(malloc(size + 1));
     if (fread(bytes, 1, size, stdin) != size) quit(2, "standard input ends within an item");
     return (Item){bytes, size, 0};
@@ -433,32 +698,23 @@ int main(int argc, char **argv) {
         {"seconds", required_argument, NULL, 's'}, {"warmup", required_argument, NULL, 'w'},
         {"rate", required_argument, NULL, 'r'},    {"own", no_argument, NULL, 'o'},
         {"watch", no_argument, NULL, 'W'},         {"acks", required_argument, NULL, 'a'},
-        {"least", required_argument, NULL, 'l'},   {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"least", required_argument, NULL, 'l'},           {NULL, 0, NULL, 0}};
     int option;
-    program = "load";
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) switch (option) {
-            case 'p': wanted.port = whole_number("port", optarg, 1, 65535); break;
+            case 'p': wanted.port = atol(optarg); break;
             case 'f': wanted.framing = framing_named(optarg); break;
-            case 'c': wanted.connections = whole_number("connections", optarg, 1, CONNECTION_LIMIT); break;
-            case 'd': wanted.depth = whole_number("depth", optarg, 1, DEPTH_LIMIT); break;
-            case 's': wanted.seconds = whole_number("seconds", optarg, 1, 600); break;
-            case 'w': wanted.warmup = whole_number("warmup", optarg, 0, 60); break;
-            case 'r': wanted.rate = whole_number("rate", optarg, 1, 1000000); break;
+            case 'c': wanted.connections = atol(optarg); break;
+            case 'd': wanted.depth = atol(optarg); break;
+            case 's': wanted.seconds = atol(optarg); break;
+            case 'w': wanted.warmup = atol(optarg); break;
+            case 'r': wanted.rate = atol(optarg); break;
             case 'o': wanted.own = true; break;
             case 'W': wanted.watch = true; break;
-            case 'a': wanted.acks = whole_number("acks", optarg, 0, 2); break;
-            case 'l': wanted.least = whole_number("least", optarg, 0, ITEM_LIMIT); break;
-            case 'h': fputs(usage, stdout); return 0;
-            default: fputs("try --help\n", stderr); return 2;
+            case 'a': wanted.acks = atol(optarg); break;
+            case 'l': wanted.least = atol(optarg); break;
+            default: return 2;
         }
-    if (optind < argc) quit(2, "%s: not an option; try --help", argv[optind]);
-    if (!wanted.port) quit(2, "--port is missing; try --help");
-    if (wanted.framing == ROCKETMQ && wanted.watch) quit(2, "--watch needs --framing length or http2");
-    if (wanted.framing != ROCKETMQ && (wanted.depth > 1 || wanted.rate)) quit(2, "--depth and --rate need RocketMQ's framing");
-    if (wanted.rate && wanted.depth > 1) quit(2, "--rate and --depth do not go together");
-
-    end_after(GRACE_SECONDS + wanted.warmup + wanted.seconds);
+    alarm((unsigned)(GRACE_SECONDS + wanted.warmup + wanted.seconds));
     read_items();
     if (wanted.framing == HTTP2) {
         greeting_stream = stream_of(&greeting);
