@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
@@ -23,34 +24,42 @@ _ORDERS: Final = route_request("orders0")
 _MORTAL: Final = Broker("mortal", "10.0.0.9:10911", topics("orders%d", 2))
 
 
-def closed_connections(times: int) -> list[Figure]:
+def removals(times: int) -> list[Figure]:
     """From the end of a broker's connection until no route has it."""
-    took = []
-    with daemon(Bench()) as server, Wire(server) as client:
-        for _ in range(times):
-            with Wire(server) as wire:
-                wire.success(_MORTAL.json_frame())
-            began = time.perf_counter()
-            while client.request(_ORDERS).code == 0:
-                pass
-            took.append(1000 * (time.perf_counter() - began))
-    return [latest("removed", "removed, p99", "milliseconds", took, part=0.99, target=at_most(100))]
+
+    def pull(client: Wire) -> None:
+        while client.request(_ORDERS).code == 0:
+            pass
+
+    return [latest("removed", "removed, p99", "milliseconds", _deaths(times, pull), part=0.99, target=at_most(100))]
 
 
-def notified_watchers(times: int) -> list[Figure]:
+def notifications(times: int) -> list[Figure]:
     """From the end of a broker's connection until a client that watches is notified."""
+    took = _deaths(times, Wire.receive, _watch)
+    return [latest("notified", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
+
+
+def _deaths(
+    times: int, notice: Callable[[Wire], object], prepare: Callable[[Wire], object] = lambda _: None
+) -> list[float]:
+    """How long a client takes to notice the end of a broker's connection, in milliseconds."""
     took = []
     with daemon(Bench()) as server, Wire(server) as client:
         for _ in range(times):
             with Wire(server) as wire:
                 wire.success(_MORTAL.json_frame())
-                known = client.native(RequestCode.PULL_ROUTES, topics=["orders0"])
-                since = {"boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 60_000}
-                client.send(native_request(RequestCode.PULL_ROUTES, topics=["orders0"], **since))
+                prepare(client)
             began = time.perf_counter()
-            client.receive()
+            notice(client)
             took.append(1000 * (time.perf_counter() - began))
-    return [latest("notified", "notified, p99", "milliseconds", took, part=0.99, target=at_most(250))]
+    return took
+
+
+def _watch(client: Wire) -> None:
+    known = client.native(RequestCode.PULL_ROUTES, topics=["orders0"])
+    since = {"boot_id": known["boot_id"], "since": known["revision"], "wait_ms": 60_000}
+    client.send(native_request(RequestCode.PULL_ROUTES, topics=["orders0"], **since))
 
 
 def silent_deaths(count: int) -> list[Figure]:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -28,6 +27,7 @@ from benchmarks.scoreboard.outages import TOPIC, Seen, agents, client_of, figure
 from namesrv_client import RouteClient, RouteError
 from namesrv_runtime import loops
 from tests.netns.network import Host, Network, why_not
+from tests.support.tcp_proxy import TcpProxy
 
 _CLIENTS: Final = 10
 _LOSS: Final = 0.1
@@ -85,60 +85,11 @@ def _lose_packets(host: Host) -> None:
 # -- the host of brokers and clients ----------------------------------------------------------------------------------
 
 
-class _Late:
-    """Forwards connections to a server, each piece of data some tenths of a second late and in order."""
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Forward one connection, both ways."""
-        try:
-            there, back = await asyncio.open_connection(*self._target)
-        except OSError:
-            writer.close()
-            return
-        for source, sink in ((reader, back), (there, writer)):
-            task = asyncio.ensure_future(self._forward(source, sink))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        due: deque[tuple[float, bytes]] = deque()
-        has_news = asyncio.Event()
-
-        async def send() -> None:
-            while True:
-                while not due:
-                    has_news.clear()
-                    await has_news.wait()
-                at, data = due.popleft()
-                await asyncio.sleep(max(0.0, at - time.monotonic()))
-                if not data:
-                    return
-                sink.write(data)
-
-        sending = asyncio.ensure_future(send())
-        try:
-            data = b"-"
-            while data:
-                data = await source.read(1 << 16)
-                due.append((time.monotonic() + random.uniform(*_LATENCY_SECONDS), data))
-                has_news.set()
-            await sending
-        except OSError:
-            pass
-        finally:
-            sending.cancel()
-            sink.close()
-
-
 async def _seen(host: str, port: int, seconds: float) -> dict[str, object]:
     seen, ended = Seen(), asyncio.Event()
     async with AsyncExitStack() as stack:
-        proxy = await asyncio.start_server(_Late((host, port)).connected, "127.0.0.1", 0)
-        address = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        proxy = await stack.enter_async_context(TcpProxy((host, port), lambda: random.uniform(*_LATENCY_SECONDS)))
+        address = proxy.address
         await entered(stack, agents(address, _HEARTBEAT_SECONDS), 1)
         clients = [await stack.enter_async_context(client_of(address)) for _ in range(_CLIENTS)]
         await asyncio.gather(*(_first_route(client) for client in clients))

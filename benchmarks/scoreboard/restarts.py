@@ -1,9 +1,7 @@
-"""Servers that are killed: how soon they serve again, what a damaged snapshot costs, and upgrades."""
+"""Servers that are killed: how soon they serve again, and upgrades."""
 
 import asyncio
 import os
-import random
-import signal
 import subprocess
 import sys
 import tarfile
@@ -16,15 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.build import ROOT
-from benchmarks.harness.figures import BenchError, Figure, at_most, latest, none_of
+from benchmarks.harness.figures import BenchError, Figure, at_most, latest
 from benchmarks.harness.fleet import Fleet, agent, entered, registered
 from benchmarks.harness.rounds import Bench, until
 from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import Wire, route_request
 from benchmarks.speed import rolling
-from namesrv.state.snapshot import ExpectedBroker, Snapshot, decode, load, save
 from namesrv_runtime import loops
-from namesrv_runtime.durable_file import SealedFileError
 
 _BROKERS: Final = 10
 _TOPICS: Final = 1_000
@@ -85,60 +81,6 @@ def _until_answered(server: Server) -> None:
         return not left
 
     until("every topic has a route after a restart", has_all, _PATIENCE_SECONDS)
-
-
-# -- snapshots --------------------------------------------------------------------------------------------------------
-
-
-def damaged_snapshots(writers: int) -> list[Figure]:
-    """Every bit of a small snapshot is flipped once, every length of it cut off, and writers are killed."""
-    with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
-        path = Path(root) / "snapshot.json"
-        small = _snapshot(2)
-        save(path, small)
-        data = path.read_bytes()
-        flips = [
-            data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :] for at in range(len(data)) for bit in range(8)
-        ]
-        cuts = [data[:length] for length in range(len(data))]
-        believed = sum(_is_believed(each, small) for each in (*flips, *cuts))
-        wrong = _killed_writers(path, writers)
-    behind = f"of {len(flips):,} flipped bits, {len(cuts):,} lengths"
-    torn = "killed writers that left another file"
-    return [
-        none_of("believed", "damaged files accepted", believed, behind),
-        none_of("torn", torn, wrong, f"of {writers:,}"),
-    ]
-
-
-def _snapshot(brokers: int) -> Snapshot:
-    expected = (ExpectedBroker("c", f"broker-{number}", 0, f"10.0.0.{number}:10911") for number in range(brokers))
-    return Snapshot(saved_ms=1, boot_id="b", brokers=tuple(expected))
-
-
-def _is_believed(data: bytes, original: Snapshot) -> bool:
-    """Whether a file is taken for a snapshot, and has other contents."""
-    try:
-        return decode(data) != original
-    except SealedFileError:
-        return False
-
-
-def _killed_writers(path: Path, writers: int) -> int:
-    old, new = _snapshot(200), _snapshot(400)
-    wrong, chosen = 0, random.Random(1)
-    for _ in range(writers):
-        save(path, old)
-        child = os.fork()
-        if not child:
-            while True:
-                save(path, new)
-                save(path, old)
-        time.sleep(chosen.uniform(0.0, 0.01))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        wrong += load(path) not in {old, new}
-    return wrong
 
 
 # -- upgrades ---------------------------------------------------------------------------------------------------------

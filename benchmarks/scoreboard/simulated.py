@@ -5,7 +5,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
 from benchmarks.harness.figures import Figure, none_of
@@ -17,87 +17,64 @@ from tests.simulation.world import WALL_START
 _RUN_SECONDS: Final = 360.0
 _FAULTS_BEGIN: Final = 5.0
 _RUNS_PER_PROCESS: Final = 200
-_WATCH: Final = frozenset(
-    {"WatchLosesNothing", "WatchDoublesNothing", "WatchReordersNothing", "RevisionNeverBack", "EveryChangeSeen"}
-)
 _REMOVALS: Final = frozenset({"NoRemovalOfNewerRegistration", "NoLiveBrokerEvicted", "TablesEqualTruth"})
 
-
-@lru_cache(maxsize=1)
-def _seeds(count: int) -> tuple[Sequence[Outcome], float]:
-    """The outcomes of so many seeds, and how many there were in a second."""
-    began = time.monotonic()
-    outcomes = _on_all_cores(simulate, range(count))
-    return outcomes, count / (time.monotonic() - began)
+# Chooses the faults of a run.
+Plan = Callable[[random.Random], list[Fault]]
 
 
-def _on_all_cores(run: Callable[[int], Outcome], seeds: range) -> list[Outcome]:
+def _on_all_cores(run: Callable[[int], Outcome], count: int) -> list[Outcome]:
     # a process keeps some memory of each run
     with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=_RUNS_PER_PROCESS) as pool:
-        return list(pool.imap_unordered(run, seeds))
+        return list(pool.imap_unordered(run, range(count)))
 
 
-def _broken(outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> tuple[int, str]:
-    """How many broke one of these invariants; behind it, of how many, and which."""
+def _broken(name: str, what: str, outcomes: Sequence[Outcome], invariants: frozenset[str] | None = None) -> Figure:
+    """The number of runs that broke one of these invariants, or any; behind it, of how many, and which."""
     failed = [each for each in outcomes if each.invariant and (invariants is None or each.invariant in invariants)]
-    return len(failed), "; ".join(
-        (f"of {len(outcomes):,}", *(f"seed {each.seed}: {each.invariant}" for each in failed[:5]))
-    )
+    first = (f"seed {each.seed}: {each.invariant}" for each in failed[:5])
+    return none_of(name, what, len(failed), "; ".join((f"of {len(outcomes):,}", *first)))
 
 
 def all_seeds(count: int) -> list[Figure]:
     """Random faults, as `make simulate` draws them: all invariants."""
-    outcomes, rate = _seeds(count)
-    failed, which = _broken(outcomes)
+    began = time.monotonic()
+    outcomes = _on_all_cores(simulate, count)
+    rate = count / (time.monotonic() - began)
     return [
-        none_of("failed", "seeds that failed", failed, which),
+        _broken("failed", "seeds that failed", outcomes),
         Figure("rate", "seeds a second", "per_second", (rate,)),
     ]
 
 
-def watches(count: int) -> list[Figure]:
-    """The invariants of watches in the same seeds."""
-    failed, which = _broken(_seeds(count)[0], _WATCH)
-    return [none_of("failed", "histories with a violation", failed, which)]
-
-
 def removals(count: int) -> list[Figure]:
     """Brokers that come back while they are being removed, in schedules that a seed chooses."""
-    outcomes = _on_all_cores(partial(_planned, _races), range(count))
-    failed, which = _broken(outcomes, _REMOVALS)
-    return [none_of("wrong", "schedules that went wrong", failed, which)]
+    return [_broken("wrong", "schedules that went wrong", _outcomes(_races, count), _REMOVALS)]
 
 
-def stopped_servers(runs: int) -> list[Figure]:
-    """Healthy brokers, and servers that stand still for 30 s every 10 min."""
-    return _evictions(_stops, runs)
+def evictions(plan: Plan) -> Callable[[int], list[Figure]]:
+    """Healthy brokers under the faults of a plan."""
+
+    def measured(runs: int) -> list[Figure]:
+        outcomes, evicted = _outcomes(plan, runs), frozenset({"NoLiveBrokerEvicted"})
+        return [
+            _broken("evicted", "runs with an evicted live broker", outcomes, evicted),
+            _broken("failed", "runs with a broken invariant", outcomes),
+        ]
+
+    return measured
 
 
-def long_stops(runs: int) -> list[Figure]:
-    """A server stands still for five minutes."""
-    return _evictions(_long_stop, runs)
+def _outcomes(plan: Plan, count: int) -> list[Outcome]:
+    return _on_all_cores(partial(_planned, plan), count)
 
 
-def wrong_clocks(runs: int) -> list[Figure]:
-    """Wall clocks that jump by hours, days and decades, and a hundred times in a row."""
-    return _evictions(_clock_jumps, runs)
-
-
-def _evictions(plan: Callable[[random.Random], list[Fault]], runs: int) -> list[Figure]:
-    outcomes = _on_all_cores(partial(_planned, plan), range(runs))
-    evicted, which = _broken(outcomes, frozenset({"NoLiveBrokerEvicted"}))
-    other, others = _broken(outcomes)
-    return [
-        none_of("evicted", "runs with an evicted live broker", evicted, which),
-        none_of("failed", "runs with a broken invariant", other, others),
-    ]
-
-
-def _planned(plan: Callable[[random.Random], list[Fault]], seed: int) -> Outcome:
+def _planned(plan: Plan, seed: int) -> Outcome:
     return simulate(seed, plan(random.Random(f"{seed} scoreboard")))
 
 
-def _stops(chosen: random.Random) -> list[Fault]:
+def stops(chosen: random.Random) -> list[Fault]:
+    """Servers stand still for 30 s every 10 min."""
     every, lasts = 60.0, 3.0
     ends = int(_RUN_SECONDS / every)
     return [
@@ -106,11 +83,13 @@ def _stops(chosen: random.Random) -> list[Fault]:
     ]
 
 
-def _long_stop(chosen: random.Random) -> list[Fault]:
+def long_stop(chosen: random.Random) -> list[Fault]:
+    """A server stands still for five minutes."""
     return [Fault(chosen.uniform(_FAULTS_BEGIN, 20.0), "freeze", (chosen.choice(SERVERS),), 30.0)]
 
 
-def _clock_jumps(chosen: random.Random) -> list[Fault]:
+def clock_jumps(chosen: random.Random) -> list[Fault]:
+    """A wall clock jumps by hours, days and decades, and a hundred times in a row."""
     hour, day = 3_600.0, 86_400.0
     steps = [hour, -hour, -hour, hour, day, -day, -day, day, -WALL_START, WALL_START]
     jumps = [(_FAULTS_BEGIN + 4 * number, step) for number, step in enumerate(steps)]

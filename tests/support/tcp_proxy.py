@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from typing import Self
 
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
@@ -14,11 +15,12 @@ class TcpProxy:
 
     `cut()` closes all connections and refuses new ones. `stall()` keeps connections open, accepts new ones, and
     forwards nothing, not even an end. `heal()` undoes both. `switch()` continues open connections with another target,
-    as a load balancer does.
+    as a load balancer does. With a `delay`, a function of no arguments, data is forwarded so many seconds late.
     """
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], delay: Callable[[], float] | None = None) -> None:
         self.target = target
+        self._delay = delay
         self.port = 0
         # connections accepted so far
         self.accepted = 0
@@ -93,7 +95,7 @@ class TcpProxy:
 
     def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        task = asyncio.ensure_future(self._serve(_Connection(self._flows, reader, writer)))
+        task = asyncio.ensure_future(self._serve(_Connection(self._flows, reader, writer, self._delay)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -116,7 +118,14 @@ class TcpProxy:
 class _Connection:
     """One accepted connection, and its connection to the target."""
 
-    def __init__(self, flows: asyncio.Event, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        flows: asyncio.Event,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        delay: Callable[[], float] | None,
+    ) -> None:
+        self._delay = delay
         self.is_switched = True
         self.is_aborted = False
         self._flows = flows
@@ -149,6 +158,8 @@ class _Connection:
         with contextlib.suppress(OSError):
             while True:
                 data = await reader.read(65536)
+                if self._delay is not None:
+                    await asyncio.sleep(self._delay())
                 await self._flows.wait()
                 if not data:
                     return
