@@ -50,7 +50,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
         enter = stack.enter_context
-        one, two = (enter(Daemon(home / name, f"--nameserver-name={name}").listening()) for name in ("ns1", "ns2"))
+        # The brokers send no heartbeats, and stay for all tests of this module.
+        expiry = "--broker-expiry-seconds=86400"
+        one, two = (
+            enter(Daemon(home / name, f"--nameserver-name={name}", expiry).listening()) for name in ("ns1", "ns2")
+        )
         both = [
             Broker(topics=("orders", "bills")),
             Broker(broker_id=1, addr="10.0.0.2:10911", topics=("orders", "bills")),
