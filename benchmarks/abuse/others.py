@@ -1,21 +1,16 @@
-"""Well-behaved peers during an attack, in a process of their own: a puller, five brokers, newcomers, probes.
+"""Well-behaved peers during an attack, in a process of their own: a puller, five brokers, newcomers, probes."""
 
-Prints a line when all brokers are registered, and another, what they observed as JSON, when standard input ends.
-"""
-
-import argparse
 import contextlib
-import dataclasses
-import json
+import multiprocessing
 import re
 import socket
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from multiprocessing.connection import Connection
+from typing import Final, Self
 
 from benchmarks.abuse.payloads import registration
 from benchmarks.abuse.records import any_certificate
@@ -75,6 +70,20 @@ class Newcomer:
     seconds: float
     # why not served; empty when it was
     refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the well-behaved peers observed."""
+
+    pulls: list[Pull]
+    newcomers: list[Newcomer]
+    # connections that the server closed
+    lost: int
+    # of each scrape: when, scans for silent brokers since the start, memory of the tables
+    metrics: list[tuple[float, int, float]]
+    # of each liveness probe: when it began, seconds until the response
+    probes: list[tuple[float, float]]
 
 
 # -- frames and pages -------------------------------------------------------------------------------------------------
@@ -272,43 +281,56 @@ def _thread(stopped: threading.Event, per_second: float, work: Callable[[], None
     return thread
 
 
-def main() -> None:
-    """Behave until standard input ends, and print what was observed."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--http-url", required=True)
-    parser.add_argument("--pid", type=int, required=True)
-    parser.add_argument("--heartbeat-seconds", type=float, required=True)
-    parser.add_argument("--expiry-seconds", type=float, required=True)
-    options = parser.parse_args()
-    server = Server(options.pid, options.port)
-    brokers = _Brokers(server, options.expiry_seconds)
-    puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(options.http_url)
+def _observe(server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float, pipe: Connection) -> None:
+    """Behave until the first message, and send what was observed."""
+    brokers = _Brokers(server, expiry_seconds)
+    puller, newcomers, http = _Puller(server, brokers), _Newcomers(server), _HttpPeers(http_url)
     stopped = threading.Event()
     work: list[tuple[float, Callable[[], None]]] = [
-        (1 / options.heartbeat_seconds, brokers.heartbeat),
+        (1 / heartbeat_seconds, brokers.heartbeat),
         (_PULLS_A_SECOND, puller.pull),
         (_NEWCOMERS_A_SECOND, newcomers.come),
         (_SCRAPES_A_SECOND, http.scrape),
         (_PROBES_A_SECOND, http.probe),
     ]
     threads = [_thread(stopped, per_second, each) for per_second, each in work]
-    print("ready", flush=True)
-    sys.stdin.read()
+    pipe.send("ready")
+    pipe.recv()
     stopped.set()
     for thread in threads:
         thread.join()
     # however slow all was, there is one
     puller.pull()
-    seen = {
-        "pulls": [dataclasses.astuple(pull) for pull in puller.pulls],
-        "newcomers": [dataclasses.astuple(one) for one in newcomers.seen],
-        "metrics": http.scrapes,
-        "probes": http.probes,
-        "lost": puller.lost + brokers.lost,
-    }
-    json.dump(seen, sys.stdout)
+    pipe.send(Seen(puller.pulls, newcomers.seen, puller.lost + brokers.lost, http.scrapes, http.probes))
 
 
-if __name__ == "__main__":
-    main()
+class Others:
+    """The process of these peers, from when all brokers are registered until the block ends."""
+
+    def __init__(self, server: Server, http_url: str, heartbeat_seconds: float, expiry_seconds: float) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        arguments = (server, http_url, heartbeat_seconds, expiry_seconds, theirs)
+        self._process = multiprocessing.get_context("spawn").Process(target=_observe, args=arguments)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        try:
+            self._pipe.recv()
+        except EOFError:
+            self.__exit__()
+            raise BenchError("brokers cannot be registered") from None
+        return self
+
+    def seen(self) -> Seen:
+        """What they have observed until now; they end. Raises BenchError."""
+        self._pipe.send("end")
+        if not self._pipe.poll(2 * PATIENCE_SECONDS):
+            raise BenchError("the well-behaved peers do not end")
+        seen: Seen = self._pipe.recv()
+        return seen
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()

@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.harness import table
 from benchmarks.harness.build import BUILT
 from benchmarks.harness.conditions import sentence
+from benchmarks.harness.figures import Figure
 from benchmarks.harness.table import with_block
 
 
@@ -61,17 +62,19 @@ def listing(subjects: Mapping[str, str]) -> str:
     )
 
 
-def report(options: argparse.Namespace, conditions: Mapping[str, Any], sections: table.Sections) -> None:
-    """Print the figures under the titles of their subjects, and write them as JSON."""
-    figures = [figure for section in sections.values() for figure in section]
+def report(
+    options: argparse.Namespace,
+    conditions: Mapping[str, Any],
+    sections: table.Sections,
+    figures: Sequence[Figure] | None = None,
+) -> None:
+    """Print figures under the titles of their subjects, and write them, or all that are given, as JSON."""
+    if figures is None:
+        figures = [figure for section in sections.values() for figure in section]
     print(f"{table.figures_markdown(sections)}\n\n{sentence(conditions)}\n{table.summary(figures)}")
-    save(options.json, {"conditions": conditions, "figures": [figure.members() for figure in figures]})
-
-
-def save(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    results = {"conditions": conditions, "figures": [figure.members() for figure in figures]}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def write_block(page: Path, block: str) -> None:

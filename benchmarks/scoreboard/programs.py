@@ -39,13 +39,20 @@ def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
     return measured
 
 
-def attack(name: str, figures: Callable[[dict[str, Any]], list[Figure]]) -> Measure:
-    """What an attack of `make abuse` cost; `figures` reads its results."""
+def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
+    """Figures of an attack of `make abuse` by name, each with the target of this row, and all missed targets."""
 
     def measured(_: int) -> list[Figure]:
-        found = _results("abuse", name)["attacks"][0]
-        what = f"targets missed by attack {name}"
-        return [none_of("missed", what, len(found["missed"]), " ".join(found["missed"])), *figures(found)]
+        found = [figure_of(each) for each in _results("abuse", name)["figures"]]
+        missed = [figure.name for figure in found if figure.verdict == "missed"]
+        return [
+            none_of("missed", f"targets missed by attack {name}", len(missed), " ".join(missed)),
+            *(
+                replace(figure, target=targets[figure.name] or figure.target)
+                for figure in found
+                if figure.name in targets
+            ),
+        ]
 
     return measured
 
