@@ -11,6 +11,8 @@ NANOSECONDS = 1_000_000_000
 # Event loop passes that a woken task gets. A chain of futures, queues and tasks needs one pass per link; this is far
 # more than any chain of ours.
 SETTLING_PASSES = 25
+# passes of `until` before it waits between them
+POLLING_PASSES: Final = 100
 # A correct test needs less than a hundredth of it, or a tenth at a load of 20; a test that waits for ever fails.
 GUARD_SECONDS: Final = 300.0
 # small against every deadline in the tests
@@ -105,10 +107,13 @@ async def settle() -> None:
 async def until(condition: Callable[[], object]) -> None:
     """Run the loop until a condition holds, for events on sockets, which no fake clock moves.
 
-    A condition that never holds is ended by the guard of the fixture that serves (`serving`).
+    A condition that never holds is ended by the guard of the fixture that serves (`serving`). A loop that never waits
+    would keep the interpreter's lock from other threads, so that it waits a moment from the hundredth pass on.
     """
-    while not condition():  # noqa: ASYNC110 - the condition may be about anything
-        await asyncio.sleep(0)
+    passes = 0
+    while not condition():
+        passes += 1
+        await asyncio.sleep(0.001 if passes > POLLING_PASSES else 0)
 
 
 async def passing(clock: FakeClock, condition: Callable[[], object], *, at_most: float = 60.0) -> float:

@@ -114,6 +114,8 @@ class InProcess:
         self.controller.ask_to_stop()
         while not self.serving.done():
             await self.clock.advance(0.02)
+            # A loop that never waits would keep the interpreter's lock from the threads that close the log files.
+            await asyncio.wait([self.serving], timeout=0.001)
 
     async def _end(self) -> None:
         await self.stop()
