@@ -104,8 +104,9 @@ def test_unusable_state_file_is_an_error(
     assert content is None or content == state.read_text()
 
 
-@pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("command", "number"), [(SCRIPT, signal.SIGTERM), (MODULE, signal.SIGINT)], ids=["script", "module"]
+)
 def test_side_car_registers_until_a_signal_ends_it(
     file: ConfigFile, command: tuple[str, ...], number: signal.Signals
 ) -> None:

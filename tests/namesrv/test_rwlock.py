@@ -209,7 +209,13 @@ def on_a_loop(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-@pytest.mark.parametrize("kinds", ["".join(kinds) for kinds in itertools.product("RW", repeat=4)])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param("".join(kinds), marks=[pytest.mark.slow] * (kinds[0] == kinds[2]))
+        for kinds in itertools.product("RW", repeat=4)
+    ],
+)
 def test_cancellation_at_every_await_of_every_pair(kinds: str) -> None:
     """Any two of four tasks are cancelled at any two moments."""
 

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from namesrv.access import audit_windows
 from namesrv.access.audit_lines import Change, RepeatedChange
 from namesrv.access.audit_windows import (
     MAX_CHANGES_PER_BROKER,
@@ -50,12 +53,13 @@ def test_lines_of_one_source_are_bounded() -> None:
     assert [*window.end()] == []
 
 
-def test_number_of_named_sources_is_bounded() -> None:
+def test_number_of_named_sources_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of all changes stays exact when more sources exceed the limit than the line can name."""
+    monkeypatch.setattr(audit_windows, "MAX_LINES_PER_SOURCE", 2)
     window = RegistrationWindow()
     sources = MAX_COUNTED_SOURCES + 1
     for source in range(sources):
-        for number in range(MAX_LINES_PER_SOURCE + 1):
+        for number in range(3):
             window.admit(change(f"account-{source}", number), wall=1.0)
 
     (counted,) = window.end()

@@ -178,7 +178,7 @@ async def test_watches_are_freed_with_their_connection(server: InProcess, peer: 
     try:
         before, _ = tracemalloc.get_traced_memory()
         for _ in range(4):
-            await watch(server, peer, *(f"topic-{number}" for number in range(20_000)), wait_ms=60_000)
+            await watch(server, peer, *(f"topic-{number}" for number in range(5_000)), wait_ms=60_000)
         during, _ = tracemalloc.get_traced_memory()
         await server.hang_up(peer)
         await until(lambda: not len(server.namesrv.watchers))
@@ -188,20 +188,20 @@ async def test_watches_are_freed_with_their_connection(server: InProcess, peer: 
         tracemalloc.stop()
         gc.enable()
 
-    assert during - before > 4_000_000
-    assert after - before < 1_000_000
+    assert during - before > 1_000_000
+    assert after - before < 250_000
 
 
 async def test_peer_that_does_not_read_has_one_large_response_at_a_time(server: InProcess) -> None:
     """Responses to many watches are encoded one by one as the peer reads, and all arrive."""
     names = [f"topic-{number}" for number in range(2_000)]
     broker, watcher = await server.connect(), await server.connect()
-    opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(30)]
+    opaques = [await watch(server, watcher, *names, wait_ms=60_000) for _ in range(10)]
     connection = server.connection_of(watcher)
     await broker.register(MASTER, native_registration(*names), spelling="native")
     await until(lambda: not len(server.namesrv.watchers))
     most = 0
-    for _ in range(3_000):
+    for _ in range(1_000):
         most = max(most, connection.unsent_bytes)
         await asyncio.sleep(0)
 
