@@ -202,7 +202,6 @@ async def test_topic_list_is_cached_until_the_tables_change(server: InProcess, p
     assert only_t == (await peer.call(206)).java_value
 
 
-@pytest.mark.slow
 async def test_address_bears_the_cost_of_lists_that_are_built_for_it(server: InProcess, peer: NamesrvPeer) -> None:
     """An address gets 64 MiB of lists and scans of 128 bytes for each topic; other addresses are not limited by it."""
     names = [f"topic-{at}" for at in range(29_999)]
