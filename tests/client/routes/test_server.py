@@ -160,7 +160,7 @@ async def test_closing_ends_the_identification() -> None:
 
         await server.close()
 
-        with pytest.raises(ConnectionClosedError, match="no longer used"):
+        with pytest.raises(ConnectionClosedError, match="not used any more"):
             await meeting
 
 
