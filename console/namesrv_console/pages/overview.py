@@ -28,7 +28,7 @@ async def show(visit: Visit) -> Content:
         "groups": groups[:_SHOWN_GROUPS],
         "more": len(groups) - len(groups[:_SHOWN_GROUPS]),
         "reporting": sum(map(reports_brokers, cluster.servers)),
-        "heat": heat_map(cluster, left, visit.now),
+        "heat": heat_map(cluster, left, found, visit.now),
         "recent": recent_picture(visit),
         "is_dense": sum(len(view.brokers) for view in cluster.servers) > _MOST_LARGE_CELLS,
         "events": last_events(cluster),

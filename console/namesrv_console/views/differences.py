@@ -40,6 +40,11 @@ class Disagreement:
         """The key of the disagreement while it lasts."""
         return self.difference.kind, self.difference.name, self.difference.fact
 
+    @property
+    def is_about_a_broker(self) -> bool:
+        """True if some servers have a broker, `cluster/name/id`, and some do not."""
+        return self.difference.kind == "broker" and self.difference.fact == PRESENT
+
     def document(self, now: float) -> dict[str, Any]:
         """The members for JSON."""
         one = self.difference

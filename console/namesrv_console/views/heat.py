@@ -5,11 +5,13 @@ from typing import Final, Literal, NamedTuple
 
 from namesrv_client.health import InstanceKey
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.differences import Disagreement
 from namesrv_console.views.problems import reports_brokers
 
-# in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; frozen: the
-# last report of a server that no longer responds; ageless: the server reports no ages; unknown: it reports no brokers.
-Heat = Literal["in_time", "late", "dying", "missing", "frozen", "ageless", "unknown"]
+# in_time, late, dying: by the age of the last heartbeat; missing: the server does not have the broker; awaited: it is
+# expected to have the broker soon, or to remove it soon; frozen: the last report of a server that no longer responds;
+# ageless: the server reports no ages; unknown: it reports no brokers.
+Heat = Literal["in_time", "late", "dying", "missing", "awaited", "frozen", "ageless", "unknown"]
 
 # Shares of the expiry that are left when a heartbeat is late, and when its broker is about to be evicted.
 # static/console.js has the same numbers.
@@ -34,21 +36,26 @@ class HeatCell(NamedTuple):
 HeatMap = Mapping[str, Mapping[str, Mapping[int, Sequence[HeatCell]]]]
 
 
-def heat_map(cluster: Cluster, gone: Iterable[InstanceKey], now: float | None) -> HeatMap:
+def heat_map(
+    cluster: Cluster, gone: Iterable[InstanceKey], disagreements: Iterable[Disagreement], now: float | None
+) -> HeatMap:
     """Cells of all brokers of the cluster, and of those that have left it; without `now` no heartbeat is late."""
+    expected = {one.difference.name for one in disagreements if one.reason is not None and one.is_about_a_broker}
     clusters: dict[str, dict[str, dict[int, list[HeatCell]]]] = {}
     keys = {key for view in cluster.servers for key in view.brokers} | {BrokerKey(*key) for key in gone}
     for key in sorted(keys):
         groups = clusters.setdefault(key.cluster, {})
-        groups.setdefault(key.broker_name, {})[key.broker_id] = [_cell(key, view, now) for view in cluster.servers]
+        groups.setdefault(key.broker_name, {})[key.broker_id] = [
+            _cell(key, view, now, is_expected="/".join(map(str, key)) in expected) for view in cluster.servers
+        ]
     return clusters
 
 
-def _cell(key: BrokerKey, view: ServerView, now: float | None) -> HeatCell:
+def _cell(key: BrokerKey, view: ServerView, now: float | None, *, is_expected: bool) -> HeatCell:
     seen = view.brokers.get(key)
     if seen is None:
         knows = view.state in ("ready", "answers", "draining") and reports_brokers(view)
-        return HeatCell(view, "missing" if knows else "unknown", None)
+        return HeatCell(view, "unknown" if not knows else "awaited" if is_expected else "missing", None)
     if seen.last_seen_at is None or seen.evicted_at is None:
         return HeatCell(view, "ageless", seen)
     if not reports_brokers(view):

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from namesrv_client.ctl.comparison import PRESENT, Difference
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
+from namesrv_console.views.differences import Disagreement, Reason
 from namesrv_console.views.heat import Heat, heat_map
 from namesrv_remoting.bodies.extensions import LiveBroker, ServerInfo
 
@@ -24,7 +26,7 @@ def view(address: str, brokers: Mapping[BrokerKey, tuple[float, float] | None]) 
 
 def heats(*views: ServerView, now: float | None = 0.0, key: BrokerKey = KEY) -> list[Heat]:
     """The heat of a broker on each server."""
-    found = heat_map(Cluster(1, views), [KEY], now)
+    found = heat_map(Cluster(1, views), [KEY], [], now)
     return [cell.heat for cell in found[key.cluster][key.broker_name][key.broker_id]]
 
 
@@ -64,9 +66,22 @@ def test_brokers_are_blocks_by_cluster_and_group() -> None:
     slave, far = BrokerKey("c1", "broker-b", 2), BrokerKey("c0", "z", 0)
     views = view("s1", {slave: (0.0, 120.0), OTHER: (0.0, 120.0)}), view("s2", {far: (0.0, 120.0)})
 
-    found = heat_map(Cluster(1, views), [KEY], 0.0)
+    found = heat_map(Cluster(1, views), [KEY], [], 0.0)
 
     shape = {cluster: {name: [*ids] for name, ids in groups.items()} for cluster, groups in found.items()}
     assert shape == {"c0": {"z": [0]}, "c1": {"broker-a": [0], "broker-b": [1, 2]}}
     assert heats(*views) == ["missing", "missing"]
     assert heats(*views, key=OTHER) == ["in_time", "missing"]
+
+
+@pytest.mark.parametrize(("reason", "heat"), [(None, "missing"), ("registering", "awaited"), ("leaving", "awaited")])
+def test_expected_absence_is_shown_as_awaited(reason: Reason | None, heat: Heat) -> None:
+    """A broker that is about to register with a server, or to leave the others, is not shown as missing."""
+    here, absent = view("s1", {KEY: (0.0, 120.0)}), view("s2", {})
+    name = "/".join(map(str, KEY))
+    difference = Difference("broker", name, PRESENT, {"s1": True, "s2": False})
+
+    found = heat_map(Cluster(1, (here, absent)), [], [Disagreement(difference, 1.0, reason)], 0.0)
+
+    cells = found[KEY.cluster][KEY.broker_name][KEY.broker_id]
+    assert [cell.heat for cell in cells] == ["in_time", heat]
