@@ -21,7 +21,7 @@ from namesrv_remoting.addresses import Address, address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
 from namesrv_remoting.signatures import MAX_SECRETS
-from namesrv_remoting.typed_toml import read_table, read_toml
+from namesrv_remoting.typed_toml import FileError, read_table, read_toml
 
 Network = IPv4Network | IPv6Network
 
@@ -339,14 +339,6 @@ class AccessFile:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-class AccessFileError(Exception):
-    """The access file cannot be used; each problem is a readable line, and no line contains a secret."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
-
-
 _Word = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Words = Annotated[list[_Word], msgspec.Meta(min_length=1)]
 _Secret = Annotated[str, msgspec.Meta(min_length=MIN_SECRET_CHARACTERS, max_length=255)]
@@ -377,16 +369,13 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def parse_access_file(text: str) -> AccessFile:
-    """Parse the text of an access file. Raises AccessFileError with all problems."""
-    try:
-        written = read_toml(text, _File)
-    except ValueError as error:
-        raise AccessFileError([str(error)]) from None
+    """Parse the text of an access file. Raises FileError with all problems."""
+    written = read_toml(text, _File)
     problems: list[str] = []
     accounts = {name: _account(name, fields, problems) for name, fields in written.accounts.items()}
     problems += _shared(accounts.values())
     if problems:
-        raise AccessFileError(problems)
+        raise FileError(problems)
     return AccessFile(accounts, written.unknown_access_keys == "ignore")
 
 

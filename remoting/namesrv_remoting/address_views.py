@@ -14,7 +14,7 @@ import msgspec
 from namesrv_remoting.access import BrokerAddresses, Network, Patterns, read_networks
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
-from namesrv_remoting.typed_toml import read_toml
+from namesrv_remoting.typed_toml import FileError, read_toml
 
 MAX_VIEWS: Final = 64
 _MAX_PORT: Final = 65535
@@ -22,14 +22,6 @@ _EXAMPLE: Final = "{host}:{port+20000}, {broker_name}-{broker_id}.mq.example.com
 # {host}, {port}, {port+20000}, {port-2}
 _PLACEHOLDER: Final = re.compile(r"\{(host|port|cluster|broker_name|broker_id)([+-]\d{1,5})?\}")
 _HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-
-
-class AddressViewsError(Exception):
-    """The address views file cannot be used; each problem is a readable line."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
 
 
 class Viewer(NamedTuple):
@@ -207,17 +199,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def parse_address_views(text: str) -> AddressViews:
-    """Parse the text of an address views file. Raises AddressViewsError with all problems."""
-    try:
-        written = read_toml(text, _File)
-    except ValueError as error:
-        raise AddressViewsError([str(error)]) from None
+    """Parse the text of an address views file. Raises FileError with all problems."""
+    written = read_toml(text, _File)
     problems: list[str] = []
     views = tuple(_view(view, problems) for view in written.views)
     names = [view.name for view in views]
     problems += (f"view {name}: the name is used twice" for name in sorted({*names}) if names.count(name) > 1)
     if problems:
-        raise AddressViewsError(problems)
+        raise FileError(problems)
     return AddressViews(text, views)
 
 

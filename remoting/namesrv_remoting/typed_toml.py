@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -16,13 +17,24 @@ _BOUNDS: Final = {">=": "needs at least", "<=": "takes at most"}
 _UNITS: Final = {"str": "character", "array": "value"}
 
 
+class FileError(Exception):
+    """A file cannot be used; each problem is a readable line, and no line contains a secret."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
 def read_toml(text: str, struct: type[S]) -> S:
-    """Read a file. Raises ValueError with the place and the problem of the first error."""
+    """Read the text of a file. Raises FileError with the place and the problem of the first error."""
     try:
         written = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # tomllib raises some errors of int(), and RecursionError
-        raise ValueError(f"not TOML: {error}") from None
-    return read_table(written, struct)
+        raise FileError([f"not TOML: {error}"]) from None
+    try:
+        return read_table(written, struct)
+    except ValueError as error:
+        raise FileError([str(error)]) from None
 
 
 def read_table(table: object, struct: type[S]) -> S:

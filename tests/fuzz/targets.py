@@ -12,7 +12,7 @@ from typing import Any, Final
 from namesrv.state.snapshot import decode as decode_snapshot
 from namesrv_client.ctl.audit_trail import Trail, sentence
 from namesrv_remoting import headers
-from namesrv_remoting.access import AccessFileError, parse_access_file
+from namesrv_remoting.access import parse_access_file
 from namesrv_remoting.bodies import extensions
 from namesrv_remoting.bodies.dialects import JSON, NATIVE
 from namesrv_remoting.bodies.extensions import read_events, read_routes
@@ -24,6 +24,7 @@ from namesrv_remoting.errors import BadRequestError, RemoteProtocolError
 from namesrv_remoting.frames import FrameReader
 from namesrv_remoting.headers import ExtHeader
 from namesrv_remoting.serializers import decode_frame
+from namesrv_remoting.typed_toml import FileError
 from namesrv_runtime.durable_file import SealedFileError, enveloped
 
 HEADERS: Final = [
@@ -107,7 +108,7 @@ def snapshot(data: bytes) -> None:
 
 def access_file(data: bytes) -> None:
     """An access file with any content."""
-    with contextlib.suppress(AccessFileError, UnicodeDecodeError):
+    with contextlib.suppress(FileError, UnicodeDecodeError):
         parse_access_file(data.decode())
 
 

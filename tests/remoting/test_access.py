@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from namesrv_remoting.access import (
     GRANTABLE,
-    AccessFileError,
     Account,
     BrokerAddresses,
     Patterns,
@@ -25,6 +24,7 @@ from namesrv_remoting.access import (
 from namesrv_remoting.addresses import address_of
 from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.requests import REQUESTS, AccessClass
+from namesrv_remoting.typed_toml import FileError
 
 SECRET = "a-secret-of-the-test"
 FILE = f"""
@@ -164,7 +164,7 @@ def test_rules_of_a_file_do_not_combine(rules: list[Rule], needed: Permission) -
     """The same holds for rules in a file; a file with rules that can never grant anything is refused."""
     written = []
     for rule in rules:
-        with contextlib.suppress(AccessFileError):
+        with contextlib.suppress(FileError):
             _may([_toml(rule)], needed)
             written.append(_toml(rule))
     expected = _may((), needed) or any(_may((each,), needed) for each in written)
@@ -270,7 +270,7 @@ def test_certificate_with_names_of_two_accounts_has_no_account() -> None:
 )
 def test_errors_name_the_place_without_secrets(text: str, problem: str) -> None:
     """A message contains the place and the reason, and never a secret."""
-    with pytest.raises(AccessFileError) as caught:
+    with pytest.raises(FileError) as caught:
         parse_access_file(text)
 
     assert problem in str(caught.value)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from namesrv_remoting.address_views import AddressView, AddressViewsError, BrokerIdentity, Viewer, parse_address_views
+from namesrv_remoting.address_views import AddressView, BrokerIdentity, Viewer, parse_address_views
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from namesrv_remoting.typed_toml import FileError
 
 FILE = """
 [[views]]
@@ -130,7 +131,7 @@ def test_clusters_in_a_view() -> None:
 )
 def test_errors_name_the_place(text: str, problem: str) -> None:
     """A file that cannot be used is refused with the place and the value."""
-    with pytest.raises(AddressViewsError) as raised:
+    with pytest.raises(FileError) as raised:
         parse_address_views(text)
 
     assert str(raised.value).startswith(problem)

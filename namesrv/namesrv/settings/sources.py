@@ -18,10 +18,11 @@ from namesrv.settings.certificate import Certificate
 from namesrv.settings.flags import CommandLine
 from namesrv.settings.model import Settings, default_data_dir
 from namesrv.settings.removed import hint
-from namesrv_remoting.access import AccessFile, AccessFileError, parse_access_file
-from namesrv_remoting.address_views import AddressViews, AddressViewsError, parse_address_views
+from namesrv_remoting.access import AccessFile, parse_access_file
+from namesrv_remoting.address_views import AddressViews, parse_address_views
 from namesrv_remoting.aio.tls import TlsError
 from namesrv_remoting.bodies.properties import PropertiesError, parse_properties
+from namesrv_remoting.typed_toml import FileError
 from namesrv_runtime.log import printable, quoted
 
 # pydantic-settings (2.16) could replace the merge in `load`, a few lines, but not the code around it. Its errors name
@@ -132,7 +133,7 @@ def _problems_of(path: Path | str) -> Iterator[None]:
     """Raise the problems of a file as a SettingsError that names the file."""
     try:
         yield
-    except (SettingsError, AccessFileError, AddressViewsError) as error:
+    except (SettingsError, FileError) as error:
         raise SettingsError([f"{printable(str(path))}: {printable(each)}" for each in error.problems]) from None
 
 

@@ -15,14 +15,13 @@ import typer
 from rich.text import Text
 
 from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.files import read_file
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, complain, lasting, table
+from namesrv_client.ctl.output import Report, lasting, table
 from namesrv_client.ctl.running import Columns, print_once, show_list
 from namesrv_remoting.access import (
     GRANTABLE,
     ROCKETMQ_CLASSES,
-    AccessFile,
-    AccessFileError,
     Account,
     Permission,
     Rule,
@@ -67,7 +66,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Access file, TOML.", show_default=False)],
 ) -> None:
     """Check an access file, and list its accounts. Exits with 1 if a server would refuse it."""
-    accounts = [_summary(account) for account in _read(file).accounts.values()]
+    accounts = [_summary(account) for account in read_file(file, parse_access_file).accounts.values()]
     columns = ("account", "access key", "secrets", "certificates", "networks", "expires", "may")
     rows = [[_joined(value) if isinstance(value, list) else value for value in each.values()] for each in accounts]
     print_once(options, Report({"accounts": accounts}, table(columns, rows)))
@@ -89,7 +88,7 @@ def explain(  # noqa: PLR0913, PLR0917 - each is an option
     A running server also checks its tables: the account must be allowed to replace the registered brokers with this
     name or address.
     """
-    found = _read(file).accounts.get(account)
+    found = read_file(file, parse_access_file).accounts.get(account)
     if found is None:
         raise typer.BadParameter(f"no account {account!r} in {file}", param_hint="ACCOUNT")
     if address is not None and address_of(address) is None:
@@ -214,18 +213,6 @@ def _plain(name: str) -> str:
 
 def _singular(name: str) -> str:
     return "broker address" if name == "broker_addresses" else name.removesuffix("s")
-
-
-def _read(path: Path) -> AccessFile:
-    """The accounts of the file; prints the problems of a wrong file, and ends the command."""
-    try:
-        return parse_access_file(path.read_text(encoding="utf-8"))
-    except AccessFileError as error:
-        complain(f"{path}: {problem}" for problem in error.problems)
-        raise typer.Exit(ExitCode.NO) from None
-    except (OSError, UnicodeDecodeError) as error:
-        complain([f"{path}: {error.strerror if isinstance(error, OSError) else 'not UTF-8'}"])
-        raise typer.Exit(ExitCode.USAGE) from None
 
 
 def _code(text: str) -> int:

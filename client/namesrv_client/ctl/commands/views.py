@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from namesrv_client.ctl import ExitCode
+from namesrv_client.ctl.files import read_file
 from namesrv_client.ctl.options import Options
-from namesrv_client.ctl.output import Report, complain, table
+from namesrv_client.ctl.output import Report, table
 from namesrv_client.ctl.running import print_once, show_list
 from namesrv_remoting.address_views import (
     AddressView,
-    AddressViews,
-    AddressViewsError,
     BrokerIdentity,
     Viewer,
     parse_address_views,
@@ -30,7 +28,7 @@ File = Annotated[
 
 def check(options: Options, file: File) -> None:
     """Check an address views file, and list its views. Exits with 1 if a server would refuse it."""
-    views = [_summary(view) for view in _read(file).views]
+    views = [_summary(view) for view in read_file(file, parse_address_views).views]
     rows = [[value or None for value in view.values()] for view in views]
     print_once(options, Report({"views": views}, table(tuple(views[0]) if views else (), rows)))
 
@@ -47,7 +45,7 @@ def explain(
     """Show which address of each registered broker a peer gets, and by which view of a file."""
     if address_of(address) is None:
         raise typer.BadParameter(f"not an IP address: {address!r}", param_hint="--from")
-    view = _read(file).view_of(Viewer(address, account, certificate or ()))
+    view = read_file(file, parse_address_views).view_of(Viewer(address, account, certificate or ()))
 
     def shown(broker: LiveBroker) -> str | None:
         identity = BrokerIdentity(broker.cluster, broker.broker_name, broker.broker_id)
@@ -78,18 +76,6 @@ def explain(
             for broker in found
         ],
     )
-
-
-def _read(path: Path) -> AddressViews:
-    """The views of the file; prints the problems of a wrong file, and ends the command."""
-    try:
-        return parse_address_views(path.read_text(encoding="utf-8"))
-    except AddressViewsError as error:
-        complain(f"{path}: {problem}" for problem in error.problems)
-        raise typer.Exit(ExitCode.NO) from None
-    except (OSError, UnicodeDecodeError) as error:
-        complain([f"{path}: {error.strerror if isinstance(error, OSError) else 'not UTF-8'}"])
-        raise typer.Exit(ExitCode.USAGE) from None
 
 
 def _summary(view: AddressView) -> dict[str, str]:
