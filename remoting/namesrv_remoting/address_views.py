@@ -12,16 +12,14 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from namesrv_remoting.access import BrokerAddresses, Network, Patterns, read_networks
-from namesrv_remoting.addresses import address_of
+from namesrv_remoting.addresses import address_of, is_endpoint
 from namesrv_remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 from namesrv_remoting.typed_toml import FileError, read_toml
 
 MAX_VIEWS: Final = 64
-_MAX_PORT: Final = 65535
 _EXAMPLE: Final = "{host}:{port+20000}, {broker_name}-{broker_id}.mq.example.com:{port}, 203.0.113.7:30911"
 # {host}, {port}, {port+20000}, {port-2}
 _PLACEHOLDER: Final = re.compile(r"\{(host|port|cluster|broker_name|broker_id)([+-]\d{1,5})?\}")
-_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 
 
 class Viewer(NamedTuple):
@@ -67,7 +65,7 @@ class AddressRule:
             shown = _PLACEHOLDER.sub(lambda found: _filled(values[found[1]], found[2]), self.shown)
         except ValueError:
             return None
-        return shown if _is_endpoint(shown) else None
+        return shown if is_endpoint(shown, least_port=1) else None
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -163,12 +161,6 @@ class AddressViews:
 def _filled(value: str, offset: str | None) -> str:
     """The value of a placeholder. Raises ValueError if an offset has no number to be added to."""
     return value if offset is None else str(int(value) + int(offset))
-
-
-def _is_endpoint(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= len(str(_MAX_PORT)) and 0 < int(port) <= _MAX_PORT
-    return is_port and _HOST.fullmatch(host) is not None
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Peer addresses as values, and the network with which an address shares its limits."""
 
+import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final
@@ -8,6 +9,8 @@ Address = IPv4Address | IPv6Address
 
 # The owner of one IPv6 address usually has 2^64 of them.
 _IPV6_PREFIX: Final = 64
+HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_MAX_PORT: Final = 65535
 
 
 def address_of(text: str) -> Address | None:
@@ -17,6 +20,25 @@ def address_of(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an IP address, without brackets, or a host name."""
+    try:
+        ip_address(text)
+    except ValueError:
+        # Digits and dots are meant as an address, here an invalid one.
+        return HOST_NAME.fullmatch(text) is not None and not re.fullmatch(r"[\d.]+", text)
+    return True
+
+
+def is_endpoint(text: str, *, least_port: int = 0) -> bool:
+    """Whether a text is a host and a port: 10.0.0.1:9876, [::1]:9876, ns1.example.com:9876."""
+    host, _, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    bare = host[1:-1] if is_bracketed else host
+    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and least_port <= int(port) <= _MAX_PORT
+    return is_port and is_host(bare) and is_bracketed == (":" in bare)
 
 
 def host_of(address: str) -> str:

@@ -13,6 +13,8 @@ from heapq import merge
 from pathlib import Path
 from typing import Any, Final
 
+from namesrv_remoting.addresses import host_of
+
 Line = dict[str, Any]
 
 _HOUR: Final = 3600
@@ -55,7 +57,7 @@ def _peers(line: Mapping[str, Any]) -> list[Any]:
 
 def _spellings(peer: object) -> list[str]:
     """An address with its port and without."""
-    return [peer, peer.rpartition(":")[0].strip("[]")] if isinstance(peer, str) else []
+    return [peer, host_of(peer)] if isinstance(peer, str) else []
 
 
 def _named(value: object, *names: str) -> Iterator[object]:

@@ -31,7 +31,7 @@ from namesrv.net.read_shares import (
 from namesrv.net.receiver import HeaderReceived, Receiver, State
 from namesrv.net.requests import RequestQueue
 from namesrv.net.steps import FairScheduler
-from namesrv_remoting.addresses import network_of
+from namesrv_remoting.addresses import host_of, network_of
 from namesrv_remoting.codes import FLAG_RESPONSE, ResponseCode, SerializeType
 from namesrv_remoting.command import RemotingCommand, response_type
 from namesrv_remoting.errors import RemoteProtocolError
@@ -268,7 +268,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = self.peer
         peer.address = address_text(transport.get_extra_info("peername"))
-        peer.ip = peer.address.rpartition(":")[0].strip("[]")
+        peer.ip = host_of(peer.address)
         peer.network = network_of(peer.ip)
         self.read_share = self._owner.read_shares.enter(peer.network)
         self._memory = MemoryAccount(self._owner.budget, peer.network)

@@ -1,6 +1,5 @@
 """Every setting of the daemon, declared once: its type, default, range, and (as its docstring) its consequence."""
 
-import ipaddress
 import os
 import re
 import socket
@@ -10,6 +9,7 @@ from typing import Any, Final, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
+from namesrv_remoting.addresses import HOST_NAME, is_endpoint, is_host
 from namesrv_remoting.aio.tls import TlsFiles
 from namesrv_runtime.log import quoted
 
@@ -51,8 +51,6 @@ _MAY_BE_EMPTY: Final = frozenset(
 )
 # The files of the heartbeat log carry the server's name, so it must be valid in a file name.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-_MAX_PORT: Final = 65535
 # Example values of what `broker_metrics_target` may contain, and its syntax.
 _TARGET_FIELDS: Final = {"host": "h", "cluster": "c", "broker_name": "b", "broker_id": "0"}
 _TARGET: Final = re.compile(r"([^{}]|\{(host|cluster|broker_name|broker_id)\})*")
@@ -400,7 +398,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_hosts(cls, text: str) -> str:
         hosts = [host.strip() for host in text.split(",")]
-        if not all(_is_host(host) for host in hosts):
+        if not all(is_host(host) for host in hosts):
             raise ValueError("is not a valid address or host name (separate several with commas)")
         if len(hosts) != len(set(hosts)):
             raise ValueError("contains the same address twice")
@@ -409,7 +407,7 @@ class Settings(BaseModel):
     @field_validator("http_listen", "name_servers_listen")
     @classmethod
     def _check_endpoint(cls, text: str) -> str:
-        if text and not _is_endpoint(text):
+        if text and not is_endpoint(text):
             raise ValueError("is not a valid address and port, for example 127.0.0.1:9877 or [::1]:9877")
         return text
 
@@ -418,7 +416,7 @@ class Settings(BaseModel):
     def _check_name_servers(cls, text: str) -> str:
         servers = [server.strip() for server in text.split(";")] if text else []
         for server in servers:
-            if not _is_endpoint(server):
+            if not is_endpoint(server):
                 raise ValueError(f"has no valid host and port in {quoted(server)}, for example ns1:9876;ns2:9876")
         if len(servers) != len(set(servers)):
             raise ValueError("contains the same NameServer twice")
@@ -428,7 +426,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_target(cls, text: str) -> str:
         example = text.format_map(_TARGET_FIELDS) if _TARGET.fullmatch(text) else ""
-        if text and not _is_endpoint(example):
+        if text and not is_endpoint(example):
             names = ", ".join(f"{{{name}}}" for name in _TARGET_FIELDS)
             raise ValueError(f"is not a valid host and port, for example {{host}}:5557 (with {names})")
         return text
@@ -437,7 +435,7 @@ class Settings(BaseModel):
     @classmethod
     def _check_host_names(cls, text: str) -> str:
         names = [name.strip() for name in text.split(",")] if text else []
-        if not all(name == "*" or _HOST_NAME.fullmatch(name.removeprefix("*.")) for name in names):
+        if not all(name == "*" or HOST_NAME.fullmatch(name.removeprefix("*.")) for name in names):
             raise ValueError("is not a valid list of host names, for example ns1.example.com,*.svc.cluster.local")
         return ",".join(names)
 
@@ -460,14 +458,6 @@ def _host_and_port(endpoint: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _is_endpoint(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    is_bracketed = host.startswith("[") and host.endswith("]")
-    bare = host[1:-1] if is_bracketed else host
-    is_port = re.fullmatch("[0-9]{1,5}", port) is not None and int(port) <= _MAX_PORT
-    return is_port and _is_host(bare) and is_bracketed == (":" in bare)
-
-
 def _resolved(path: Path) -> Path:
     if "\0" in str(path):
         raise ValueError("is not a path")
@@ -475,12 +465,3 @@ def _resolved(path: Path) -> Path:
         return path.expanduser()
     except RuntimeError:
         raise ValueError("begins with the home directory of an unknown user") from None
-
-
-def _is_host(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        # Digits and dots are meant as an address, here an invalid one.
-        return _HOST_NAME.fullmatch(text) is not None and not re.fullmatch(r"[\d.]+", text)
-    return True
