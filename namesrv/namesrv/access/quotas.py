@@ -62,9 +62,9 @@ class Bucket:
         """Return the tokens that reads may take without waiting."""
         return self.tokens - RESERVES[Rank.READ] * rate * BURST_SECONDS
 
-    def refill(self, now: float, rate: float) -> None:
-        """Add the tokens earned since the last refill."""
-        self.tokens = min(rate * BURST_SECONDS, self.tokens + max(0.0, now - self.at) * rate)
+    def refill(self, now: float, rate: float, burst: float) -> None:
+        """Add the tokens earned since the last refill, up to a burst."""
+        self.tokens = min(burst, self.tokens + max(0.0, now - self.at) * rate)
         self.at = now
 
     def wait_seconds(self, rank: Rank, rate: float) -> float:
@@ -182,14 +182,14 @@ class RequestLimiter:
     def _refilled(self, network: str) -> tuple[Bucket, Bucket]:
         """Return the bucket of all addresses and the bucket of one address, refilled until now."""
         now, rate = self.clock.monotonic(), self.quotas.ip_per_second
-        self._all.refill(now, self.quotas.all_per_second)
+        self._all.refill(now, self.quotas.all_per_second, self.quotas.all_per_second * BURST_SECONDS)
         mine = self._by_network.get(network)
         if mine is None:
             if len(self._by_network) >= self._sweep_at:
                 self._sweep(now)
             mine = self._by_network[network] = Bucket(rate * BURST_SECONDS, now)
         else:
-            mine.refill(now, rate)
+            mine.refill(now, rate, rate * BURST_SECONDS)
         return self._all, mine
 
     def _sweep(self, now: float) -> None:

@@ -18,9 +18,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from namesrv.access.quotas import Bucket
 from namesrv.context import Namesrv
 from namesrv.net.peer import address_text
+from namesrv.net.steps import in_parts
 from namesrv_remoting.addresses import network_of
+from namesrv_remoting.bodies.route import BrokerData
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.log import event
 
@@ -39,6 +42,9 @@ BURST_REQUESTS: Final = 400.0
 _MAX_NETWORKS: Final = 4096
 
 Endpoint = tuple[str, int]
+# Broker groups whose targets are made between two yields to the event loop: about a millisecond.
+_CHUNK: Final = 200
+Page = Callable[[Request], Awaitable[Response]]
 # The addresses of a host and port; empty without an answer.
 Resolver = Callable[[Endpoint], Awaitable[list[str]]]
 
@@ -92,63 +98,69 @@ class RequestRate:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # peer address -> the requests that it has left, and the time of that number
-        self._left: dict[str, tuple[float, float]] = {}
+        # peer address -> its requests that are left
+        self._left: dict[str, Bucket] = {}
 
     def admit(self, network: str) -> bool:
         """Count a request; False if the address has none left."""
-        now = self._clock.monotonic()
-        left, since = self._left.pop(network, (BURST_REQUESTS, now))
-        left = min(BURST_REQUESTS, left + (now - since) * REQUESTS_PER_SECOND)
-        if len(self._left) >= _MAX_NETWORKS:
-            self._left.clear()
-        self._left[network] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        now, bucket = self._clock.monotonic(), self._left.get(network)
+        if bucket is None:
+            if len(self._left) >= _MAX_NETWORKS:
+                self._left.clear()
+            bucket = self._left[network] = Bucket(BURST_REQUESTS, now)
+        bucket.refill(now, REQUESTS_PER_SECOND, BURST_REQUESTS)
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
 
 
-def _name_server_routes(namesrv: Namesrv, name_servers: NameServers, rate: RequestRate) -> list[Route]:
-    """The page with all NameServers, also below the names that clients with a unit name ask for."""
+class Discovery:
+    """The discovery pages of a server, which may be on two ports."""
 
-    async def page(request: Request) -> Response:
-        if not rate.admit(network_of(request.client.host if request.client else "")):
+    def __init__(self, namesrv: Namesrv) -> None:
+        self._namesrv = namesrv
+        self._name_servers = NameServers(lambda: namesrv.settings.name_server_list, namesrv.clock)
+        self._rate = RequestRate(namesrv.clock)
+
+    def routes(self) -> list[Route]:
+        """All discovery pages, for the port of health and metrics."""
+        return [*self._name_servers_routes(), self._route(TARGETS_PAGE, self._targets)]
+
+    def name_servers_application(self) -> ASGIApp:
+        """The application of `name_servers_listen`, which has no page but the list."""
+
+        async def not_found(_: Request, __: Exception) -> Response:
+            return PlainTextResponse(f"not found; try {NAME_SERVERS_PAGE}\n", 404)
+
+        return Starlette(routes=self._name_servers_routes(), exception_handlers={404: not_found})
+
+    def _name_servers_routes(self) -> list[Route]:
+        """The list, also below the names that clients with a unit name ask for."""
+        paths = (NAME_SERVERS_PAGE, NAME_SERVERS_PAGE + "-{unit}")
+        return [self._route(path, self._list) for path in paths]
+
+    def _route(self, path: str, page: Page) -> Route:
+        """A page that is limited by peer address."""
+
+        async def limited(request: Request) -> Response:
+            if self._rate.admit(network_of(request.client.host if request.client else "")):
+                return await page(request)
             return PlainTextResponse("too many requests\n", 429, headers={"Retry-After": "1"})
-        if not namesrv.settings.name_servers:
+
+        return Route(path, limited, methods=["GET"])
+
+    async def _list(self, _: Request) -> Response:
+        if not self._namesrv.settings.name_servers:
             return PlainTextResponse("name-servers is not set\n", 404)
         # RocketMQ's clients take the text as it is, up to a line break.
-        return PlainTextResponse(";".join(await name_servers.addresses()) + "\n")
+        return PlainTextResponse(";".join(await self._name_servers.addresses()) + "\n")
 
-    return [Route(path, page, methods=["GET"]) for path in (NAME_SERVERS_PAGE, NAME_SERVERS_PAGE + "-{unit}")]
-
-
-def name_servers_application(namesrv: Namesrv) -> ASGIApp:
-    """The application of `name_servers_listen`, which has no other page."""
-
-    async def not_found(_: Request, __: Exception) -> Response:
-        return PlainTextResponse(f"not found; try {NAME_SERVERS_PAGE}\n", 404)
-
-    routes = _name_server_routes(namesrv, _name_servers(namesrv), RequestRate(namesrv.clock))
-    return Starlette(routes=routes, exception_handlers={404: not_found})
-
-
-def discovery_routes(namesrv: Namesrv) -> list[Route]:
-    """The discovery pages of the port for health and metrics."""
-    rate, name_servers = RequestRate(namesrv.clock), _name_servers(namesrv)
-
-    async def targets(request: Request) -> Response:
-        if not rate.admit(network_of(request.client.host if request.client else "")):
-            return PlainTextResponse("too many requests\n", 429, headers={"Retry-After": "1"})
+    async def _targets(self, request: Request) -> Response:
         _, port = request.scope["server"]
-        groups = [*_name_server_targets(await name_servers.addresses(), port), *_broker_targets(namesrv)]
+        name_servers = _name_server_targets(await self._name_servers.addresses(), port)
+        groups = [*name_servers, *await _broker_targets(self._namesrv)]
         return Response(msgspec.json.encode(groups), media_type="application/json")
-
-    return [
-        *_name_server_routes(namesrv, name_servers, rate),
-        Route(TARGETS_PAGE, targets, methods=["GET"]),
-    ]
-
-
-def _name_servers(namesrv: Namesrv) -> NameServers:
-    return NameServers(lambda: namesrv.settings.name_server_list, namesrv.clock)
 
 
 # -- Prometheus -------------------------------------------------------------------------------------------------------
@@ -168,13 +180,17 @@ def _name_server_targets(addresses: list[str], port: int) -> Iterable[TargetGrou
         yield TargetGroup([f"{host}:{port}" for host in hosts], {"__meta_namesrv_role": "nameserver"})
 
 
-def _broker_targets(namesrv: Namesrv) -> Iterable[TargetGroup]:
-    target = namesrv.settings.broker_metrics_target
-    if not target:
-        return
-    for broker_name, group in namesrv.manager.tables.broker_addr_table.items():
-        for broker_id, address in group.broker_addrs.items():
-            labels = {"cluster": group.cluster, "broker_name": broker_name, "broker_id": str(broker_id)}
-            text = target.format_map({"host": address.rpartition(":")[0], **labels})
-            meta = {f"__meta_namesrv_{name}": value for name, value in labels.items()}
-            yield TargetGroup([text], {"__meta_namesrv_role": "broker", **meta})
+async def _broker_targets(namesrv: Namesrv) -> list[TargetGroup]:
+    """All brokers, by the setting `broker_metrics_target`; the event loop runs between chunks."""
+    target, found = namesrv.settings.broker_metrics_target, list[TargetGroup]()
+    if target:
+        async for part in in_parts(list(namesrv.manager.tables.broker_addr_table.values()), _CHUNK):
+            found.extend(_broker_target(target, group, number) for group in part for number in group.broker_addrs)
+    return found
+
+
+def _broker_target(target: str, group: BrokerData, broker_id: int) -> TargetGroup:
+    host = group.broker_addrs[broker_id].rpartition(":")[0]
+    labels = {"cluster": group.cluster, "broker_name": group.broker_name, "broker_id": str(broker_id)}
+    meta = {f"__meta_namesrv_{name}": value for name, value in labels.items()}
+    return TargetGroup([target.format_map({"host": host, **labels})], {"__meta_namesrv_role": "broker", **meta})

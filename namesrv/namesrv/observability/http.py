@@ -19,7 +19,7 @@ from namesrv.net.listener import RemotingServer
 from namesrv.net.read_shares import ReadShares
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import TLS_HANDSHAKE, TlsTransport
-from namesrv.observability.discovery import NAME_SERVERS_PAGE, name_servers_application
+from namesrv.observability.discovery import NAME_SERVERS_PAGE, Discovery
 from namesrv.observability.pages import PAGES, application
 from namesrv_remoting.errors import RemoteProtocolError
 from namesrv_runtime.http_connection import HttpConnection, HttpConnections, HttpLimits
@@ -104,18 +104,18 @@ class HttpListener:
         self.counts["other", HTTPStatus.BAD_REQUEST] += 1
 
 
-def pages_listener(namesrv: Namesrv, server: RemotingServer) -> HttpListener:
+def pages_listener(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) -> HttpListener:
     """The listener for health, metrics and discovery."""
     tls = namesrv.certificates.https if namesrv.settings.http_tls else None
     counts = namesrv.counters.http
-    app = _counting(application(namesrv, server), PAGES, counts)
+    app = _counting(application(namesrv, server, discovery), PAGES, counts)
     return HttpListener(app, counts, tls=tls, read_shares=server.read_shares)
 
 
-def name_servers_listener(namesrv: Namesrv) -> HttpListener:
+def name_servers_listener(namesrv: Namesrv, discovery: Discovery) -> HttpListener:
     """The listener with the list of NameServers alone, in plain HTTP: RocketMQ's clients ask for it so."""
     counts = namesrv.counters.http
-    app = _counting(name_servers_application(namesrv), (NAME_SERVERS_PAGE,), counts)
+    app = _counting(discovery.name_servers_application(), (NAME_SERVERS_PAGE,), counts)
     return HttpListener(app, counts, NAME_SERVERS_LIMITS)
 
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
-from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, discovery_routes
+from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, Discovery
 from namesrv.observability.health import all_problems
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
@@ -40,7 +40,7 @@ class Check(NamedTuple):
         return f"[{'+' if self.is_ok else '-'}] {self.name}: {self.found}"
 
 
-def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
+def application(namesrv: Namesrv, server: RemotingServer, discovery: Discovery) -> ASGIApp:
     """The application with all pages."""
     # Metrics are rendered once at a time; the last page is kept until it is too old.
     scraping = asyncio.Lock()
@@ -65,7 +65,7 @@ def application(namesrv: Namesrv, server: RemotingServer) -> ASGIApp:
         return PlainTextResponse(f"not found; try {', '.join(PAGES)}\n", 404)
 
     pages = {"/livez": livez, "/readyz": readyz, "/metrics": metrics}
-    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()] + discovery_routes(namesrv)
+    routes = [Route(path, page, methods=["GET"]) for path, page in pages.items()] + discovery.routes()
     app = Starlette(routes=routes, exception_handlers={404: not_found})
     app.router.redirect_slashes = False
     return _for_own_hosts(app, namesrv)

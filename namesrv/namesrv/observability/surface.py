@@ -42,6 +42,7 @@ async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[
     if not is_wanted or missing:
         yield HttpAddresses([], [])
         return
+    from namesrv.observability.discovery import Discovery  # noqa: PLC0415  # optional
     from namesrv.observability.http import HttpListener, name_servers_listener, pages_listener  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
@@ -52,8 +53,9 @@ async def http_ports(namesrv: Namesrv, server: RemotingServer) -> AsyncIterator[
             stack.push_async_callback(listener.close)
             return await listener.listen(*address)
 
-        pages = await listen(pages_listener(namesrv, server), settings.http_address)
-        name_servers = await listen(name_servers_listener(namesrv), settings.name_servers_address)
+        discovery = Discovery(namesrv)
+        pages = await listen(pages_listener(namesrv, server, discovery), settings.http_address)
+        name_servers = await listen(name_servers_listener(namesrv, discovery), settings.name_servers_address)
         lag = namesrv.spawn(measure_lag(namesrv.counters.lag))
         stack.callback(lag.cancel)
         yield HttpAddresses(pages, name_servers)
