@@ -100,7 +100,7 @@ class EncodedRoutes:
 
     def native_body(self, topic: str, view: AddressView | None = None) -> bytes | None:
         """The native route of a topic in a view, for a response with many routes; None without a route."""
-        response = self.native.find(topic) if view is None else self.native.find_for(topic, "", view)
+        response = self.native.find_for(topic, "", view)
         return None if response is None else response.body
 
     def _encode_native(self, route: TopicRouteData) -> tuple[EncodedResponse, int]:

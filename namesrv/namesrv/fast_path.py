@@ -277,9 +277,8 @@ class FastPath:
             if self._views.need_accounts:
                 # The account of a request is known only after the checks of the dispatcher.
                 return None
-            view = self._views.of_connection(connection) if self._views.is_active else None
             cache: RouteCache[EncodedResponse] = self._routes.json if is_json else self._routes.native
-            response = cache.find_for(topic, pull.zone, view) if pull.zone or view else cache.find(topic)
+            response = cache.find_for(topic, pull.zone, self._views.of_connection(connection))
         else:
             row = self._rows.get(topic, _NO_ROW)
             # The value on the row is None until the response is encoded, and for a topic without a route.

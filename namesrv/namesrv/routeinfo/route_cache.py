@@ -87,7 +87,9 @@ class RouteCache(Generic[T]):
         return self._known(row, key) or self._keep(topic, row, key, *self.encode(self._route(topic)))
 
     def find_for(self, topic: str, zone_name: str, view: AddressView | None) -> T | None:
-        """Return the response for a client in a zone (empty: none), with the broker addresses of a view."""
+        """Return the response for a client in a zone (empty: none), with addresses of a view (None: as registered)."""
+        if not zone_name and view is None:
+            return self.find(topic)
         row = self.tables.topic_queue_table.get(topic)
         if row is None:
             return None
