@@ -190,7 +190,7 @@ def over_quota(
     The registration takes the places of the brokers in `replaced`.
     """
     quotas, cluster, account = rules.quotas, registration.cluster_name, registration.account
-    if quotas.mode == "off":
+    if quotas.mode == "off" or not (quotas.brokers or quotas.topics):
         return None
     owners = [Owner("cluster", cluster, lambda key, _: key.cluster_name == cluster)]
     if account:
