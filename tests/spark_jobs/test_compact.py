@@ -57,7 +57,7 @@ def names(logs: Path) -> set[str]:
 
 
 def test_report_says_the_same(logs: Path, tmp_path: Path, engine_name: str) -> None:
-    """On both engines, as the embedded one said it of the lines; what is still written is left alone."""
+    """Both engines report the same of compacted hours as of the lines; a file that is still written is left alone."""
     before = summary(logs, tmp_path / "before", "embedded")
 
     assert main(["compact", str(logs), "--drop-lines"]) == 0

@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from benchmarks.abuse.records import KEY_UPDATE_BYTES, TlsRecords
 from namesrv.net.budget import MemoryBudget
 from namesrv.net.dispatcher import Reply, Request
+from namesrv.net.protocol import ServerConnection
 from namesrv.net.read_shares import ITERATION_COST, AddressShare, ReadShares
 from namesrv.net.tls import ServerTls
 from namesrv.net.tls_transport import HandshakeThreads
@@ -705,15 +706,21 @@ async def test_bad_proxy_headers_before_tls_are_refused(
         assert served.listener.refused[1:] == [(2, reason, message)]
 
 
+async def opened(served: Serving, peer: socket.socket) -> tuple[TlsRecords, ServerConnection, asyncio.Transport]:
+    """The records of a peer after its handshake, and its connection and transport in the server."""
+    records = await asyncio.to_thread(TlsRecords, peer)
+    [connection] = served.server.connections.values()
+    transport = connection._transport
+    assert transport is not None
+    await until(lambda: connection.peer.tls_version)
+    return records, connection, transport
+
+
 async def test_records_without_data_count_towards_share_and_memory(ca: Authority) -> None:
     """An iteration of the loop decrypts four KeyUpdates of a peer, and 64 KiB of them close the connection."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
-            records = await asyncio.to_thread(TlsRecords, peer)
-            [connection] = served.server.connections.values()
-            transport = connection._transport
-            assert transport is not None
-            await until(lambda: connection.peer.tls_version)
+            records, connection, transport = await opened(served, peer)
             share = connection.read_share
             await settle()
             transport.data_received(records.key_updates(IN_ONE_ITERATION - 1))  # type: ignore[attr-defined]  # as the socket's transport does
@@ -736,11 +743,7 @@ async def test_records_that_wait_for_their_share_are_unread_input(ca: Authority,
     """A frame whose last record arrived in time, and waits for the share of its address, is not late."""
     async with serving(tls=tls(ca)) as served:
         with socket.create_connection(served.addresses[0]) as peer:
-            records = await asyncio.to_thread(TlsRecords, peer)
-            [connection] = served.server.connections.values()
-            transport = connection._transport
-            assert transport is not None
-            await until(lambda: connection.peer.tls_version)
+            records, connection, transport = await opened(served, peer)
             frame = json_frame(ECHO, 7)
             transport.data_received(records.sealed(frame[:9]))  # type: ignore[attr-defined]  # as the socket's transport does
             await served.clock.advance(8)
