@@ -199,11 +199,16 @@ def failure_state(error: RemotingError) -> ServerState:
     return "frozen" if isinstance(error, RequestTimeoutError) else "unreachable"
 
 
-def broker_of(live: LiveBroker, *, passed_seconds: float = 0.0) -> Broker:
-    """A broker as it is some seconds after the server's response."""
-    age = None if live.age_seconds is None else live.age_seconds + passed_seconds
+def broker_of(live: LiveBroker, silent_seconds: float | None) -> Broker:
+    """A broker with this time since its last heartbeat; None if the server does not report it."""
     key = live.cluster, live.broker_name, live.broker_id
-    return Broker(key, age, live.expiry_seconds, live.topics or 0, bool(live.write_removed))
+    return Broker(key, silent_seconds, live.expiry_seconds, live.topics or 0, bool(live.write_removed))
+
+
+def instance_of(event: Event) -> InstanceKey | None:
+    """The broker of an event; None for an event that names no broker."""
+    cluster, name, number = (event.fields.get(field) for field in ("cluster", "broker_name", "broker_id"))
+    return (str(cluster), str(name), number) if isinstance(number, int) else None
 
 
 def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Removal]:
@@ -214,10 +219,10 @@ def removals(events: Iterable[Event], info: ServerInfo) -> dict[InstanceKey, Rem
     # On the server's clock, as the times of the events.
     now_ms = info.started_ms + 1000 * info.uptime_seconds
     for event in events:
-        cluster, name, number = (event.fields.get(field) for field in ("cluster", "broker_name", "broker_id"))
-        if event.event == "evict" and event.ts_ms is not None and isinstance(number, int):
+        key = instance_of(event)
+        if event.event == "evict" and event.ts_ms is not None and key is not None:
             seconds_ago = max(0.0, (now_ms - event.ts_ms) / 1000)
-            found[str(cluster), str(name), number] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
+            found[key] = Removal(str(event.fields.get("reason") or ""), seconds_ago)
     return found
 
 

@@ -110,7 +110,8 @@ async def report_of(
     groups: Container[GroupKey] | None = None,
 ) -> Server:
     """The report of a server on all its broker groups, or on some of them."""
-    known = [broker_of(one) for one in brokers if groups is None or (one.cluster, one.broker_name) in groups]
+    wanted = (one for one in brokers if groups is None or (one.cluster, one.broker_name) in groups)
+    known = [broker_of(one, one.age_seconds) for one in wanted]
     report = Server(server.address, state_of(info), info=info, brokers=known)
     if info is None or all(one.kind != "without_master" for one in problems([report])):
         return report

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from namesrv_client.ctl.comparison import PRESENT
-from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, removals
+from namesrv_client.health import KINDS, Broker, Missing, Problem, Server, broker_of, removals
 from namesrv_console.state import BrokerKey, BrokerSeen, Cluster, ServerView
 from namesrv_console.views.differences import Disagreement
 from namesrv_remoting.health import Kind, Level
@@ -71,7 +71,7 @@ def report_of(view: ServerView, now: float) -> Server:
         why=view.error or "",
         state_seconds=None if view.is_reachable else now - view.since,
         info=info if view.is_reachable else None,
-        brokers=[_broker(key, seen, now) for key, seen in view.brokers.items()] if reports_brokers(view) else None,
+        brokers=[_broker(seen, now) for seen in view.brokers.values()] if reports_brokers(view) else None,
         refusal=next(iter(view.refused.values()), "") if view.is_reachable else "",
         removals={} if info is None else removals(view.events, info),
     )
@@ -95,7 +95,5 @@ def topics_of(key: BrokerKey, cluster: Cluster) -> int:
     return max((view.brokers[key].live.topics or 0 for view in cluster.servers if key in view.brokers), default=0)
 
 
-def _broker(key: BrokerKey, seen: BrokerSeen, now: float) -> Broker:
-    live = seen.live
-    silent = None if seen.last_seen_at is None else now - seen.last_seen_at
-    return Broker(key, silent, live.expiry_seconds, live.topics or 0, bool(live.write_removed))
+def _broker(seen: BrokerSeen, now: float) -> Broker:
+    return broker_of(seen.live, None if seen.last_seen_at is None else now - seen.last_seen_at)

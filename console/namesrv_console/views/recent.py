@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from namesrv_client.health import instance_of
 from namesrv_console.state import BrokerKey, Cluster, ServerView
 from namesrv_remoting.bodies.extensions import Event
 from namesrv_spark_jobs.history.model import Broker, RegistrationPeriod, TimelineRow
@@ -49,9 +50,9 @@ def recent_rows(
 def _by_broker(view: ServerView) -> dict[BrokerKey, list[Event]]:
     found: dict[BrokerKey, list[Event]] = {}
     for event in view.events:
-        cluster, name, number = (event.fields.get(field) for field in ("cluster", "broker_name", "broker_id"))
-        if event.event in _SHOWN_EVENTS and event.ts_ms is not None and isinstance(number, int):
-            found.setdefault(BrokerKey(str(cluster), str(name), number), []).append(event)
+        key = instance_of(event)
+        if event.event in _SHOWN_EVENTS and event.ts_ms is not None and key is not None:
+            found.setdefault(BrokerKey(*key), []).append(event)
     return found
 
 

@@ -58,9 +58,13 @@ def server_problems(state: ServerState) -> list[ServerProblem]:
         used, limit = state.memory_bytes // _MIB, state.max_memory_bytes // _MIB
         found.append(ServerProblem("memory_budget", f"{used} of {limit} MiB in use"))
     if (days := state.certificate_days) is not None and days < SOON_DAYS:
-        when = f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
-        found.append(ServerProblem("certificate_expires", when))
+        found.append(ServerProblem("certificate_expires", expiry_text(days)))
     return found
+
+
+def expiry_text(days: float) -> str:
+    """The time until a certificate expires, or since it has expired."""
+    return f"expires in {days:.1f} days" if days > 0 else f"expired {-days:.1f} days ago"
 
 
 def group_problems(groups: Groups, write_removed: Sequence[str]) -> list[ServerProblem]:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from namesrv.context import Namesrv
 from namesrv.net.listener import RemotingServer
 from namesrv.observability.discovery import NAME_SERVERS_PAGE, TARGETS_PAGE, Discovery
-from namesrv.observability.health import all_problems
+from namesrv.observability.health import all_problems, expiry_text
 from namesrv.observability.hosts import is_own_host
 from namesrv.observability.metrics import CONTENT_TYPE, exposition
 from namesrv_remoting.bodies.extensions import ServerProblem
@@ -125,7 +125,7 @@ def _certificate(namesrv: Namesrv) -> list[Check]:
     days, problem = namesrv.certificates.days_left(), namesrv.certificates.problem
     if days is None:
         return []
-    found = f"certificate expires in {days:.1f} days" if days > 0 else f"certificate expired {-days:.1f} days ago"
+    found = f"certificate {expiry_text(days)}"
     if (crl_seconds := namesrv.certificates.crl_seconds_left()) is not None:
         hours = crl_seconds / 3600
         when = f"expires in {hours:.1f} hours" if hours > 0 else f"expired {-hours:.1f} hours ago"

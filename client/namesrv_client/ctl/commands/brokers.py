@@ -106,7 +106,8 @@ def brokers(options: Options, cluster: ClusterOption = None, name: NameOption = 
 def _group_problems(given: Mapping[str, list[LiveBroker]]) -> list[str]:
     """A line for each critical problem of the listed broker groups; the table shows the others."""
     reports = [
-        Server(server, "answers", brokers=[broker_of(broker) for broker in found]) for server, found in given.items()
+        Server(server, "answers", brokers=[broker_of(broker, broker.age_seconds) for broker in found])
+        for server, found in given.items()
     ]
     return [line_of(one) for one in problems(reports) if one.level == "critical"]
 

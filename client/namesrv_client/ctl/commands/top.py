@@ -94,7 +94,10 @@ class Seen:
             return Server(self.server, state, "" if self.error is None else reason(self.error), passed)
         if self.state is None:
             return Server(self.server, "asking")
-        brokers = [broker_of(one, passed_seconds=passed) for one in self.brokers.values()]
+        brokers = [
+            broker_of(one, None if one.age_seconds is None else one.age_seconds + passed)
+            for one in self.brokers.values()
+        ]
         return Server(self.server, state_of(self.info), info=self.info, brokers=brokers)
 
     def broker(self, key: Key, now: float) -> tuple[str, LiveBroker | None]:
