@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from namesrv_broker_agent.dialects import BrokerIdentity, BrokerState, MasterInfo
-from namesrv_broker_agent.link import ServerLink, ServerState, Status, report_bug
+from namesrv_broker_agent.link import ServerLink, report_bug
+from namesrv_broker_agent.link_state import ServerState, Status
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_broker_agent.topics import TopicChange, TopicTable

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from namesrv_broker_agent.agent import BrokerAgent
-from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.settings import AgentConfig, ConfigFileError, read_config
 from namesrv_broker_agent.topics import TopicStateError
 from namesrv_runtime import log, loops

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from namesrv_broker_agent.dialects import MasterInfo
-from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.link_state import ServerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from namesrv_broker_agent.agent import BrokerAgent
 from namesrv_broker_agent.dialects import MasterInfo
-from namesrv_broker_agent.link import ServerState
+from namesrv_broker_agent.link_state import ServerState
 from namesrv_broker_agent.settings import AgentSettings
 from namesrv_broker_agent.status import AgentStatus
 from namesrv_remoting.bodies.topic import TopicConfig

@@ -84,8 +84,8 @@ MUTATIONS: Final = (
     Mutation(
         "an agent closes its old connection first",
         "namesrv_broker_agent.link",
-        "        self._former, self._client = self._client, self._new_client()",
-        "        self._former, self._client = self._client, self._new_client()\n        await self._close_former()",
+        "        self._former, self._client = self._client, client\n",
+        "        self._former, self._client = self._client, client\n        await self._close_former()\n",
     ),
     Mutation(
         "every second counts as lateness",
@@ -189,9 +189,9 @@ MUTATIONS: Final = (
     Mutation(
         "an agent stops trying after failures",
         "namesrv_broker_agent.link",
-        "                self._fails(str(error) or type(error).__name__)\n",
-        "                self._fails(str(error) or type(error).__name__)\n"
-        "                if failures > 3:\n                    return\n",
+        "            await self._clock.sleep(self._retries.pause_seconds())\n",
+        "            if self.state.failures > 3:\n                return\n"
+        "            await self._clock.sleep(self._retries.pause_seconds())\n",
     ),
 )
 

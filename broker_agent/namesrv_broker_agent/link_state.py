@@ -1,0 +1,119 @@
+"""The state of the link to one NameServer: its status, counts and last error, as the agent's owner sees them."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from namesrv_runtime.clock import Clock
+
+logger: Final = logging.getLogger("namesrv_agent.connection")
+_registration_logger: Final = logging.getLogger("namesrv_agent.registration")
+_heartbeat_logger: Final = logging.getLogger("namesrv_agent.heartbeat")
+
+Status = Literal["connecting", "registered", "unreachable", "stopped"]
+# A heartbeat that is this late is worth a warning; a single lost attempt delays it by less.
+_LATE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The state of the link to one NameServer; times are wall-clock seconds since 1970."""
+
+    address: str
+    status: Status
+    # since when the status is what it is
+    since: float
+    protocol: str | None = None
+    boot_id: str | None = None
+    last_answer: float | None = None
+    last_error: str | None = None
+    # registrations and heartbeats that the server has accepted
+    registrations: int = 0
+    heartbeats: int = 0
+    # registrations and heartbeats that the server has refused
+    refusals: int = 0
+    # attempts to connect or register that failed, and connections that ended
+    failures: int = 0
+    # registrations over another connection than the first one
+    reconnects: int = 0
+    # time of the last accepted heartbeat or registration
+    last_heartbeat: float | None = None
+    # by how much the time since then, or since the start, exceeds heartbeat_seconds
+    lateness_seconds: float = 0.0
+    # True if the server has accepted all topics and settings of the broker
+    is_settled: bool = False
+
+
+class LinkState:
+    """Keeps the ServerState of one link up to date, logs what an operator should know, and reports each new status."""
+
+    def __init__(
+        self, address: str, heartbeat_seconds: float, clock: Clock, on_status: Callable[[Status], None]
+    ) -> None:
+        self.current = ServerState(address, "connecting", clock.wall())
+        self._heartbeat_seconds = heartbeat_seconds
+        self._clock = clock
+        # called after each change of the status, with the previous status
+        self._on_status = on_status
+        # monotonic time of the last accepted registration or heartbeat, or of the start
+        self._accepted_at = clock.monotonic()
+        # number of connections over which the server accepted a registration, and whether it includes the current one
+        self._connections = 0
+        self._is_counted = False
+
+    @property
+    def lateness_seconds(self) -> float:
+        """By how much the next heartbeat is overdue; 0 or less if it is not."""
+        return self._clock.monotonic() - self._accepted_at - self._heartbeat_seconds
+
+    def connection_replaced(self) -> None:
+        """Note that the next registration goes over a new connection."""
+        self._is_counted = False
+
+    def registration_accepted(self, boot_id: str | None) -> None:
+        """Note that the server has accepted a registration."""
+        if not self._is_counted:
+            self._is_counted = True
+            self._connections += 1
+        self._accepted(
+            boot_id=boot_id or self.current.boot_id,
+            registrations=self.current.registrations + 1,
+            reconnects=self._connections - 1,
+        )
+
+    def heartbeat_accepted(self) -> None:
+        """Note that the server has accepted a heartbeat."""
+        self._accepted(heartbeats=self.current.heartbeats + 1)
+
+    def refused(self, error: str) -> None:
+        """Note that the server has refused a registration or a heartbeat, and log each new reason once."""
+        if error != self.current.last_error:
+            _registration_logger.warning("%s: %s", self.current.address, error)
+        self._responded(error=error, refusals=self.current.refusals + 1)
+
+    def failed(self, error: str, protocol: str | None) -> None:
+        """Note that an attempt failed or a connection ended, and log each new reason once."""
+        if error != self.current.last_error:
+            logger.info("%s: %s", self.current.address, error)
+        self.current = replace(self.current, failures=self.current.failures + 1)
+        self.becomes("unreachable", protocol, error)
+
+    def becomes(self, status: Status, protocol: str | None, error: str | None = None) -> None:
+        """Set the status, with the protocol of the connection and the error that caused the change."""
+        before = self.current.status
+        since = self.current.since if before == status else self._clock.wall()
+        self.current = replace(self.current, status=status, since=since, protocol=protocol, last_error=error)
+        if status != before:
+            if status == "registered":
+                logger.info("registered with %s", self.current.address)
+            self._on_status(before)
+
+    def _accepted(self, **changes: Any) -> None:
+        if (late := self.lateness_seconds) > _LATE_SECONDS:
+            _heartbeat_logger.warning("heartbeat to %s was %.1f s late", self.current.address, late)
+        self._accepted_at = self._clock.monotonic()
+        self._responded(last_heartbeat=self._clock.wall(), **changes)
+
+    def _responded(self, *, error: str | None = None, **changes: Any) -> None:
+        self.current = replace(self.current, last_answer=self._clock.wall(), last_error=error, **changes)

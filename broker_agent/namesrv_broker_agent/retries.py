@@ -1,0 +1,49 @@
+"""How long the agent pauses between attempts to register with a server, and how long each attempt may take."""
+
+from collections.abc import Callable
+from typing import Final
+
+from namesrv_remoting.errors import ConnectionClosedError, RemotingError
+from namesrv_runtime.backoff import Backoff
+
+_FIRST_BACKOFF_SECONDS: Final = 0.1
+# An attempt that fails after this time, or whose connection the server accepts and closes, shows an overloaded server
+# or network, not an absent server. Two thousand agents that retried every second with unchanged timeouts would keep
+# such a server overloaded for ever.
+_SLOW_SECONDS: Final = 1.0
+_SLOW_BACKOFF: Final = Backoff(1.0, 15.0)
+# The largest factor by which the timeouts of such attempts grow.
+_MAX_TIMEOUT_FACTOR: Final = 4.0
+
+
+class Retries:
+    """Counts failed attempts in a row, and derives the next pause and the next timeouts from them."""
+
+    def __init__(self, max_backoff_seconds: float, random_unit: Callable[[], float]) -> None:
+        self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, max_backoff_seconds)
+        self._random_unit = random_unit
+        self._failures = 0
+        # consecutive attempts that failed on an overloaded server
+        self._slow_failures = 0
+
+    @property
+    def is_slow(self) -> bool:
+        """True while the server seems overloaded: pauses and timeouts are longer."""
+        return self._slow_failures > 0
+
+    def failed(self, error: RemotingError, took_seconds: float, *, was_registered: bool) -> None:
+        """Count an attempt that failed after this time, or a connection that ended after a registration."""
+        self._failures = 1 if was_registered else self._failures + 1
+        is_overload = took_seconds >= _SLOW_SECONDS or isinstance(error, ConnectionClosedError)
+        self._slow_failures = self._slow_failures + 1 if is_overload and not was_registered else 0
+
+    def pause_seconds(self) -> float:
+        """A random pause before the next attempt."""
+        if self.is_slow:
+            return _SLOW_BACKOFF.pause_seconds(self._slow_failures, self._random_unit())
+        return self._backoff.pause_seconds(self._failures, self._random_unit())
+
+    def timeout_factor(self) -> float:
+        """The factor on the timeouts of the next attempt; random, so that agents do not fail together again."""
+        longest = min(2.0**self._slow_failures, _MAX_TIMEOUT_FACTOR)
+        return 1.0 if longest == 1.0 else 1.0 + (longest - 1.0) * self._random_unit()
