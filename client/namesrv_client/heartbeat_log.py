@@ -11,7 +11,8 @@ from namesrv_client.routes.cache import SyncPoint
 from namesrv_client.routes.route import RouteChange
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Encoder, Item, LineLog, encoded
+from namesrv_runtime.line_log import Encoder, LineLog, encoded
+from namesrv_runtime.line_queue import Item
 
 logger: Final = logging.getLogger("namesrv_client.heartbeat_log")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Encoder, Item, LineLog
+from namesrv_runtime.line_log import Encoder, LineLog
+from namesrv_runtime.line_queue import Item
 from tests.support.fake_clock import GUARD_SECONDS, until
 
 WALL = 1_772_351_990.0

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from namesrv.net import protocol
-from namesrv_runtime import line_log
+from namesrv_runtime import line_archive, line_log
 from tests.simulation.disk import replaced_attributes, simulated_disks
 from tests.simulation.threads import Threading
 from tests.simulation.world import World
@@ -70,7 +70,8 @@ def simulated_surroundings(world: World) -> Iterator[None]:
         (time, "clock_gettime", lambda _: monotonic()),
         (time, "sleep", threads.sleep),
         (line_log, "threading", threads),
-        (line_log, "Queue", threads.Queue),
+        (line_archive, "threading", threads),
+        (line_archive, "Queue", threads.Queue),
         # a fifth as often as in reality
         (line_log, "FLUSH_SECONDS", 1.0),
         (secrets, "token_hex", lambda size=32: token(size).hex()),

@@ -38,7 +38,8 @@ from namesrv_remoting.codes import RequestCode
 from namesrv_remoting.errors import NoPermissionError, RemoteProtocolError, SystemBusyError
 from namesrv_runtime.clock import Clock
 from namesrv_runtime.line_files import LineFiles, Retention
-from namesrv_runtime.line_log import Item, LineLog
+from namesrv_runtime.line_log import LineLog
+from namesrv_runtime.line_queue import Item
 from namesrv_runtime.log import event
 
 logger: Final = logging.getLogger(__name__)

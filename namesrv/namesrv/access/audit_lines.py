@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from namesrv.routeinfo.effects import Effect
 from namesrv_remoting.access import AccessFile, Account
-from namesrv_runtime.line_log import Encoder, Item, encoded
+from namesrv_runtime.line_log import Encoder, encoded
+from namesrv_runtime.line_queue import Item
 
 # Accounts listed for one change of the access file.
 _NAMED_ACCOUNTS: Final = 100
