@@ -12,7 +12,6 @@ from namesrv.routeinfo.effects import (
     Effect,
     Evicted,
     Fenced,
-    MinBrokerIdChanged,
     OverQuota,
     Registered,
     RouteChanged,
@@ -26,7 +25,6 @@ from namesrv.routeinfo.manager import OTHER_CONNECTION_NOTE_SECONDS, RouteInfoMa
 from namesrv.routeinfo.records import BrokerAddrInfo, BrokerLiveInfo, Reason, RegisterResult, Registration, RouteOptions
 from namesrv.routeinfo.rules import TableQuotas, TakeoverPolicy
 from namesrv.routeinfo.tables import RouteTables
-from namesrv_remoting.bodies.topic import DataVersion
 from namesrv_remoting.codes import PERM_WRITE
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from namesrv_remoting.requests import AccessClass
@@ -106,18 +104,6 @@ async def test_effects_of_a_scan(scene: RouteScene, silent_for: float, evicted: 
     assert scene.manager.scans == 1
 
 
-async def test_smaller_id_is_reported() -> None:
-    """Another smallest id of a group is an effect for its members (905)."""
-    scene = RouteScene(notify_min_broker_id_changed=True)
-    await scene.register(SLAVE, MASTER)
-    await scene.close(1)
-
-    assert [effect for effect in scene.take_effects() if isinstance(effect, MinBrokerIdChanged)] == [
-        MinBrokerIdChanged("b1", 0, "m:1", ("s:1",), ha_broker_addr="m:2"),
-        MinBrokerIdChanged("b1", 1, "s:1", ("s:1",), offline_broker_addr="m:1"),
-    ]
-
-
 async def test_refused_registration_leaves_no_trace(scene: RouteScene) -> None:
     """A refused registration changes no table, effect or revision, and frees the lock."""
     with pytest.raises(SystemError_):
@@ -164,26 +150,6 @@ async def test_changes_of_other_brokers_keep_a_registration_unchanged(scene: Rou
     await scene.close(3)
 
     assert scene.manager.register_unchanged(M, b"master", 1, None) == RegisterResult()
-
-
-async def test_connection_of_a_broker(scene: RouteScene) -> None:
-    """A heartbeat moves a broker to a newer connection once its own has ended; ended or older ones never do."""
-    await scene.register(MASTER)
-    scene.closed.add(9)
-    for ended_or_older in (9, 0):
-        assert scene.manager.register_unchanged(M, b"master", ended_or_older, None) is None
-    assert scene.manager.touch(M, 9) is not None
-    assert live(scene, M).connection_id == 1
-
-    scene.closed.add(1)
-    scene.manager.touch(M, 2, {"depth": 1})
-    await scene.register(replace(MASTER, connection_id=0, body=body("t1", "t2", counter=2)))
-
-    after = live(scene, M)
-    assert (after.connection_id, after.state, after.data_version) == (2, {"depth": 1}, DataVersion(2))
-    await scene.close(2)
-    assert live(scene, M).connection_id == 0
-    assert violations(scene.tables) == []
 
 
 @pytest.mark.parametrize(("silent_for", "left"), [(120.0, [M]), (120.1, [])])
@@ -291,20 +257,6 @@ async def test_registration_fences_a_removal_under_way(scene: RouteScene, reason
 
 
 @pytest.mark.usefixtures("small_chunks")
-async def test_broker_that_moves_while_another_one_is_removed_stays(scene: RouteScene) -> None:
-    """Of two brokers on a closed connection, one that is seen over another connection meanwhile is not removed."""
-    await scene.register(MASTER, replace(OTHER, connection_id=1))
-    scene.closed.add(1)
-    removal = await begin(scene.manager.connection_closed(1))
-
-    scene.manager.touch(O, 2)
-
-    await removal
-    assert live(scene, O).connection_id == 2
-    assert rows(scene.tables) == {"t1": {"b2": 6}, "t2": {"b2": 6}}
-
-
-@pytest.mark.usefixtures("small_chunks")
 async def test_registration_during_an_unregistration_waits(scene: RouteScene) -> None:
     """While its removal waits for the lock, a broker's unchanged registration must be processed in full."""
     await scene.register(MASTER)
@@ -336,22 +288,6 @@ async def test_registration_that_was_planned_under_former_options_is_applied_aga
     await scene.register(fewer)
     assert rows(scene.tables) == {"t1": {"b1": 6}, "t2": {"b1": 6}}
     assert scene.manager.register_unchanged(M, b"fewer", 1, None) == RegisterResult()
-
-
-@pytest.mark.usefixtures("small_chunks")
-async def test_broker_reconnects_during_its_registration(scene: RouteScene) -> None:
-    """A heartbeat over a new connection during a registration keeps its state, and the old connection may close."""
-    await scene.register(MASTER)
-    registering = await begin(scene.manager.register(replace(MASTER, body=body("t1", "t2", counter=2))))
-
-    scene.pass_time(1.0)
-    scene.manager.touch(M, 2, {"depth": 1})
-
-    await registering
-    await scene.close(1)
-    after = live(scene, M)
-    assert (after.last_update, after.connection_id, after.state) == (1_001.0, 2, {"depth": 1})
-    assert after.data_version == DataVersion(2)
 
 
 @pytest.mark.parametrize(
@@ -417,17 +353,6 @@ async def test_refused_registration_reports_what_happened_before_its_refusal() -
         TakeoverAttempted(M, live(scene, M), "b1", "n:1", 4, 0.0, is_refused=False),
         OverQuota(AccessClass.BROKER_CONTROL, "topics", "3 topics, limit 2", is_refused=True),
     ]
-
-
-async def test_operators_topic_counts_towards_the_limit() -> None:
-    """Request 217 creates no topic beyond `max_topics`."""
-    scene = RouteScene(limits=replace(ROOMY, max_topics=2))
-    await scene.register(MASTER)
-
-    with pytest.raises(BadRequestError, match=r"^3 topics, limit 2$"):
-        await scene.manager.register_topic("t3", [queue_data("b1")])
-
-    assert scene.tables.topic_queue_table.keys() == {"t1", "t2"}
 
 
 async def test_operators_routes_count_towards_the_limit() -> None:
@@ -508,15 +433,6 @@ async def test_removed_write_permission_survives_a_closed_connection(
     assert await is_writable(scene) is writable
 
 
-async def test_removed_write_permission_survives_a_superseding_registration(scene: RouteScene) -> None:
-    """A master at another address takes over the id without the write permission."""
-    await scene.register(MASTER)
-    await scene.manager.wipe_write_perm("b1")
-    await scene.register(registration("b1", 0, "m2:1", connection_id=4))
-
-    assert not await is_writable(scene)
-
-
 async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScene) -> None:
     """An unregistration of the master restores the write permission, one of a slave does not."""
     await scene.register(MASTER, SLAVE)
@@ -529,18 +445,4 @@ async def test_removed_write_permission_ends_with_an_unregister(scene: RouteScen
     await scene.manager.unregister(M, "b1", 7)
 
     assert scene.take_effects()[-1] == WritePermissionChanged("b1", 0, is_removed=False, reason="unregistered")
-    assert await is_writable(scene)
-
-
-async def test_removed_write_permission_ends_with_a_silent_broker(scene: RouteScene) -> None:
-    """The eviction of a silent broker restores its write permission, with an effect of its own."""
-    await scene.register(MASTER)
-    await scene.manager.wipe_write_perm("b1")
-    scene.pass_time(120.1)
-    await scene.manager.evict_silent()
-    scene.take_effects()
-    await scene.manager.evict_silent()
-    assert WritePermissionChanged("b1", 0, is_removed=False, reason="expired") in scene.take_effects()
-    assert scene.tables.write_removed == {}
-
     assert await is_writable(scene)

@@ -20,7 +20,7 @@ from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import STALE_FIELD
 from namesrv_remoting.errors import BadRequestError, SystemError_
 from namesrv_remoting.requests import AccessClass
-from tests.support.route_builders import ROOMY, body, key, register, registration, rows, rules, tables_of, topic
+from tests.support.route_builders import ROOMY, body, register, registration, rules, tables_of, topic
 from tests.support.route_model import facts_of
 from tests.support.steps import finished, steps_and_result
 from tests.support.table_invariants import violations
@@ -229,21 +229,6 @@ def test_members_are_notified_of_a_smaller_id(
 
     notice = recipients and MinBrokerIdChanged("b1", *newcomer, recipients, ha_broker_addr="ha:1")
     assert (None, notice) == (off.notice, on.notice)
-
-
-def test_registration_drops_displaced_entries() -> None:
-    """A registration drops the former holder of its id, and its own former entry under another id or cluster."""
-    tables = tables_of(registration("b1", 1, "s:1", cluster_name="c2"), registration("b9", 0, "m:1", cluster_name="c2"))
-    ((nothing, _),) = register(tables, MASTER)
-    ((holder, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1"))
-    ((moved, _),) = register(tables, replace(MASTER, broker_addr="n:1"))
-    ((other_id, _),) = register(tables, replace(MASTER, cluster_name="c2", broker_addr="n:1", broker_id=1))
-
-    assert [[], [key("m:1")], [key("n:1", "c2")]] == [nothing.dropped, holder.dropped, moved.dropped]
-    assert {key("n:1"), key("s:1", "c2")} == set(other_id.dropped)
-    assert violations(tables) == []
-    # b1 is a slave now, and acts as its own master
-    assert rows(tables) == {"t1": {"b1": 4, "b9": 6}, "t2": {"b1": 4, "b9": 6}}
 
 
 @pytest.mark.parametrize(

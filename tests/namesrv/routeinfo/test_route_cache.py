@@ -10,9 +10,8 @@ from namesrv.routeinfo.route_cache import RESPONSE_BYTES, RouteCache
 from namesrv.routeinfo.tables import RouteTables
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.route import TopicRouteData
-from namesrv_remoting.bodies.topic import TopicQueueMappingInfo
 from namesrv_remoting.codes import SYNC_BROKER_MEMBER_PREFIX
-from tests.support.route_builders import body, register, registration, tables_of, topic
+from tests.support.route_builders import register, registration, tables_of, topic
 
 
 class CountedCache(RouteCache[bytes]):
@@ -84,19 +83,6 @@ def test_topics_with_a_response_of_their_own_share_the_others(option: str) -> No
     assert (first, 2) == (cache.ask("t2"), cache.encoded)
 
 
-def test_zone_has_responses_of_its_own() -> None:
-    """There is one response for each topic and zone, in any case of the zone's name, beside the one without a zone."""
-    cache = CountedCache(
-        tables_of(registration("b1", 0, "m:1", zone_name="z1"), registration("b2", 0, "o:1", zone_name="z2"))
-    )
-
-    responses = [cache.find_for("t1", zone, None) for zone in ("z1", "Z1", "z2", "Z2")]
-
-    assert [broker_names(json.loads(response or b"")) for response in responses] == [["b1"], ["b1"], ["b2"], ["b2"]]
-    assert broker_names(cache.ask("t1")) == ["b1", "b2"]
-    assert cache.encoded == 3
-
-
 def test_responses_of_zones_are_bounded() -> None:
     """Responses of zones count towards the cache's limit, and the oldest are dropped."""
     queues = [topic(f"t{number}", number) for number in range(100)]
@@ -106,14 +92,6 @@ def test_responses_of_zones_are_bounded() -> None:
             assert cache.find_for(f"t{number}", zone, None) is not None
             assert cache.held() <= 5_000
     assert len(cache) > 5
-
-
-def test_static_mappings_are_only_in_their_topics_response() -> None:
-    """A topic with mappings never shares its response with one that has the same queues and none."""
-    cache = CountedCache(RouteTables())
-    for mappings, expected in (({}, [False, False]), ({"mapped": TopicQueueMappingInfo(epoch=1)}, [False, True])):
-        register(cache.tables, registration("b1", 0, "m:1", body=body("plain", "mapped", mappings=mappings)))
-        assert ["topicQueueMappingByBroker" in cache.ask(name) for name in ("plain", "mapped")] == expected
 
 
 def test_responses_are_dropped_with_their_rows() -> None:
