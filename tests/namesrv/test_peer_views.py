@@ -6,9 +6,6 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from namesrv.server.reload import Reloader
-from namesrv.settings.flags import parse
-from namesrv.settings.sources import load
 from namesrv_remoting.codes import RequestCode
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.namesrv_peer import MASTER, SLAVE, Broker, NamesrvPeer, Spelling, native
@@ -112,7 +109,7 @@ async def test_reload_changes_addresses_and_wakes_watches(tmp_path: Path) -> Non
     path = views_file(tmp_path)
     async with namesrv_in_process(tmp_path, address_views=str(path)) as server:
         world = await World.build(server)
-        reloader = Reloader(server.namesrv, lambda: load(parse([f"--address-views={path}"]), {}))
+        reloader = server.reloader(f"--address-views={path}")
         pull = {"topics": ["T"], "boot_id": server.namesrv.boot_id, "wait_ms": 60_000}
         first = await world.outside.call(
             RequestCode.PULL_ROUTES, None, native({**pull, "since": 0, "wait_ms": 0}), spelling="native"

@@ -10,9 +10,11 @@ from namesrv.context import Namesrv
 from namesrv.net.protocol import ServerConnection
 from namesrv.routeinfo.effects import Effect
 from namesrv.server.controller import NamesrvController
+from namesrv.server.reload import Reloader
+from namesrv.settings.flags import parse
 from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import read_access_file, read_address_views
+from namesrv.settings.sources import load, read_access_file, read_address_views
 from namesrv.state.events import RING_SIZE
 from namesrv_remoting.aio.server_protocols import PROCESS_PROTOCOLS
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
@@ -108,6 +110,12 @@ class InProcess:
         """Close a peer's connection, and return when the server has noticed."""
         peer.close()
         await until(lambda: self.find_connection(peer) is None)
+
+    def reloader(self, *flags: str) -> Reloader:
+        """The reload that SIGHUP starts, with these flags in addition to the place of this server."""
+        place = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0"]
+        place += [f"--data-dir={self.data_dir}", f"--nameserver-name={self.namesrv.settings.nameserver_name}"]
+        return Reloader(self.namesrv, lambda: load(parse([*place, *flags]), {}))
 
     async def stop(self) -> None:
         """Ask the server to stop, and return when it has; draining follows the fake clock, the rest takes real time."""

@@ -1,7 +1,7 @@
 """The access guard of a running server: remarks, log lines, reloads and takeovers."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,8 @@ import pytest
 from namesrv.access.quotas import Rank
 from namesrv.routeinfo.connections import MAX_OTHER_CONNECTIONS
 from namesrv.routeinfo.records import BrokerAddrInfo
-from namesrv.server.reload import Reloader
 from namesrv.settings.flags import parse
-from namesrv.settings.sources import Loaded, SettingsError, load
+from namesrv.settings.sources import SettingsError, load
 from tests.support.certificates import Authority
 from tests.support.fake_clock import until
 from tests.support.heartbeat_files import read_log
@@ -93,7 +92,7 @@ async def test_remarks_name_missing_permissions_only_to_the_account(server: InPr
 async def test_unsigned_requests_of_strangers_all_get_the_same_remark(server: InProcess, access: Path) -> None:
     """The remark for an address without an account does not even show which request codes exist."""
     access.write_text(BROKERS)
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     peer = await server.connect()
 
     assert {await ask(peer, code, BROKER.ext) for code in (103, 105, 206, 318, 99999)} == {
@@ -127,7 +126,7 @@ async def test_refusal_names_the_account_outside_its_networks_or_expired(
 ) -> None:
     """The log names the account although it is not valid here, so that an operator sees whose clients are refused."""
     access.write_text(f"{BROKERS}{bound}\n")
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
 
     assert (await ask(await server.connect(), 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
     [event] = logged(caplog, "access_refused")
@@ -179,7 +178,7 @@ async def test_observed_registration_counts_one_refusal(server: InProcess, acces
     """A registration with several topics against the rules counts once, and all of its topics are registered."""
     narrow = '[{ access = "broker-control", topics = ["team-*"] }]'
     access.write_text(BROKERS.replace('["broker-control"]', narrow))
-    await reloader(server, access, "--access-mode=observe").reload()
+    await server.reloader(f"--access={access}", "--access-mode=observe").reload()
     peer = await server.connect()
 
     assert (await ask(peer, 103, BROKER.ext, registration("T", "team-x", "U"), key=KEY))[0] == 0
@@ -284,7 +283,7 @@ async def test_unknown_access_keys_can_be_ignored(server: InProcess, access: Pat
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == NO_PERMISSION
 
     access.write_text(f'unknown_access_keys = "ignore"\n{BROKERS}{NETWORK}')
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
 
     assert (await ask(peer, 105, {"topic": "T"}, key=foreign))[0] == 17
     # a known access key still needs its secret
@@ -292,23 +291,6 @@ async def test_unknown_access_keys_can_be_ignored(server: InProcess, access: Pat
 
 
 # -- reload -----------------------------------------------------------------------------------------------------------
-
-
-def reloader(server: InProcess, access: Path | None, *further: str) -> Reloader:
-    """The reload that SIGHUP starts."""
-    settings = server.namesrv.settings
-    argv = [
-        *(
-            "--listen-host=127.0.0.1",
-            "--listen-port=0",
-            "--http-listen=",
-            "--drain-seconds=0",
-            f"--access={access or ''}",
-        ),
-        *(f"--data-dir={server.data_dir}", f"--nameserver-name={settings.nameserver_name}", *further),
-    ]
-    read: Callable[[], Loaded] = lambda: load(parse(argv), {})  # noqa: E731 - typed
-    return Reloader(server.namesrv, read)
 
 
 async def test_reload_reaches_open_connections(server: InProcess, access: Path) -> None:
@@ -320,7 +302,7 @@ async def test_reload_reaches_open_connections(server: InProcess, access: Path) 
     assert server.namesrv.fast_path.pulls == 1
 
     access.write_text(BROKERS.replace(SECRET, "another-secret") + NETWORK.replace("route-read", "admin-read"))
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
 
     assert (await ask(peer, 105, {"topic": "T"}))[0] == NO_PERMISSION
     assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == NO_PERMISSION
@@ -353,7 +335,7 @@ async def test_reload_revokes_registrations(
     tables = server.namesrv.manager.tables
 
     access.write_text(text + (OPERATOR if text is not OPERATOR else ""))
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     await until(lambda: not tables.broker_live_table)
 
     [event] = logged(caplog, "registration_revoked")
@@ -382,7 +364,7 @@ async def test_reload_keeps_registrations_that_are_still_allowed(server: InProce
 
     narrowed = NARROWED.format(by='brokers = ["broker-*"], topics = ["T", "U"]')
     access.write_text(narrowed.replace(SECRET, "another-secret"))
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
 
     assert (await ask(peer, 904, BROKER.ext, key=Key("brokers", "another-secret")))[0] == 0
     assert [key.broker_addr for key in server.namesrv.manager.tables.broker_live_table] == [BROKER.addr]
@@ -393,7 +375,7 @@ async def test_replay_is_refused_after_a_reload(server: InProcess, access: Path)
     peer, once = await server.connect(), KEY.request_frame(103, BROKER.ext, registration("T", "U"))
     peer.send(once)
     assert (await peer.receive()).code == 0
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     peer.send(once)
     assert (await peer.receive()).code == NO_PERMISSION
 
@@ -407,14 +389,14 @@ async def test_reload_of_a_wrong_access_file_changes_nothing(
     for text, problem in wrong.items():
         access.unlink() if text is None else access.write_text(text)
         caplog.clear()
-        await reloader(server, access, "--max-brokers=7").reload()
+        await server.reloader(f"--access={access}", "--max-brokers=7").reload()
         [refused] = logged(caplog, "reload_refused")
         assert problem in refused["problems"][0]
         assert str(access) in refused["problems"][0]
         assert (counters.is_reload_refused, server.namesrv.settings.max_brokers) == (True, 10_000)
         assert (await ask(peer, 904, BROKER.ext, key=KEY))[0] == 0
     access.write_text(BROKERS)
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     assert not counters.is_reload_refused
 
 
@@ -427,7 +409,7 @@ async def test_new_path_of_the_access_file_needs_a_restart(
     other.write_text(NETWORK.replace("route-read", "admin-write"))
     for path in (str(other), ""):
         caplog.clear()
-        await reloader(server, access, f"--access={path}").reload()
+        await server.reloader(f"--access={path}").reload()
         assert [event["setting"] for event in logged(caplog, "setting_needs_restart")] == ["access"]
         assert (await ask(await server.connect(), 205, {"brokerName": "b"}))[0] == NO_PERMISSION
 
@@ -444,7 +426,7 @@ async def test_mode_is_reloaded_although_the_path_is_not(
     assert (await ask(await server.connect(), 206))[0] == 0
 
     path = other if is_named else ""
-    await reloader(server, access, f"--access={path}", "--access-mode=enforce").reload()
+    await server.reloader(f"--access={path}", "--access-mode=enforce").reload()
 
     assert server.namesrv.settings.access_mode == "enforce"
     assert (await ask(await server.connect(), 206))[0] == NO_PERMISSION
@@ -473,7 +455,7 @@ async def test_reload_ends_watches_without_routes(
     await until(lambda: len(server.namesrv.watchers) == 1)
 
     access.write_text(text)
-    await reloader(server, access, *further).reload()
+    await server.reloader(f"--access={access}", *further).reload()
     changed = registration({**topic_config("T"), "readQueueNums": 3}, "U", counter=2)
     assert (await ask(broker, 103, BROKER.ext, changed, key=KEY))[0] == 0
 
@@ -486,7 +468,7 @@ async def test_watch_ends_when_its_account_expires(server: InProcess, access: Pa
     """The watch ends early and without a route when its account expires; the next request is refused."""
     # a minute after the server's start
     access.write_text(BROKERS + NETWORK + "expires = 2023-11-14T22:14:20Z\n")
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     peer, broker = await server.connect(), await server.connect()
     assert (await ask(broker, 103, BROKER.ext, registration("T", "U"), key=KEY))[0] == 0
     revision = server.namesrv.manager.revisions.revision
@@ -518,7 +500,7 @@ async def test_request_delayed_by_a_quota_is_checked_against_the_new_file(
     await until(lambda: limiter.exceeded.total() == 1)
 
     access.write_text(text)
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     await server.clock.advance(1)
 
     assert ((await peer.receive()).code == NO_PERMISSION) is refused
@@ -541,7 +523,7 @@ async def test_order_configuration_is_limited_to_permitted_topics(
 ) -> None:
     """The registration response has the order configuration of topics that the account may register or read."""
     access.write_text(BROKERS.replace('"broker-control"', rules))
-    await reloader(server, access).reload()
+    await server.reloader(f"--access={access}").reload()
     for topic, value in {"T": "broker-a:8", "U": "broker-a:4"}.items():
         await server.namesrv.kv.put("ORDER_TOPIC_CONFIG", topic, value)
     peer = await server.connect()
@@ -559,7 +541,7 @@ async def test_reload_that_opens_the_server_logs_a_warning_once(
     """Two reloads to observe mode log `open_to_the_network` once."""
     assert not logged(caplog, "open_to_the_network")
     for _ in range(2):
-        await reloader(server, access, "--access-mode=observe").reload()
+        await server.reloader(f"--access={access}", "--access-mode=observe").reload()
     assert len(logged(caplog, "open_to_the_network")) == 1
 
 
@@ -747,16 +729,6 @@ async def test_warn_mode_reports_an_unregistration_by_a_stranger(open_server: In
     assert (await other.call(104, BROKER.ext)).code == 0
     assert [each["refused"] for each in open_server.events("takeover_attempted")] == [False]
     assert not open_server.namesrv.manager.tables.broker_live_table
-
-
-@pytest.mark.settings(takeover="allow")
-async def test_takeover_can_be_reloaded(open_server: InProcess) -> None:
-    """A reload changes `takeover`, so a restart, which loses brokers, is not needed."""
-    peer, other = await open_server.connect(), await open_server.connect()
-    await peer.register(BROKER)
-    await reloader(open_server, None, "--takeover=refuse").reload()
-
-    assert (await other.register(USURPER)).code == NO_PERMISSION
 
 
 @pytest.mark.settings(takeover="warn")

@@ -303,14 +303,3 @@ async def test_fast_path_refuses_strangers(server: InProcess, spelling: Spelling
     assert [(await peer.receive()).code for _ in range(10)] == [NO_PERMISSION] * 10
     assert state(server) == before
     assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (0, 0)
-
-
-async def test_fast_path_serves_peers_with_an_account_by_network(server: InProcess) -> None:
-    """A peer whose address names its account gets its repeated requests from the fast path, as on an open server."""
-    peer = await NamesrvPeer.connect(server.address, source=CLOSED_NETWORK)
-    for _ in range(2):
-        # the dispatcher answers the first request
-        peer.send(request_frame(105, {"topic": "T"}) + request_frame(904, BROKER.ext))
-        assert [(await peer.receive()).code for _ in range(2)] == [0, 0]
-    assert (server.namesrv.fast_path.pulls, server.namesrv.fast_path.heartbeats) == (1, 1)
-    peer.close()

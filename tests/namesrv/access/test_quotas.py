@@ -10,10 +10,7 @@ from hypothesis import strategies as st
 
 from namesrv.access.quotas import BURST_SECONDS, MAX_WAIT_SECONDS, Rank, RequestLimiter
 from namesrv.observability.metrics import exposition
-from namesrv.server.reload import Reloader
-from namesrv.settings.flags import parse
 from namesrv.settings.limits import RequestQuotas
-from namesrv.settings.sources import load
 from namesrv_remoting.addresses import network_of
 from tests.namesrv.access.test_matrix import QUEUES
 from tests.support.fake_clock import FakeClock, settle, until
@@ -261,15 +258,6 @@ async def test_refused_registration_counts_as_a_heartbeat(tmp_path: Path, limit:
         assert (await (await server.connect()).call(105, {"topic": "T1"})).code == 17
 
 
-@pytest.mark.settings(quotas="observe", quota_topics=1, quota_brokers=1)
-async def test_observed_registrations_are_applied(server: InProcess, peer: NamesrvPeer) -> None:
-    """Registrations beyond an observed quota are applied and counted."""
-    assert await registered(peer, FIRST, "T1", "T2") == (0, None)
-    assert await registered(peer, SECOND, "T1", "T2") == (0, None)
-    assert server.namesrv.counters.quota_exceeded.total() == 2
-    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T1", "T2"}
-
-
 @pytest.mark.settings(quotas="enforce", quota_topics=2)
 async def test_registration_without_an_additional_topic_is_within_the_quota(
     server: InProcess, peer: NamesrvPeer
@@ -324,22 +312,6 @@ async def test_one_address_leaves_room_in_the_tables(server: InProcess, peer: Na
     assert outcomes == [(0, None)] * 14 + [(1, "15 brokers of address 127.0.0.1, limit 14")]
     assert await registered(other, FIRST, "T", "U") == (0, None)
     assert server.namesrv.counters.quota_exceeded == {("broker-control", "brokers_per_address", "refused"): 1}
-
-
-@pytest.mark.parametrize("begins", ["off", "observe"])
-async def test_quotas_can_be_reloaded(tmp_path: Path, begins: str) -> None:
-    """A reload with other quotas enforces them on the next registration."""
-    file = tmp_path / "ns.toml"
-    async with namesrv_in_process(tmp_path / "data", quotas=begins, quota_topics=1) as server:
-        peer = await server.connect()
-        assert await registered(peer, FIRST, "T1", "T2") == (0, None)
-        argv = ["--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", f"--data-dir={tmp_path / 'data'}"]
-        file.write_text('quotas = "enforce"\nquota_topics = 3\n')
-        argv.append(f"--config={file}")
-        await Reloader(server.namesrv, lambda: load(parse(argv), {})).reload()
-
-        assert await registered(peer, FIRST, "T1", "T2", "T3") == (0, None)
-        assert (await registered(peer, FIRST, "T1", "T2", "T3", "T4"))[0] == BUSY
 
 
 @pytest.mark.parametrize(("mode", "on_fast_path"), [("off", 199), ("observe", 196), ("enforce", 14)])

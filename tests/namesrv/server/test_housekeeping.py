@@ -69,22 +69,6 @@ async def test_connection_with_another_live_broker_stays(server: InProcess, peer
     assert await peer.at_end()
 
 
-async def test_scans_do_not_drift_when_a_tick_is_late(server: InProcess, peer: NamesrvPeer) -> None:
-    """A tick that is 0.2 s late does not move later scans."""
-    await server.clock.advance(9)
-    server.clock.stall(1.2)
-    await server.clock.advance(0)
-    await peer.register(A)
-
-    # registered at 10.2 s: silent for less than 120 s at 130 s, and for more at 140 s
-    await server.clock.advance(119.8)
-    assert alive(server) == ["broker-a"]
-    await server.clock.advance(9.9)
-    assert alive(server) == ["broker-a"]
-    await server.clock.advance(0.1)
-    assert alive(server) == []
-
-
 async def test_time_in_which_the_server_was_stopped_evicts_no_broker(
     server: InProcess, peer: NamesrvPeer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,22 +219,6 @@ async def test_queued_registration_precedes_a_later_disconnect(server: InProcess
         await asyncio.gather(*crowd)
 
 
-async def test_heartbeat_after_a_stop_counts(server: InProcess, peer: NamesrvPeer) -> None:
-    """A heartbeat read before the first tick after a stop renews the broker, and not beyond the present."""
-    await peer.register(A)
-    await server.clock.advance(100)
-    server.clock.stall(300)
-    await peer.call(904, A.ext)
-    await server.clock.advance(0)
-
-    (live,) = server.namesrv.manager.tables.broker_live_table.values()
-    assert live.last_update <= server.namesrv.manager.now()
-    await server.clock.advance(119)
-    assert alive(server) == ["broker-a"]
-    await server.clock.advance(12)
-    assert alive(server) == []
-
-
 async def test_failing_scan_ends_the_server(tmp_path: Path) -> None:
     """An exception in a scan stops the server, because a server without scans would keep dead brokers silently."""
     clock = FakeClock()
@@ -304,16 +272,3 @@ async def test_log_lines_of_refused_connections_are_limited(
     assert len(logged(caplog, "connection_refused")) == 21
     await server.clock.advance(1)
     assert len(logged(caplog, "connections_refused")) == 1
-
-
-async def test_scans_are_counted(server: InProcess) -> None:
-    """The scan runs with the tenth tick."""
-    housekeeping = Housekeeping(server.namesrv)
-    for _ in range(9):
-        server.clock.stall(1)
-        await housekeeping.tick(0.0)
-    assert server.namesrv.counters.scans.count == 0
-    server.clock.stall(0.9)
-    # a timer may be slightly early
-    await housekeeping.tick(0.0)
-    assert server.namesrv.counters.scans.count == 1

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from namesrv.context import LiveSettings
-from namesrv.server.reload import Reloader, apply
-from namesrv.settings.flags import parse
+from namesrv.server.reload import apply
 from namesrv.settings.model import Settings
-from namesrv.settings.sources import load
 from tests.support.fake_clock import until
 from tests.support.in_process import InProcess, namesrv_in_process
 from tests.support.logged import logged, logged_by
@@ -27,14 +25,8 @@ class File:
 
     def __init__(self, path: Path, server: InProcess) -> None:
         self.path = path
-        self.server = server
-        settings = server.namesrv.settings
-        argv = [
-            *("--listen-host=127.0.0.1", "--listen-port=0", "--http-listen=", "--drain-seconds=0"),
-            *(f"--data-dir={server.data_dir}", f"--heartbeat-log-dir={settings.heartbeat_log_dir}"),
-            *(f"--nameserver-name={settings.nameserver_name}", f"--config={path}"),
-        ]
-        self.reloader = Reloader(server.namesrv, lambda: load(parse(argv), {}))
+        log_dir = server.namesrv.settings.heartbeat_log_dir
+        self.reloader = server.reloader(f"--heartbeat-log-dir={log_dir}", f"--config={path}")
 
     async def reload(self, text: str) -> None:
         """Write the file and reload it."""
@@ -66,6 +58,9 @@ BOUNDS: list[tuple[str, object, str, str, object]] = [
     ("audit_log_keep_days", 24.0, "audit", "keep_days", None),
     ("audit_log_max_bytes", 1 << 29, "audit", "max_bytes", 1 << 28),
     ("quota_requests_per_second", 25, "requests", "all_per_second", None),
+    ("quotas", "enforce", "quotas", "mode", None),
+    ("quota_topics", 3, "quotas", "topics", None),
+    ("takeover", "refuse", "takeover", "takeover", None),
 ]
 
 
@@ -81,7 +76,8 @@ async def test_reloaded_bounds_reach_their_owners(tmp_path: Path) -> None:
         assert namesrv.audit is not None
         assert namesrv.limiter is not None
         enforced |= {"log": namesrv.heartbeat_log.retention, "audit": namesrv.audit.logs[1].retention}
-        enforced |= {"requests": namesrv.limiter.quotas}
+        rules = namesrv.manager.rules
+        enforced |= {"requests": namesrv.limiter.quotas, "quotas": rules.quotas, "takeover": rules.policy}
         for _, value, owner, limit, other in BOUNDS:
             assert (value if other is None else other) == getattr(enforced[owner], limit), limit
         assert remoting.dispatcher.max_frame_bytes() == 65536
