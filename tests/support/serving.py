@@ -19,9 +19,8 @@ from namesrv.settings.limits import Limits
 from namesrv.settings.model import Settings
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import RemoteProtocolError
-from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
+from tests.support.fake_clock import GUARD_SECONDS, FakeClock, until
 from tests.support.raw_peer import RawPeer
-from tests.support.spelling import json_frame
 
 # request codes of these servers
 ECHO = 1
@@ -209,7 +208,7 @@ class Gate:
         return Reply()
 
 
-# -- ways in which a peer's bytes arrive; every frame-level test over sockets uses each of them -----------------------
+# -- ways in which a peer's bytes arrive; tests/namesrv/net/test_receiver.py has any cuts of a stream ----------------
 
 Feed = Callable[[RawPeer, bytes], Awaitable[None]]
 
@@ -224,16 +223,4 @@ async def byte_by_byte(peer: RawPeer, data: bytes) -> None:
     await peer.send_slowly(data)
 
 
-async def with_a_tail(peer: RawPeer, data: bytes) -> None:
-    """Send in one write, followed by the beginning of another frame."""
-    peer.send(data + json_frame(ECHO, opaque=-1)[:9])
-
-
-async def in_halves(peer: RawPeer, data: bytes) -> None:
-    """Send in two reads that end within a frame."""
-    peer.send(data[: len(data) // 2 + 1])
-    await settle()
-    peer.send(data[len(data) // 2 + 1 :])
-
-
-every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte, with_a_tail, in_halves])
+every_feeding = pytest.mark.parametrize("feed", [whole, byte_by_byte])

@@ -16,24 +16,16 @@ from tests.support.spelling import JSON, ONEWAY, binary_frame, cut, json_frame, 
 LIMITS: dict[str, Any] = {"max_frame_bytes": 64 * 1024, "max_header_bytes": 1024}
 PULL = 105
 
-# bytes, reason and message of the refusal
+# Bytes, reason and message of the refusal; tests/remoting has every malformed frame and header.
 GARBAGE = {
-    "length 0": (bytes(8), "frame_too_short", "frame length 0, minimum 4"),
     "length 3": (b"\0\0\0\3\0\0\0\0", "frame_too_short", "frame length 3, minimum 4"),
-    "negative length": (b"\xff" * 8, "frame_too_large", "frame of 4294967299 bytes, limit 65536"),
-    "length one too large": (b"\0\0\xff\xfd\0\0\0\0", "frame_too_large", "frame of 65537 bytes, limit 65536"),
-    "header beyond frame": (b"\0\0\0\4\0\0\0\1", "header_length", "header of 1 bytes in a frame of 4"),
     "header too large": (b"\0\0\x08\0\0\0\x04\x01", "header_too_large", "header of 1025 bytes, limit 1024"),
-    "serialize type 2": (b"\0\0\0\4\2\0\0\0", "serialize_type", "unknown serialize type 2, expected 0, 1 or 77"),
     "http": (b"GET / HTTP/1.1\r\n\r\n", "frame_too_large", "frame of 1195725860 bytes, limit 65536"),
     "malformed json header": (
         cut(0, b"{,}"),
         "header",
         "header cannot be read: JSON is malformed: object keys must be strings near ',}'",
     ),
-    "malformed binary header": (cut(1, bytes(20)), "header", None),
-    "malformed msgpack header": (cut(77, b"\xc1"), "header", None),
-    "header of a wrong type": (cut(77, b"\x01"), "header", "header cannot be read: Expected `array`, got `int`"),
 }
 
 every_garbage = pytest.mark.parametrize(
@@ -53,7 +45,7 @@ def pulls(connection: ServerConnection, frame: bytes) -> bytes | None:
 
 @pytest.mark.parametrize("feed", [whole, byte_by_byte, with_good_frames_after])
 @every_garbage
-async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str | None) -> None:
+async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason: str, message: str) -> None:
     """Garbage gets no response, the listener reports the refusal once, and other connections go on."""
     async with serving(**LIMITS) as served:
         peer, other = await served.connect(), await served.connect()
@@ -61,9 +53,7 @@ async def test_garbage_closes_the_connection(feed: Feed, garbage: bytes, reason:
 
         assert await peer.at_end()
         await until(lambda: served.listener.closed)
-        [(refused, actual_reason, actual_message)] = served.listener.refused
-        assert (1, reason) == (refused, actual_reason)
-        assert message in (None, actual_message)
+        assert served.listener.refused == [(1, reason, message)]
         assert served.server.refusals == {reason: 1}
         assert served.listener.closed == [(1, "closed")]
         assert (await other.ask(json_frame(ECHO))).opaque == 1

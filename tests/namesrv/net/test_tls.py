@@ -28,7 +28,7 @@ from namesrv.observability.http import HttpListener
 from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.server_protocols import ServerProtocols
 from namesrv_remoting.aio.tls import ClientTls, TlsFiles, client_context, server_context
-from namesrv_remoting.errors import ConnectError, ConnectionClosedError, SystemError_
+from namesrv_remoting.errors import ConnectError, ConnectionClosedError
 from namesrv_remoting.frames import FrameReader
 from tests.support.certificates import Authority, Identity
 from tests.support.fake_clock import GUARD_SECONDS, FakeClock, settle, until
@@ -105,17 +105,6 @@ async def test_permissive_mode_serves_tls_and_plain_text(ca: Authority) -> None:
         assert served.server.tls.open_connections == 0
 
 
-async def test_plain_text_to_an_enforcing_server_is_refused(ca: Authority) -> None:
-    """The client's request gets the reason as an error, the log has it too, and no handler runs."""
-    async with serving(tls=tls(ca)) as served:
-        with pytest.raises(SystemError_, match="requires TLS"):
-            await echo(client_of(served, None))
-        await until(lambda: served.listener.closed)
-
-        assert [(reason, message) for _, reason, message in served.listener.refused] == [("tls", PLAIN_REFUSED)]
-        assert served.server.dispatcher.answered == {}
-
-
 @pytest.mark.parametrize(
     ("sent", "opaque"),
     [
@@ -132,7 +121,7 @@ async def test_plain_text_to_an_enforcing_server_is_refused(ca: Authority) -> No
     ids=["json", "native", "binary", "begun", "cut", "byte", "http", "alert", "garbage"],
 )
 async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int | None) -> None:
-    """A request gets the reason when its header is complete; a connection with any other bytes is closed."""
+    """A request gets the reason when its header is complete, and no handler runs; other bytes close the connection."""
     async with serving(tls=tls(ca)) as served:
         peer = await served.connect()
         peer.send(sent)
@@ -141,7 +130,8 @@ async def test_any_plain_text_is_refused(ca: Authority, sent: bytes, opaque: int
             assert (response.opaque, response.code, response.remark) == (opaque, 1, PLAIN_REFUSED)
 
         assert await peer.at_end()
-        assert served.listener.reasons == ["tls"]
+        assert [(reason, message) for _, reason, message in served.listener.refused] == [("tls", PLAIN_REFUSED)]
+        assert served.server.dispatcher.answered == {}
 
 
 async def test_tls_to_a_server_without_tls_is_refused(ca: Authority) -> None:
