@@ -272,23 +272,6 @@ async def test_empty_directory_turns_the_log_off(tmp_path: Path) -> None:
     assert not (tmp_path / "heartbeats").exists()
 
 
-async def test_wall_clock_may_jump(tmp_path: Path) -> None:
-    """A jump of the wall clock shows in `ts_ms` and the folder, and not in `mono_ms`."""
-    async with namesrv_in_process(tmp_path) as server:
-        peer = await server.connect()
-        await peer.register(BROKER)
-        await server.clock.advance(30.0)
-        server.clock.step_wall(-7200.0)
-        await server.clock.advance(1.0)
-        await send_heartbeat(peer)
-    register, heartbeat = of(log_of(tmp_path), "register", "heartbeat")
-
-    assert heartbeat["mono_ms"] - register["mono_ms"] == 31_000
-    assert heartbeat["ts_ms"] - register["ts_ms"] == 31_000 - 7_200_000
-    folders = {path.parent.name for path in (tmp_path / "heartbeats").rglob("*.gz")}
-    assert {"hour=22", "hour=20"} == folders
-
-
 async def test_served_topics_share_the_strings_of_the_tables(tmp_path: Path) -> None:
     """Connections record served topics by the tables' own strings, since a client may pull hundreds of thousands."""
     async with namesrv_in_process(tmp_path) as server:

@@ -18,7 +18,6 @@ from tests.support.namesrv_peer import (
     Spelling,
     native_registration,
     registration,
-    topic_config,
 )
 from tests.support.spelling import JSON, NATIVE
 from tests.support.table_invariants import violations
@@ -157,18 +156,6 @@ async def test_crc_has_31_bits(peer: NamesrvPeer, topics: int) -> None:
     assert (await peer.register(MASTER, body, bodyCrc32=str(crc))).code == 0
 
 
-@pytest.mark.parametrize("compressed_field", ["true", "false"])
-@pytest.mark.parametrize("topics", [2, 3000])
-async def test_compressed_registration_is_recognized_by_its_body(
-    server: InProcess, peer: NamesrvPeer, compressed_field: str, topics: int
-) -> None:
-    """Brokers of 5.x send a compressed body with compressed=false."""
-    response = await peer.register(MASTER, compressed(topics), compressed=compressed_field)
-
-    assert response.outcome == (0, None)
-    assert len(server.namesrv.manager.tables.topic_queue_table) == topics
-
-
 async def test_requests_are_answered_while_large_registrations_are_decoded(server: InProcess) -> None:
     """Other requests are answered while large registrations are decoded in chunks, two at a time."""
     body = compressed(20_000)
@@ -189,13 +176,6 @@ async def test_requests_are_answered_while_large_registrations_are_decoded(serve
     assert served > 2
     assert [response.result().code for response in responses] == [0] * 5
     assert len(manager.tables.topic_queue_table) == 20_000
-
-
-async def test_broker_older_than_3_0_11_sends_the_bare_wrapper(server: InProcess, peer: NamesrvPeer) -> None:
-    """The body of version 36 is a TopicConfigSerializeWrapper."""
-    body = json.dumps({"topicConfigTable": {name: topic_config(name) for name in ("T", "U")}}).encode()
-    assert (await peer.register(MASTER, body, version=36)).code == 0
-    assert server.namesrv.manager.tables.topic_queue_table.keys() == {"T", "U"}
 
 
 async def test_unregistration_is_applied_before_its_response(

@@ -242,7 +242,7 @@ async def test_brokers_can_be_listed_by_cluster_and_name(peer: NamesrvPeer) -> N
     assert found["data_version"] is None
 
 
-@pytest.mark.settings(drain_seconds=100.0)
+@pytest.mark.settings(drain_seconds=1.0)
 async def test_draining_server_answers_requests(server: InProcess) -> None:
     """SERVER_INFO reports the drain, and a watch is answered at once."""
     first, last = await server.connect(), await server.connect()

@@ -44,15 +44,6 @@ async def test_heartbeat_of_a_known_broker_counts(server: InProcess, peer: Names
     assert [line["silent_ms"] for line in await server.lines("heartbeat")] == [200.0]
 
 
-@pytest.mark.parametrize("spelling", ["json", "binary"])
-async def test_heartbeat_of_an_unknown_rocketmq_broker_succeeds(
-    server: InProcess, peer: NamesrvPeer, spelling: Spelling
-) -> None:
-    """Java's NameServer answers success, and its brokers expect nothing else."""
-    assert (await peer.call(904, UNKNOWN.ext, spelling=spelling)).outcome == (0, None)
-    assert (server.events(), server.heartbeats) == ([], 0)
-
-
 @pytest.mark.parametrize(
     ("broker", "ext"),
     [

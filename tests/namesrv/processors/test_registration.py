@@ -107,28 +107,6 @@ async def test_fields_of_a_native_header_may_have_types(server: InProcess, peer:
     assert (live.expiry_seconds, live.registration_seq, live.agent_id, live.is_native) == (10.0, 1, "agent-1", True)
 
 
-@pytest.mark.parametrize(
-    ("ext", "leaves"),
-    [
-        ({"agentId": "agent-1", "registrationSeq": "1"}, False),
-        ({"agentId": "agent-1", "registrationSeq": "2"}, True),
-    ],
-    ids=["older registration", "this registration"],
-)
-async def test_unregister_is_fenced_by_agent_and_number(
-    server: InProcess, peer: NamesrvPeer, ext: dict[str, Any], *, leaves: bool
-) -> None:
-    """An unregistration of another agent, or one older than the registration, removes nothing."""
-    for number in ("1", "2"):
-        body = native_registration("T", counter=int(number))
-        await peer.register(MASTER, body, spelling="native", **FULL, registrationSeq=number)
-
-    assert (await peer.call(104, {**MASTER.ext, **ext}, spelling="native")).outcome == (0, None)
-
-    assert topics(server) == (set() if leaves else {"T"})
-    assert [bool(server.events("evict")), bool(server.events("fenced"))] == [leaves, not leaves]
-
-
 async def test_sequence_of_an_unchanged_registration_counts(server: InProcess, peer: NamesrvPeer) -> None:
     """An unchanged registration with the next sequence fences an older unregistration."""
     for number in ("1", "2"):
