@@ -201,20 +201,6 @@ def test_version_continues_after_a_restart(file: ConfigFile, namesrv: Daemon, tm
     assert counters == [1, 2, 2]
 
 
-def test_drain_removes_write_permission_first(file: ConfigFile) -> None:
-    """SIGTERM may end the drain period early."""
-    file.write({"orders": 6, "bills": 4}, client_poll_seconds=3600.0)
-    with side_car(file) as process:
-        file.wait_until_known(orders=6, bills=4)
-        process.send_signal(signal.SIGUSR1)
-        process.wait_for("INFO draining seconds=3600.0$")
-        file.wait_until_known(orders=4, bills=4)
-        assert process.lines_matching("stopped") == []
-
-        assert process.stop() == 0
-    file.wait_until_left()
-
-
 def test_drained_side_car_ends(file: ConfigFile) -> None:
     """A drained side-car ends after one poll period."""
     file.write({"orders": 6}, client_poll_seconds=0.0)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 from tests.support.agents import wait_until_routed
 from tests.support.daemon import Daemon
 from tests.support.fake_clock import GUARD_SECONDS
@@ -82,6 +84,7 @@ def test_messages_that_were_produced_are_consumed(namesrv: Daemon) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_drain_lets_consumers_finish(namesrv: Daemon) -> None:
     """A draining broker gets no new messages, serves those that it has, and then leaves."""
     with Broker(namesrv, "b-drain", "--topic", "drain", "--poll-seconds", "3600") as broker:

@@ -285,25 +285,6 @@ async def test_agent_backs_off_from_a_server_that_closes_connections() -> None:
         assert await passing(it.clock, lambda: it.server.connections == 8) <= 0.2
 
 
-async def test_returning_server_gets_the_table_within_a_second(tmp_path: Path) -> None:
-    """After an outage of any length the restarted server has the whole table a second later."""
-    clock = FakeClock()
-    async with (
-        agents.name_servers(tmp_path, clock, 2) as (first, second),
-        TcpProxy(first.address) as proxy,
-        agents.running(clock, proxy.address, options={"random_unit": lambda: 1.0}) as agent,
-    ):
-        await agent.registered()
-        proxy.cut()
-        await clock.advance(200)
-        assert agent.servers[proxy.address].status == "unreachable"
-        proxy.target = second.address
-        await proxy.heal()
-
-        assert await passing(clock, lambda: agents.brokers(second)) < 1
-        assert await agents.registrations(second) == [("full", 2)]
-
-
 async def test_state_of_a_server_has_its_time_and_error(tmp_path: Path) -> None:
     """The states are connecting, registered, unreachable and stopped, with the last response and error."""
     clock = FakeClock(wall=5_000.0)

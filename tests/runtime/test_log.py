@@ -259,6 +259,7 @@ def test_partial_line_of_a_full_disk_is_ended(tmp_path: Path) -> None:
     assert torn.startswith('{"ts":')
 
 
+@pytest.mark.slow
 def test_last_lines_are_written_or_given_up_at_the_exit() -> None:
     """A traceback is written, and a reader that never reads does not block the exit."""
     script = """if True:

@@ -31,8 +31,8 @@ def simulated(*arguments: str, hash_seed: str = "random") -> dict[str, Any]:
 
 
 def test_invariants_hold() -> None:
-    """Servers, agents and clients keep all invariants under the faults of five seeds."""
-    assert simulated("--count", "5")["seeds"] == 5
+    """Servers, agents and clients keep all invariants under the faults of three seeds."""
+    assert simulated("--count", "3")["seeds"] == 3
 
 
 @pytest.mark.slow

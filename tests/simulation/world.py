@@ -177,10 +177,6 @@ class Machine(LoopClock):
     def wall(self) -> float:
         return self._wall + self.world.now * self._rate
 
-    def world_time(self, monotonic: float) -> float:
-        """The world's time at which its monotonic clock showed this value."""
-        return (monotonic - self._monotonic) / self._rate
-
     def busy(self) -> float:
         return self._busy
 

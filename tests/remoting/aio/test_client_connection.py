@@ -11,7 +11,6 @@ from namesrv_remoting.aio.client import RemotingClient
 from namesrv_remoting.aio.client_connection import ClientConnection, PendingCalls
 from namesrv_remoting.command import RemotingCommand
 from namesrv_remoting.errors import ConnectionClosedError, RemoteProtocolError, RequestTimeoutError
-from tests.support.dead_ends import full_queue
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.scripted_server import Call, Peer, ScriptedRequest, ScriptedServer, ask, ask_and_answer, frame
 
@@ -227,19 +226,6 @@ async def test_close_waits_a_second_for_a_slow_server() -> None:
         await clock.advance(0.1)
         await closing
         assert not client.connected
-
-
-async def test_close_ends_a_connect() -> None:
-    """A caller waiting for the connect gets the error at once."""
-    with full_queue() as address:
-        client = RemotingClient(address, clock=FakeClock())
-        call = ask(client)
-        await settle()
-
-        await client.close()
-
-        with pytest.raises(ConnectionClosedError, match=rf"^client of {address} is closed$"):
-            await call
 
 
 async def test_close_in_any_moment_of_a_connect() -> None:
