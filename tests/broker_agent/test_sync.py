@@ -166,23 +166,3 @@ def test_stop_ends_waiting_calls_of_other_threads(namesrv: Daemon, name: str) ->
             waiting.result(GUARD_SECONDS)
     assert routes_of(namesrv, name, "orders", "bills") == {"orders": None, "bills": None}
     assert agent_threads() == []
-
-
-def test_call_from_a_callback_is_an_error(namesrv: Daemon, name: str) -> None:
-    """In the agent's own thread every method raises an error, because a call that waits would never end."""
-    errors: list[str] = []
-    is_done = threading.Event()
-
-    def state() -> dict[str, int]:
-        for verb in () if is_done.is_set() else VERBS:
-            with pytest.raises(RuntimeError) as caught:
-                verb(agent)
-            errors.append(str(caught.value))
-        is_done.set()
-        return {}
-
-    agent = SyncBrokerAgent(settings_of(namesrv, name, heartbeat_seconds=0.02), [ORDERS], state=state)
-    with agent:
-        assert is_done.wait(GUARD_SECONDS)
-
-    assert errors == ["cannot be called from the agent's own callbacks: it would deadlock"] * len(VERBS)

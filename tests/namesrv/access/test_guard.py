@@ -188,25 +188,6 @@ async def test_observed_registration_counts_one_refusal(server: InProcess, acces
     assert guard.refusals == {("broker-control", "not_granted", "observed"): 1}
 
 
-async def test_large_registration_is_verified(server: InProcess) -> None:
-    """The digest of a large body is computed outside the event loop, and a wrong one refuses the registration."""
-    topics = [f"topic-{number:05}" for number in range(3_000)]
-    peer = await server.connect()
-    body = registration(*topics)
-    assert len(body) > 256 * 1024
-
-    good, bad = (
-        KEY.request_frame(103, BROKER.ext, body),
-        Key("brokers", "wrong-secret").request_frame(103, BROKER.ext, body),
-    )
-    peer.send(bad)
-    assert (await peer.receive()).code == NO_PERMISSION
-    assert not server.namesrv.manager.tables.topic_queue_table
-    peer.send(good)
-    assert (await peer.receive()).code == 0
-    assert len(server.namesrv.manager.tables.topic_queue_table) == 3_000
-
-
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_large_unsigned_frame_is_refused_by_its_header(server: InProcess, spelling: Spelling) -> None:
     """A large unsigned frame is refused before its body arrives, which is dropped; a signed one is buffered."""

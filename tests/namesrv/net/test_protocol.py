@@ -8,7 +8,6 @@ import pytest
 from namesrv.net.dispatcher import Reply, Request
 from namesrv.net.peer import Peer
 from namesrv.net.protocol import ServerConnection
-from namesrv.net.steps import BatchSize, FairScheduler
 from namesrv_remoting.errors import SystemError_
 from tests.support.fake_clock import settle, until
 from tests.support.serving import ECHO, FAIL, Feed, Gate, every_feeding, serving
@@ -94,25 +93,6 @@ async def test_pipelined_requests_yield_to_other_tasks() -> None:
 
     first, last = turns.index("pipelined"), len(turns) - turns[::-1].index("pipelined")
     assert turns[first:last].count("other") >= 12
-
-
-async def test_watches_of_one_peer_do_not_delay_another_peer() -> None:
-    """A request of another peer starts before most of fifty concurrent requests that one peer sent earlier."""
-    begun: list[int] = []
-
-    async def note(request: Request) -> Reply:
-        begun.append(request.command.opaque or 0)
-        return Reply()
-
-    async with serving({10: note}, concurrent=frozenset({10}), scheduler=FairScheduler(BatchSize(1))) as served:
-        greedy, other = await served.connect(), await served.connect()
-        greedy.send(b"".join(json_frame(10, opaque) for opaque in range(50)))
-        other.send(json_frame(ECHO, 50))
-        await other.receive()
-        assert len(begun) < 25
-        await until(lambda: len(begun) == 50)
-
-    assert list(range(50)) == begun
 
 
 @every_feeding

@@ -163,23 +163,6 @@ async def test_connections_by_protocol_and_role(server: InProcess) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("most", "reason"),
-    [
-        pytest.param(2, "connections", marks=pytest.mark.settings(max_connections=2, share_per_ip_percent=100)),
-        pytest.param(1, "connections_per_ip", marks=pytest.mark.settings(max_connections=10)),
-    ],
-)
-async def test_connection_beyond_a_limit_is_counted(server: InProcess, most: int, reason: str) -> None:
-    """A refused connection is counted by the limit that it exceeds."""
-    for _ in range(most):
-        await server.connect()
-    refused = await RawPeer.connect(server.address)
-    assert await refused.at_end()
-    refused.close()
-    assert (await scrape(server))("nameserver_connections_rejected_total", reason=reason) == 1
-
-
 @pytest.mark.settings(idle_timeout_seconds=5)
 async def test_closed_connections_are_counted_by_reason(server: InProcess) -> None:
     """A malformed frame counts as a frame error of its protocol, and an idle connection as a rejected one."""
