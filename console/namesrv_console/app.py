@@ -24,7 +24,7 @@ from namesrv_console.live import MAX_STREAMS, LivePages, LiveStream
 from namesrv_console.pages import audit, brokers, clients, diff, kv, overview, past, search, settings, topic, topics
 from namesrv_console.templating import Templates
 
-# Pages in the order of the menu.
+# Pages in the order of the menu, whose groups are made of them.
 PAGES: Final[tuple[Page, ...]] = (
     overview.PAGE,
     brokers.PAGE,
@@ -33,10 +33,10 @@ PAGES: Final[tuple[Page, ...]] = (
     topic.PAGE,
     diff.PAGE,
     diff.EXPORT,
-    *past.PAGES,
     clients.PAGE,
     settings.PAGE,
     kv.PAGE,
+    *past.PAGES,
     audit.PAGE,
     search.PAGE,
 )

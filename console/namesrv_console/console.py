@@ -113,6 +113,9 @@ class Page:
     parts: tuple[str, ...] = ()
     # Names of cookies that count as a part of the query.
     cookies: tuple[str, ...] = ()
-    in_menu: bool = True
+    # Group of the menu to which the page belongs; empty for files and the search page.
+    group: str = ""
+    # Key that opens the page after `g`. None: the menu does not list the page.
+    key: str | None = None
     # False: the response is a file, and the page has no template.
     is_live: bool = True

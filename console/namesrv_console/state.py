@@ -4,7 +4,8 @@ The module has no clock and no I/O: times are monotonic seconds of the console's
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
@@ -44,6 +45,8 @@ class ServerView:
     """The last reported state of one server."""
 
     address: str
+    # True: another server has the same name, so that pages show the address instead.
+    shares_name: bool = False
     # None: no request has finished yet.
     is_reachable: bool | None = None
     # Start of the current reachable (or unreachable) time.
@@ -71,6 +74,12 @@ class ServerView:
     events: tuple[Event, ...] = ()
     # Refused request (brokers, routes, events, connections) -> reason.
     refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The server's own name; its address while the name is unknown, or if another server has the same one."""
+        own = None if self.info is None else self.info.nameserver
+        return self.address if self.shares_name or not own else own
 
     @property
     def state(self) -> ServerState:
@@ -133,8 +142,9 @@ class Cluster:
     def with_view(self, view: ServerView) -> Self:
         """The cluster with a new view of one server, and a new revision if the change is visible."""
         old = self.server(view.address)
-        servers = tuple(view if one.address == view.address else one for one in self.servers)
-        return replace(self, revision=self.revision + (not view.shows_the_same_as(old)), servers=servers)
+        servers = _named([view if one.address == view.address else one for one in self.servers])
+        is_same = view.shows_the_same_as(old) and [one.name for one in servers] == [one.name for one in self.servers]
+        return replace(self, revision=self.revision + (not is_same), servers=servers)
 
     def server(self, address: str) -> ServerView:
         """The view of a server. Raises KeyError if the address is unknown."""
@@ -142,6 +152,14 @@ class Cluster:
             if view.address == address:
                 return view
         raise KeyError(address)
+
+    def name(self, address: str) -> str:
+        """The name of the server with this address; any other text as it is."""
+        return next((view.name for view in self.servers if view.address == address), address)
+
+    def names(self, addresses: Iterable[str]) -> list[str]:
+        """The names of the servers with these addresses."""
+        return list(map(self.name, addresses))
 
     @property
     def broker_keys(self) -> list[BrokerKey]:
@@ -152,6 +170,16 @@ class Cluster:
     def topics(self) -> list[str]:
         """Every topic on any of the servers, sorted."""
         return sorted(frozenset[str]().union(*(view.topics for view in self.servers)))
+
+
+def _named(views: Sequence[ServerView]) -> tuple[ServerView, ...]:
+    """The views, each with the knowledge whether another server has the same name."""
+    counts = Counter(None if view.info is None else view.info.nameserver for view in views)
+    shared = {view.address: view.info is not None and counts[view.info.nameserver] > 1 for view in views}
+    return tuple(
+        view if view.shares_name == shared[view.address] else replace(view, shares_name=shared[view.address])
+        for view in views
+    )
 
 
 def seen_brokers(

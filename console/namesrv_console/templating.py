@@ -60,7 +60,10 @@ class Templates:
         return self._environments[visit.catalogue.language].get_template(f"{name}.html")
 
     def _values(self, page: Page, visit: Visit, content: Mapping[str, Any]) -> dict[str, Any]:
-        menu = [one for one in self._pages if one.in_menu]
+        menu: dict[str, list[Page]] = {}
+        for one in self._pages:
+            if one.key is not None:
+                menu.setdefault(one.group, []).append(one)
         health = visit.console.health.report(visit.cluster)
         return {"page": page, "visit": visit, "cluster": visit.cluster, "menu": menu, "health": health, **content}
 

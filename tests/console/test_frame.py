@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from namesrv_console.app import PAGES
 from namesrv_console.catalogue import LANGUAGES, catalogue, chosen_language
 from tests.support.console import console
 from tests.support.fake_clock import FakeClock
@@ -64,3 +65,20 @@ async def test_files_are_kept_by_browsers_and_pages_are_not() -> None:
     for name, file in zip(names, files, strict=True):
         assert re.search(r"\?v=[0-9a-f]{12}$", name)
         assert (file.status_code, file.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+
+
+async def test_menu_has_six_groups_and_a_key_for_each_page() -> None:
+    """The menu lists groups, and the pages of the open group; each page of the menu has a key of its own."""
+    async with console(FakeClock(), "127.0.0.1:1") as shown:
+        html = await shown.text("/settings")
+        topic = await shown.text("/topic?name=T")
+
+    menu, pages = re.findall(r'<nav class="menu".*?</nav>', html, re.DOTALL)
+    assert re.findall(r">(\w[\w ]*)</a>", menu) == ["Overview", "Brokers", "Topics", "NameServers", "Past", "Changes"]
+    assert re.findall(r">(\w[\w ]*)</a>", pages) == ["Diff", "Clients", "Settings", "KV"]
+    assert 'aria-current="true">NameServers</a>' in menu
+    assert 'aria-current="page">Settings</a>' in pages
+    assert 'aria-current="true">Topics' in topic
+    keys = [page.key for page in PAGES if page.key is not None]
+    assert len({*keys}) == len(keys)
+    assert re.findall(r'data-key="(.)"', html) == keys

@@ -54,3 +54,23 @@ def test_since_when_a_server_is_lost_stays() -> None:
     view = ServerView("ns1:9876").lost("refused", 1.0).lost("no answer", 2.0)
     assert (view.since, view.error, view.state) == (1.0, "no answer", "unreachable")
     assert view.answered(5.0, info=None).lost("refused", 9.0).since == 9.0
+
+
+def test_server_has_its_own_name_unless_another_has_it_too() -> None:
+    """A server is called by its address until its name is known, and while another server has the same name."""
+
+    def view(address: str, nameserver: str | None) -> ServerView:
+        return ServerView(address).answered(1.0, info=ServerInfo("b1", nameserver=nameserver))
+
+    cluster = Cluster.of(["10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"]).with_view(view("10.0.0.1:9876", "ns1"))
+    assert cluster.names(["10.0.0.1:9876", "10.0.0.2:9876"]) == ["ns1", "10.0.0.2:9876"]
+
+    both = cluster.with_view(view("10.0.0.2:9876", "ns1"))
+    assert [one.name for one in both.servers] == ["10.0.0.1:9876", "10.0.0.2:9876", "10.0.0.3:9876"]
+    assert both.revision == cluster.revision + 1
+
+    renamed = both.with_view(view("10.0.0.2:9876", "ns2"))
+    assert [one.name for one in renamed.servers] == ["ns1", "ns2", "10.0.0.3:9876"]
+    lost = renamed.with_view(renamed.server("10.0.0.1:9876").lost("refused", 2.0))
+    assert lost.name("10.0.0.1:9876") == "ns1"
+    assert lost.name("cluster-a/broker-a") == "cluster-a/broker-a"

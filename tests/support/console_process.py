@@ -33,7 +33,9 @@ READY: Final = """
 def addresses(broker: str) -> dict[str, str]:
     """Page name to an address at which the page shows data."""
     details = {**_DETAILS, "broker": f"/broker?{broker}"}
-    return {page.name: details.get(page.name, page.path) for page in PAGES if page.in_menu or page.name in details}
+    return {
+        page.name: details.get(page.name, page.path) for page in PAGES if page.key is not None or page.name in details
+    }
 
 
 def night(directory: Path) -> Path:

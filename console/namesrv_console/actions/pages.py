@@ -37,7 +37,7 @@ async def _show(visit: Visit) -> Content:
     return {"actions": list(ACTIONS.values()), "given": dict(visit.query)}
 
 
-PAGE: Final = Page("actions", "/actions", "actions.title", _show)
+PAGE: Final = Page("actions", "/actions", "actions.title", _show, group="changes", key="x")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,12 +31,12 @@ async def show_one(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("brokers", "/brokers", "brokers.title", show_all, parts=("tree",))
+PAGE = Page("brokers", "/brokers", "brokers.title", show_all, parts=("tree",), group="brokers", key="b")
 DETAIL = Page(
     "broker",
     "/broker",
     "broker.title",
     show_one,
     parts=("instances", "recent", "topics", "connections", "events"),
-    in_menu=False,
+    group="brokers",
 )

@@ -18,9 +18,9 @@ async def show(visit: Visit) -> Content:
     return {
         "wanted": wanted,
         "found": client_page(visit.cluster, wanted),
-        "silent": [view.address for view in visit.cluster.servers if view.connections is None],
+        "silent": [view.name for view in visit.cluster.servers if view.connections is None],
         "kept": {name: value for name, value in query.items() if name != "page" and value},
     }
 
 
-PAGE = Page("clients", "/clients", "clients.title", show, parts=("clients",))
+PAGE = Page("clients", "/clients", "clients.title", show, parts=("clients",), group="servers", key="c")

@@ -15,9 +15,9 @@ async def show(visit: Visit) -> Content:
     return {
         "namespace": namespace,
         "rows": rows,
-        "servers": list(answers.given),
+        "views": [visit.cluster.server(address) for address in answers.given],
         "problems": answers.problems(),
     }
 
 
-PAGE = Page("kv", "/kv", "kv.title", show, parts=("kv",))
+PAGE = Page("kv", "/kv", "kv.title", show, parts=("kv",), group="servers", key="k")

@@ -36,5 +36,11 @@ async def show(visit: Visit) -> Content:
 
 
 PAGE = Page(
-    "overview", "/", "overview.title", show, parts=("problems", "heat", "recent", "servers", "agreement", "events")
+    "overview",
+    "/",
+    "overview.title",
+    show,
+    parts=("problems", "heat", "recent", "servers", "agreement", "events"),
+    group="overview",
+    key="o",
 )

@@ -257,9 +257,9 @@ async def strip(visit: Visit) -> Content:
     return Response(strip_picture(result), media_type="image/svg+xml", headers={"cache-control": "max-age=60"})
 
 
-TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline)
-TRAVEL: Final = Page("travel", "/travel", "past.travel", travel)
-WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if)
-REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, in_menu=False, is_live=False)
-STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, in_menu=False, is_live=False)
+TIMELINE: Final = Page("timeline", "/timeline", "past.timeline", timeline, group="past", key="l")
+TRAVEL: Final = Page("travel", "/travel", "past.travel", travel, group="past", key="v")
+WHAT_IF: Final = Page("what_if", "/what-if", "past.what_if", what_if, group="past", key="w")
+REPORT: Final = Page("report", "/what-if/report.html", "past.full_report", report, is_live=False)
+STRIP: Final = Page("strip", "/strip.svg", "past.strip", strip, is_live=False)
 PAGES: Final = (TIMELINE, TRAVEL, WHAT_IF, REPORT, STRIP)

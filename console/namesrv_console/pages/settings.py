@@ -30,4 +30,4 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("settings", "/settings", "settings.title", show, parts=("settings",))
+PAGE = Page("settings", "/settings", "settings.title", show, parts=("settings",), group="servers", key="s")

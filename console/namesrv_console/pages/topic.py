@@ -53,4 +53,4 @@ async def _receivers(visit: Visit, topic: str) -> Result | None:
     return await visit.console.past.ask(request, patience_seconds=patience_seconds)
 
 
-PAGE = Page("topic", "/topic", "topic.title", show, parts=("summary", "matrix", "history"), in_menu=False)
+PAGE = Page("topic", "/topic", "topic.title", show, parts=("summary", "matrix", "history"), group="topics")

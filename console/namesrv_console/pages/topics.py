@@ -38,4 +38,4 @@ async def show(visit: Visit) -> Content:
     }
 
 
-PAGE = Page("topics", "/topics", "topics.title", show, parts=("topics",), cookies=("stars",))
+PAGE = Page("topics", "/topics", "topics.title", show, parts=("topics",), cookies=("stars",), group="topics", key="t")

@@ -47,7 +47,7 @@ document.addEventListener("pointerover", (event) => {
   const cell = event.target.closest(".heat .cell");
   if (!cell) return;
   const instance = cell.parentElement, at = [...instance.children].indexOf(cell);
-  const server = document.querySelectorAll("#heat ol bdi")[at].textContent;
+  const server = document.querySelectorAll("#heat ol li > bdi")[at].textContent;
   cell.dataset.says ??= cell.title;
   const says = cell.dataset.lastSeen ? ageText(cell.dataset, now()) : cell.dataset.says;
   cell.title = `${cell.closest("a").textContent}/${instance.dataset.role}, ${server}: ${says}`;
@@ -289,7 +289,7 @@ document.addEventListener("keydown", (event) => {
     search.focus();
   } else if (event.key === "p") togglePause();
   else if (event.key === "?") document.querySelector("footer").scrollIntoView();
-  else if (goes && /^[0-9]$/.test(event.key)) document.querySelectorAll(".menu a")[(Number(event.key) + 9) % 10]?.click();
+  else if (goes) document.querySelector(`footer [data-key="${CSS.escape(event.key)}"]`)?.click();
 });
 
 for (const button of document.querySelectorAll("[data-copies]")) {

@@ -24,13 +24,13 @@ def topic_history(cluster: Cluster, topic: str, brokers: Collection[str], most: 
         for event in view.events:
             if event.event != "route":
                 if event.fields.get("broker_name") in brokers:
-                    found.append(TopicEvent(view.address, event))
+                    found.append(TopicEvent(view.name, event))
                 continue
             named, count = event.fields.get("topics"), event.fields.get("count")
             names = named if isinstance(named, list) else []
             if topic in names:
-                found.append(TopicEvent(view.address, event))
+                found.append(TopicEvent(view.name, event))
             elif not isinstance(count, int) or count > len(names):
-                found.append(TopicEvent(view.address, event, is_uncertain=True))
+                found.append(TopicEvent(view.name, event, is_uncertain=True))
     found.sort(key=lambda one: (-(one.event.ts_ms or 0), one.server, -one.event.seq))
     return found[:most]

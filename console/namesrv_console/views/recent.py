@@ -77,7 +77,7 @@ def _row(
     address = "" if seen is None else seen.live.broker_addr
     return TimelineRow(
         broker=Broker(cluster=key.cluster, broker_name=key.broker_name, broker_id=key.broker_id, broker_addr=address),
-        nameserver=view.address,
+        nameserver=view.name,
         periods=periods,
         silences=[],
         fenced_ms=[event.ts_ms or 0 for event in events if event.event == "fenced"],
