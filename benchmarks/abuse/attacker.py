@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from benchmarks.abuse import network
-
 # Attackers have addresses of their own, as on a network: those of 127.0.0.0/8 are all this machine's.
 _SOURCES: Final = "127.0.66.{}"
 _MAX_SOURCES: Final = 250
@@ -31,11 +29,10 @@ LEAST_BYTES: Final = 1024
 class Attacker:
     """Sockets to one server, and how much went through them, until the block ends."""
 
-    def __init__(self, port: int, http_port: int, seconds: float, *, is_ipv6: bool = False) -> None:
+    def __init__(self, port: int, http_port: int, seconds: float) -> None:
         self.port = port
         self.http_port = http_port
         self._seconds = seconds
-        self._is_ipv6 = is_ipv6
         # on the monotonic clock, once the attack has begun
         self._ends_at = math.inf
         self._open: list[socket.socket] = []
@@ -77,10 +74,7 @@ class Attacker:
         port = port or self.port
         address = _SOURCES.format(source % _MAX_SOURCES + 1)
         try:
-            if self._is_ipv6:
-                peer = network.connected(port, source, _CONNECTING_SECONDS)
-            else:
-                peer = socket.create_connection(("127.0.0.1", port), _CONNECTING_SECONDS, (address, 0))
+            peer = socket.create_connection(("127.0.0.1", port), _CONNECTING_SECONDS, (address, 0))
         except OSError:
             self.closed += 1
             return None

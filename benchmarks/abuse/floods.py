@@ -52,7 +52,6 @@ class Family:
     reopening: Opening | None = None
     flags: tuple[str, ...] = ()
     configured: Callable[[Path], tuple[str, ...]] = lambda _: ()
-    is_ipv6: bool = False
 
     def open(self, count: int, sources: int, attacker: Attacker) -> Callable[[], object]:
         """Open so many connections; the returned function sends over them until the attacker's time is over."""
@@ -134,11 +133,6 @@ def _mixed(*openings: Opening) -> Opening:
     return lambda attacker, number, source: openings[number % len(openings)](attacker, number, source)
 
 
-def _own_address(opening: Opening) -> Opening:
-    """The same, each connection from an address of its own."""
-    return lambda attacker, number, _: opening(attacker, number, number)
-
-
 def _tenants(attacker: Attacker, number: int, source: int) -> Flow | None:
     """A connection of an account that is narrowed to some brokers; the frames of every other one name a foreign one."""
     peer = attacker.connect(source)
@@ -208,11 +202,6 @@ FAMILIES: Final[dict[str, Callable[[int], Family]]] = {
         "one-way 904 signed by a narrowed account, for its own broker and for a foreign one",
         _tenants,
         configured=_access_file,
-    ),
-    "ipv6": _always(
-        "one-way 904, each connection from an address of its own in one /64",
-        _own_address(_of_brokers(_heartbeat)),
-        is_ipv6=True,
     ),
     "key-update": _key_updates("TLS 1.3 KeyUpdates"),
     "key-update-https": _key_updates("TLS 1.3 KeyUpdates to the HTTPS port", is_http=True),

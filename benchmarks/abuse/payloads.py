@@ -109,25 +109,20 @@ def _deflated(inflated: bytes, *, ratio: int | None = None) -> bytes:
     return data + random.Random(1).randbytes(max(0, len(inflated) // ratio - len(data)))
 
 
-def compressed_version(*, with_tail: bool = True) -> bytes:
+def compressed_version() -> bytes:
     """A DataVersion of 64 MiB of keys without quotes; the tail defeats a cap on the ratio that counts it."""
     inflated = _inflated(version=b"{" + b",1:" * ((INFLATED_BYTES - 64) // 3) + b"}")
-    return _deflated(inflated, ratio=199 if with_tail else None)
+    return _deflated(inflated, ratio=199)
 
 
-def compressed_topics(name: bytes) -> bytes:
+def compressed_topics() -> bytes:
     """Topic lines, as many as may be inflated."""
-    most = INFLATED_BYTES - 1024
-    if b"%" in name:
-        lines: list[bytes] = []
-        left = most
-        while left > 0:
-            lines.append(_piece((name + b" 8 8 6 0") % len(lines)))
-            left -= len(lines[-1])
-        return _deflated(_inflated(topics=_INT32.pack(len(lines)) + b"".join(lines)))
-    line = _piece(name + b" 8 8 6 0")
-    count = most // len(line)
-    return _deflated(_inflated(topics=_INT32.pack(count) + line * count), ratio=190)
+    lines: list[bytes] = []
+    left = INFLATED_BYTES - 1024
+    while left > 0:
+        lines.append(_piece(b"%d 8 8 6 0" % len(lines)))
+        left -= len(lines[-1])
+    return _deflated(_inflated(topics=_INT32.pack(len(lines)) + b"".join(lines)))
 
 
 def compressed_filters() -> bytes:
@@ -175,16 +170,6 @@ def native_names(member: str) -> bytes:
     return _native(member, _array(count) + b"\xa1a" * count)
 
 
-def native_mappings() -> bytes:
-    """Static-topic mappings without content."""
-    parts: list[bytes] = []
-    left = BODY_BYTES - 64
-    while left > 16:
-        parts.append(bytes(msgpack.packb(str(len(parts)))) + b"\x80")
-        left -= len(parts[-1])
-    return _native("topic_queue_mapping_info_map", b"\xdf" + len(parts).to_bytes(4) + b"".join(parts))
-
-
 def native_pull(count: int, pattern: str = "%d", **members: object) -> bytes:
     """A request for the routes of many topics."""
     return native_request(RequestCode.PULL_ROUTES, topics=[pattern % number for number in range(count)], **members)
@@ -203,23 +188,6 @@ def quoted_header() -> bytes:
     """A request whose header is in single quotes, which fastjson reads."""
     start = f"{{'code':105,'opaque':1,'language':'JAVA','version':{CURRENT_VERSION},'remark':'".encode()
     return encode_frame(SerializeType.JSON, filled(start, b"a", b"'}", _HEADER_BYTES))
-
-
-def quoted_fields() -> bytes:
-    """The same, with as many ext fields as a header may have and more besides."""
-    start = f"{{'code':105,'opaque':1,'version':{CURRENT_VERSION},'extFields':{{'topic':'Steady'".encode()
-    fields = b"".join(b",'%d':'a'" % number for number in range(200))
-    return encode_frame(SerializeType.JSON, filled(start + fields + b"},'x':[0", b",{'a':1}", b"]}", _HEADER_BYTES))
-
-
-def json_header(member: bytes) -> bytes:
-    """A request with one unit in its header over and over."""
-    return encode_frame(SerializeType.JSON, filled(b'{"code":105,"opaque":1,"x":', member, b"", _HEADER_BYTES))
-
-
-def long_number_header() -> bytes:
-    """A code of thousands of digits, as a string, which fastjson reads as a number."""
-    return encode_frame(SerializeType.JSON, filled(b"{'opaque':1,'code':'", b"1", b"'}", _HEADER_BYTES))
 
 
 def binary_header() -> bytes:

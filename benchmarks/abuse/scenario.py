@@ -14,7 +14,6 @@ from benchmarks.abuse.attacker import Attacker
 from benchmarks.abuse.attacks import Attack
 from benchmarks.abuse.costs import PROBE_SECONDS, STOPPING_SECONDS, Costs, Durations
 from benchmarks.abuse.memory_group import MemoryGroup
-from benchmarks.abuse.network import PrivateNetwork
 from benchmarks.abuse.others import (
     DEAD,
     PATIENCE_SECONDS,
@@ -52,8 +51,6 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
     """
     prepared = attack.prepared()
     with ExitStack() as stack:
-        if attack.is_ipv6:
-            stack.enter_context(PrivateNetwork())
         flags = (*stack.enter_context(_settings(attack)), *durations.flags)
         group = stack.enter_context(MemoryGroup(attack.memory_limit_bytes)) if attack.memory_limit_bytes else None
         prefix = () if group is None else group.prefix
@@ -69,7 +66,7 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
         idle = server.cpu_seconds() - before.cpu_seconds
         _reset_peak(server)
         seconds = max(attack.seconds, durations.attack_seconds)
-        attacker = stack.enter_context(Attacker(server.port, server.http_port, seconds, is_ipv6=attack.is_ipv6))
+        attacker = stack.enter_context(Attacker(server.port, server.http_port, seconds))
         sending = partial(prepared, attacker) if attack.opening is None else attack.opening(attacker)
         with Wire(server, PATIENCE_SECONDS) as dead:
             dead.success(broker_frame(DEAD, SerializeType.JSON))
@@ -136,9 +133,8 @@ def run(bench: Bench, name: str, attack: Attack, durations: Durations) -> list[F
 @contextmanager
 def _settings(attack: Attack) -> Iterator[tuple[str, ...]]:
     """The flags that an attack needs; the files that they name are there until the block ends."""
-    hosts = ("--listen-host", "127.0.0.1,::1") if attack.is_ipv6 else ()
     with tempfile.TemporaryDirectory(prefix="namesrv-abuse-") as directory:
-        yield (*hosts, *attack.flags, *attack.configured(Path(directory)))
+        yield (*attack.flags, *attack.configured(Path(directory)))
 
 
 def _is_dead_gone(watcher: Wire, http_url: str, scans: int, durations: Durations) -> bool:

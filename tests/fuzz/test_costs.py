@@ -94,6 +94,7 @@ DECODERS: Final = {
         (
             b"",
             LINES + struct.pack(">i", 1000),
+            LINES + struct.pack(">ii", 0, 8000) + b"[",
             LINES + struct.pack(">ii2si", 0, 2, b"[]", 1000),
             LINES + struct.pack(">ii2sii", 0, 2, b"[]", 1, 8000),
         ),
@@ -104,7 +105,7 @@ DECODERS: Final = {
         natively,
         (
             *(b"", b"\x82", b"\x81\xadtopic_configs\xdc\x10\x00", b"\x81\xaedeleted_topics\xdc\x10\x00"),
-            b"\x81\xbctopic_queue_mapping_info_map\xde\x10\x00",
+            *(b"\x81\xbctopic_queue_mapping_info_map\xde\x10\x00", b"\x81\xb2filter_server_list\xdc\x10\x00"),
         ),
         MSGPACK_TOKENS,
         IN_SLICES,
@@ -121,7 +122,7 @@ DECODERS: Final = {
     "connections": Decoder(extensions.ListConnectionsRequest.read, (b"", b"\x81\xa4role"), MSGPACK_TOKENS),
     "brokers": Decoder(extensions.ListBrokersRequest.read, (b"", b"\x81\xa7cluster"), MSGPACK_TOKENS),
     "state": Decoder(extensions.heartbeat_state, (b"", b"\x81\xa5state\xde\x10\x00"), MSGPACK_TOKENS),
-    "json header": Decoder(header(0), (b"", b"{", b'{"extFields":{'), JSON_TOKENS),
+    "json header": Decoder(header(0), (b"", b"{", b'{"extFields":{', b"{'opaque':1,'code':'"), JSON_TOKENS),
     "binary header": Decoder(
         header(1),
         (b"", bytes(13 + 4) + b"\x00\x00\x40\x00"),
@@ -130,7 +131,10 @@ DECODERS: Final = {
     "native header": Decoder(header(77), (b"", b"\x96\x00\x00\x00\x00\xc0"), MSGPACK_TOKENS),
     "proxy header": Decoder(
         read_proxy_header,
-        (b"PROXY ", b"PROXY TCP4 ", b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c"),
+        (
+            *(b"PROXY ", b"PROXY TCP4 "),
+            *(b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c", b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\xff\xff"),
+        ),
         (b" ", b"1", b".", b"\r", b"\r\n", b"TCP4", b"\x00", b"\xff"),
     ),
     "properties": Decoder(
