@@ -1,10 +1,9 @@
 """The peers: ours, and the registries that are available on this machine."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.figures import BenchError, Figure, Unit, medians, ratios
@@ -41,10 +40,10 @@ OURS_WITH_LOG: Final = Peer("ours_with_log", "ours with the heartbeat log", rock
 class Peers:
     """The peers that are available, fetched when they are needed first."""
 
-    def __init__(self, rocketmq_rust: Path | None = None) -> None:
+    def __init__(self, wanted: Collection[str] = ()) -> None:
         self._available: Sequence[Peer] | None = None
-        # the program, if it is not to be built
-        self._rocketmq_rust = rocketmq_rust
+        # Names of REGISTRIES; empty: all.
+        self._wanted = wanted or REGISTRIES
 
     def available(self, bench: Bench) -> Sequence[Peer]:
         """In the order of the report; for each that is missing one line says why, once."""
@@ -58,6 +57,8 @@ class Peers:
 
     def with_less_heap(self, bench: Bench) -> Sequence[Peer]:
         """The newest of Apache's, for operators that give it less memory than its start script does."""
+        if "apache" not in self._wanted:
+            return []
         try:
             return [_apache(rocketmq.APACHE_VERSIONS[-1], "512 MB", bench)]
         except AbsentError:
@@ -65,11 +66,7 @@ class Peers:
             return []
 
     def _fetched(self, bench: Bench) -> Iterator[Peer]:
-        fetches: Sequence[Callable[[Bench], Peer]] = (
-            *(partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS),
-            *(self._rust, _zookeeper, _etcd),
-        )
-        for fetch in fetches:
+        for fetch in (each for name, some in REGISTRIES.items() if name in self._wanted for each in some):
             try:
                 peer = fetch(bench)
                 bench.progress(f"trying {peer.label}")
@@ -80,20 +77,17 @@ class Peers:
             else:
                 yield peer
 
-    def _rust(self, bench: Bench) -> Peer:
-        given, version = self._rocketmq_rust, rocketmq.RUST_VERSION
-        if given is None:
-            program = crate_program(bench, "rocketmq-namesrv", version, "rocketmq-namesrv-rust")
-            return Peer("rust", f"rocketmq-rust {version}", partial(rocketmq.rust, program=program))
-        if not given.is_file():
-            raise AbsentError(f"rocketmq-rust: no program {given}")
-        return Peer("rust", "rocketmq-rust as handed in", partial(rocketmq.rust, program=given.resolve()))
-
 
 def _apache(version: str, heap: str, bench: Bench) -> Peer:
     start = partial(rocketmq.apache, lib=jars(bench, "apache", version), heap=heap)
     key = f"apache-{version}-{heap.replace(' ', '').lower()}"
     return Peer(key, f"Apache's {version}, {heap}", start, warms_up=True)
+
+
+def _rust(bench: Bench) -> Peer:
+    version = rocketmq.RUST_VERSION
+    program = crate_program(bench, "rocketmq-namesrv", version, "rocketmq-namesrv-rust")
+    return Peer("rust", f"rocketmq-rust {version}", partial(rocketmq.rust, program=program))
 
 
 def _zookeeper(bench: Bench) -> Peer:
@@ -104,6 +98,15 @@ def _zookeeper(bench: Bench) -> Peer:
 def _etcd(bench: Bench) -> Peer:
     start = partial(etcd.etcd, program=etcd.program(bench))
     return Peer("etcd", f"etcd {etcd.version()}", start, is_name_server=False)
+
+
+# name -> fetches each peer; in the order of the report
+REGISTRIES: Final[Mapping[str, Sequence[Callable[[Bench], Peer]]]] = {
+    "apache": [partial(_apache, version, "4 GB") for version in rocketmq.APACHE_VERSIONS],
+    "rust": [_rust],
+    "zookeeper": [_zookeeper],
+    "etcd": [_etcd],
+}
 
 
 def started(bench: Bench, stack: ExitStack, peers: Sequence[Peer]) -> dict[str, Registry]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial, update_wrapper
-from pathlib import Path
 from typing import Final, TypeVar
 
 from benchmarks.harness import loads
@@ -18,7 +17,7 @@ from benchmarks.harness.figures import BenchError, Figure
 from benchmarks.harness.loads import PIPELINED, Load, pulls, run
 from benchmarks.harness.rounds import FULL, QUICK, Bench, Cores
 from benchmarks.harness.wire import Wire
-from benchmarks.peers.peers import OURS, OURS_WITH_LOG, Peer, Peers, against, fewer_rounds, started
+from benchmarks.peers.peers import OURS, OURS_WITH_LOG, REGISTRIES, Peer, Peers, against, fewer_rounds, started
 from benchmarks.peers.registry import Registry
 from benchmarks.peers.rocketmq import NameServer
 from benchmarks.speed.memory import BROKERS, CLUSTERS, LONG_NAME, TOPICS, clustered_broker
@@ -43,11 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     """Measure beside other registries."""
     command = Command("peers", "Measure this NameServer beside other registries.", titles(SUBJECTS))
     command.parser.add_argument(
-        "--rocketmq-rust", type=Path, metavar="PROGRAM", help="rocketmq-rust's, instead of building its crate"
+        "--against", nargs="+", choices=list(REGISTRIES), default=[], help="only these; default: all that are available"
     )
     add_quick(command)
     options = command.parse(arguments)
-    peers = Peers(options.rocketmq_rust)
+    peers = Peers(options.against)
     subjects = {name: update_wrapper(partial(measure, peers), measure) for name, measure in SUBJECTS.items()}
     return measured(Bench.pinned(QUICK if options.quick else FULL), subjects, options)
 
