@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,10 +55,7 @@ class Command:
 def listing(subjects: Mapping[str, str]) -> str:
     """The names, with one line about each."""
     width = max(map(len, subjects))
-    return "\n".join(
-        textwrap.fill(what, 100, initial_indent=f"{name:<{width}}  ", subsequent_indent=" " * (width + 2))
-        for name, what in subjects.items()
-    )
+    return "\n".join(f"{name:<{width}}  {what}" for name, what in subjects.items())
 
 
 def report(

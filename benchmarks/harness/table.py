@@ -1,4 +1,4 @@
-"""Tables for people, as text and as a block in a Markdown page."""
+"""Tables of figures, for a terminal and as a block in a Markdown page."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -13,21 +13,6 @@ END: Final = "<!-- figures: end -->"
 
 Row = Sequence[str]
 Sections = Mapping[str, Sequence[Figure]]
-
-
-def text(rows: Sequence[Row], right: Collection[int]) -> str:
-    """Columns that are as wide as what is in them; a row of one cell is a heading, and counts for no column."""
-    cells = [row for row in rows if len(row) > 1]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return "\n".join(
-        f"\n{row[0]}"
-        if len(row) == 1
-        else "  ".join(
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def markdown(rows: Sequence[Row], right: Collection[int] = ()) -> str:

@@ -31,10 +31,7 @@ def speed(subject: str, targets: Mapping[str, Target | None]) -> Measure:
 
     def measured(rounds: int) -> list[Figure]:
         quick = ("--quick",) if rounds < 5 else ()
-        found = {each["name"]: figure_of(each) for each in _results("speed", subject, *quick)["figures"]}
-        if missing := targets.keys() - found.keys():
-            raise BenchError(f"{subject} has no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
-        return [replace(found[name], target=target or found[name].target) for name, target in targets.items()]
+        return _with_targets(_figures("speed", subject, *quick), targets)
 
     return measured
 
@@ -43,25 +40,26 @@ def attack(name: str, targets: Mapping[str, Target | None]) -> Measure:
     """Figures of an attack of `make abuse` by name, each with the target of this row, and all missed targets."""
 
     def measured(_: int) -> list[Figure]:
-        found = [figure_of(each) for each in _results("abuse", name)["figures"]]
+        found = _figures("abuse", name)
         missed = [figure.name for figure in found if figure.verdict == "missed"]
-        return [
-            none_of("missed", f"targets missed by attack {name}", len(missed), " ".join(missed)),
-            *(
-                replace(figure, target=targets[figure.name] or figure.target)
-                for figure in found
-                if figure.name in targets
-            ),
-        ]
+        what = f"targets missed by attack {name}"
+        return [none_of("missed", what, len(missed), " ".join(missed)), *_with_targets(found, targets)]
 
     return measured
+
+
+def _with_targets(figures: Sequence[Figure], targets: Mapping[str, Target | None]) -> list[Figure]:
+    """The figures of these names, each with this target, or with its own. Raises BenchError."""
+    found = {figure.name: figure for figure in figures}
+    if missing := targets.keys() - found.keys():
+        raise BenchError(f"no figure {', '.join(sorted(missing))}, only {', '.join(found)}")
+    return [replace(found[name], target=target or found[name].target) for name, target in targets.items()]
 
 
 def soak(minutes: int) -> list[Figure]:
     """The figures of `make soak`, which writes on standard error how far it is."""
     patience_seconds = minutes * 60 + _PATIENCE_SECONDS
-    found = _results("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
-    return [figure_of(each) for each in found["figures"]]
+    return _figures("soak", "--minutes", str(minutes), patience_seconds=patience_seconds, stderr=None)
 
 
 def passing(nodes: Sequence[str], options: Sequence[str] = (), variable: str = "") -> Measure:
@@ -103,10 +101,10 @@ def mutation(count: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-def _results(
+def _figures(
     suite: str, *arguments: str, patience_seconds: float = _PATIENCE_SECONDS, stderr: int | None = subprocess.PIPE
-) -> dict[str, Any]:
-    """The results of one of our suites. Raises BenchError."""
+) -> list[Figure]:
+    """The figures of one of our suites. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="namesrv-scoreboard-") as root:
         out = Path(root) / "results.json"
         command = (sys.executable, "-m", "benchmarks", suite, *arguments, "--json", str(out))
@@ -114,8 +112,7 @@ def _results(
         if not out.exists():
             why = (done.stderr or "")[-1000:]
             raise BenchError(f"{suite} {' '.join(arguments)} ended with {done.returncode}: {why}")
-        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-        return found
+        return list(map(figure_of, json.loads(out.read_text(encoding="utf-8"))["figures"]))
 
 
 def _run(

@@ -23,16 +23,12 @@ from benchmarks.harness.figures import (
     at_most,
     figure_of,
     latest,
-    medians,
     percentile,
     ratios,
-    spelt,
-    spelt_target,
 )
-from benchmarks.harness.loads import Load, Script, read_load
+from benchmarks.harness.loads import Load, read_load
 from benchmarks.harness.rounds import Bench, Cores, Effort
-from benchmarks.harness.servers import Server, daemon_ports, environment, status_bytes
-from benchmarks.harness.table import BEGIN, END, markdown, with_block
+from benchmarks.harness.servers import daemon_ports, environment, status_bytes
 from benchmarks.harness.wire import PULLED_BODY_BYTES, Broker, pulled_brokers
 from namesrv_remoting.bodies.dialects import JSON
 from namesrv_remoting.bodies.register import RegisterBrokerBody, decode_body, decode_native_body
@@ -54,13 +50,6 @@ LISTENING = '{"level":"info","event":"listening","addresses":["%s:41234"],"http"
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
-
-
-def test_middle_round_counts() -> None:
-    """One disturbed round does not change the figure."""
-    rounds = ((3.0,), (9.0, 1.0, 2.0), (1.0, 2.0, 4.0, 100.0))
-
-    assert [Figure("a.b", "what", "times", values).value for values in rounds] == [3.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -85,14 +74,6 @@ def test_ratios_compare_the_same_round() -> None:
         ratios([1.0, 2.0], [1.0])
 
 
-def test_figures_are_spelt_with_their_units() -> None:
-    """A figure has its unit, a ratio has none, and targets have no trailing zeros."""
-    spelt_values = [spelt(0.519, "times"), spelt(152_345.6, "per_second"), spelt(4.761, "microseconds")]
-    assert spelt_values == ["0.52", "152,346/s", "4.76 µs"]
-    assert spelt_target(at_most(20), "milliseconds") == "<= 20 ms"
-    assert medians("per_second", [1000.0, 2000.0, 9000.0], [5000.0]) == "2,000/s / 5,000/s"
-
-
 def test_percentile_is_a_measured_value() -> None:
     """The order of values does not matter; of few values it is the largest, and without values 0."""
     assert [percentile(range(100, 0, -1), 0.99), percentile([1, 3, 2], 0.99), percentile([], 0.5)] == [99, 3, 0]
@@ -106,20 +87,6 @@ def test_figures_survive_json() -> None:
 
     assert (members["value"], members["verdict"], members["target"]) == (0.55, "met", {"sign": ">=", "bound": 0.5})
     assert figure_of(members).members() == members
-
-
-# -- tables -----------------------------------------------------------------------------------------------------------
-
-
-def test_only_the_block_of_a_page_is_replaced() -> None:
-    """Writing the same twice changes nothing; a page without exactly one block is not written."""
-    page, block = f"# Title\n\n{BEGIN}\nold\n{END}\n\nMore.\n", markdown([("a|b", "c"), ("1", "2")], {1})
-    expected = f"# Title\n\n{BEGIN}\n\n| a\\|b | c |\n| --- | --: |\n| 1 | 2 |\n\n{END}\n\nMore.\n"
-
-    assert with_block(with_block(page, block), block) == expected
-    for wrong in ("", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{END}\n{BEGIN}\n{END}\n"):
-        with pytest.raises(BenchError, match="no block to write into"):
-            with_block(wrong, "new")
 
 
 # -- rounds and cores -------------------------------------------------------------------------------------------------
@@ -189,18 +156,6 @@ def test_busy_time_without_ours_is_that_of_others() -> None:
     assert others_share(Clocks(0.0, 0.0, 0.0), Clocks(1.0, 0.99, 1.0), processors=2) == 0
 
 
-def test_processor_time_of_another_process_is_seen() -> None:
-    """The processor time of a working process is above 0 and below a minute."""
-    command = [sys.executable, "-c", "print(sum(range(10**5)), flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        computed = Server(process.pid, 0).cpu_seconds()
-        process.communicate("\n")
-
-    assert 0 < computed < 60
-
-
 def test_settings_of_other_servers_are_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Environment variables of a JVM, of RocketMQ and of ours are removed."""
     for name in ("JAVA_TOOL_OPTIONS", "ROCKETMQ_SERIALIZE_TYPE", "NAMESRV_ADDR"):
@@ -242,15 +197,6 @@ def test_program_compiles_without_a_warning(
     assert build.program(name).read_bytes().startswith(b"\x7fELF")
 
 
-def test_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the package to install."""
-    monkeypatch.setattr(build, "BUILT", tmp_path)
-    monkeypatch.setenv("CC", "no-such-compiler")
-
-    with pytest.raises(BenchError, match="none of no-such-compiler is on PATH"):
-        build.program("limit")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "output"),
     [
@@ -273,14 +219,6 @@ def test_options_are_checked_before_anything_is_measured(arguments: list[str], c
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------
-
-
-def test_script_is_spelt_for_its_reader() -> None:
-    """Each item of a script follows its length."""
-    script = Script([b"q"], "length", greeting=b"hello", acks=1, least_bytes=5)
-
-    assert script.items() == b"\0\0\0\5hello\0\0\0\0\0\0\0\0\0\0\0\1q"
-    assert script.flags() == ["--framing", "length", "--acks", "1", "--least", "5"]
 
 
 def test_pulled_response_has_the_size_of_the_reference() -> None:
