@@ -1,4 +1,4 @@
-"""Runs the load generator, load.c, against a server and reads its results."""
+"""Runs the load generator load.c against a server, and reads its results."""
 
 import json
 import subprocess
@@ -13,47 +13,47 @@ from benchmarks.harness.servers import Server
 from benchmarks.harness.wire import PULLED_TOPICS, TOPIC_NAME, route_request
 from namesrv_remoting.codes import SerializeType
 
-# load.c ends by itself 60 s after its time
+# load.c exits 60 s after the time it was given, at the latest.
 _PATIENCE_SECONDS: Final = 75
 WATCHERS: Final = 1_000
-# One connection that always waits for one response: the longest wait is the longest time that the loop did something
-# else. Nothing else should run beside it, so that the core is the server's.
+# One connection with one request in flight: its longest wait is the longest time for which the server's loop was busy
+# with something else. Other load would keep the loop busy as well.
 PROBE: Final = ("--connections", "1", "--depth", "1")
-# 50 connections with 8 requests in flight request as much at a time as 400 with one
+# as many requests in flight as 400 connections with one each
 PIPELINED: Final = ("--connections", "50", "--depth", "8")
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run of load.c found."""
+    """Results of one run of load.c."""
 
     responses: int
     per_second: float
     p50_ms: float
     p99_ms: float
     p999_ms: float
-    # the longest wait of all, whether a response came in the end or not
+    # the longest wait for a response, including responses that had not come at the end
     longest_ms: float
-    # responses that are failures, such as RocketMQ's with another code than 0
+    # responses with a code other than 0, or shorter than `Script.least_bytes`
     failed: int
-    # processor time of the server for each response: other processes that want the core do not change it
+    # The server's processor time for each response, which does not depend on other processes on its core.
     cpu_us: float
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The prepared requests of a load on each connection, and the bytes that count as a response."""
+    """Bytes that load.c sends on its connections, and how it recognizes responses."""
 
     requests: Sequence[bytes]
     framing: Literal["rocketmq", "length", "http2"] = "rocketmq"
-    # sent first, and how many frames come before a connection counts
+    # Bytes that begin each connection, and how many frames the server then sends before the first request.
     greeting: bytes = b""
     acks: int = 0
-    # a response of fewer bytes is a failure
+    # A shorter response is a failure (not with the framing "rocketmq", which has response codes).
     least_bytes: int = 0
-    # The change that watchers wait for.
+    # For `watched`: the bytes that change what watchers wait for, sent on a connection of their own.
     change: bytes = b""
-    # sent last
+    # Bytes that end each connection.
     farewell: bytes = b""
 
     def items(self) -> bytes:
@@ -67,7 +67,7 @@ class Script:
 
 
 def pulls(count: int = PULLED_TOPICS, pattern: str = TOPIC_NAME, kind: SerializeType = SerializeType.JSON) -> Script:
-    """Route requests for so many topics in turn."""
+    """Route requests for `count` topics in turn."""
     return Script([route_request(pattern.replace("%d", str(number)), kind) for number in range(count)])
 
 
@@ -75,7 +75,7 @@ PULLS: Final = pulls()
 
 
 def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, seconds: int | None = None) -> Load:
-    """Send a script's requests for some seconds; each response has to be a good one.
+    """Send a script's requests for some seconds, by default those of the bench's effort.
 
     Raises:
         BenchError: the load failed, or responses were failures.
@@ -98,12 +98,12 @@ def run(bench: Bench, server: Server, script: Script = PULLS, *flags: str, secon
 
 
 def watched(bench: Bench, server: Server, script: Script) -> Load:
-    """How soon after a script's change each of the watchers knows of it. Raises BenchError."""
+    """Notify WATCHERS connections of a script's change; latencies count from the change. Raises BenchError."""
     return run(bench, server, script, "--watch", "--connections", str(WATCHERS))
 
 
 def read_load(line: str, cpu_seconds: float) -> Load:
-    """The line of JSON that load.c prints, and the processor time of the server meanwhile. Raises BenchError."""
+    """Results from the line of JSON that load.c prints, and the server's processor time. Raises BenchError."""
     try:
         report = json.loads(line)
         return Load(
@@ -112,7 +112,7 @@ def read_load(line: str, cpu_seconds: float) -> Load:
             p50_ms=float(report["p50_us"]) / 1000,
             p99_ms=float(report["p99_us"]) / 1000,
             p999_ms=float(report["p999_us"]) / 1000,
-            longest_ms=max(float(report["max_us"]), float(report["oldest_unanswered_us"])) / 1000,
+            longest_ms=max(float(report["max_us"]), float(report["oldest_in_flight_us"])) / 1000,
             failed=int(report["failed"]),
             cpu_us=cpu_seconds * 1e6 / int(report["responses"]),
         )
@@ -126,17 +126,17 @@ def rates(loads: Sequence[Load]) -> list[float]:
 
 
 def p50s(loads: Sequence[Load]) -> list[float]:
-    """How late half of the responses were at most, round by round, in milliseconds."""
+    """Median latencies, round by round, in milliseconds."""
     return [load.p50_ms for load in loads]
 
 
 def p99s(loads: Sequence[Load]) -> list[float]:
-    """How late the last hundredth was, round by round, in milliseconds."""
+    """99th percentiles of the latency, round by round, in milliseconds."""
     return [load.p99_ms for load in loads]
 
 
 def longests(loads: Sequence[Load]) -> list[float]:
-    """The longest wait, round by round, in milliseconds."""
+    """Longest waits, round by round, in milliseconds."""
     return [load.longest_ms for load in loads]
 
 

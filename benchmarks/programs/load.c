@@ -1,24 +1,31 @@
-/* load: how many requests does a server answer in a second, and how late? Or: how soon do all watchers know of a change?
+/* load: the load generator of the benchmarks. It sends ready-made requests to a server on 127.0.0.1 and prints one line
+ * of JSON: responses a second, percentiles of their latencies in microseconds, the number of failed responses, and the
+ * age of the oldest request that has no response yet.
  *
- * Closed loop: each connection keeps a fixed number of requests in flight and sends the next one when a response is
- * complete. With --rate connections send in turn, each when its time has come, however late the responses are; one that
- * still waits is late itself, and its next latency counts from when the request was due.
- * A RocketMQ request never changes but for its opaque, which is written over a copy of it; responses may come in any
- * order, and each is matched to its request by its opaque. Of other protocols only the ends of frames are known, and
- * responses come in order.
- * One thread: pin it to a core of its own.
+ * By default each of --connections keeps --depth requests in flight and sends the next one when a response has come.
+ * With --rate the connections take turns with so many requests a second, each sent when it is due, however late earlier
+ * responses are; the latency of a request counts from when it was due.
+ * With --watch each connection sends one request whose response the server holds back; then one more connection changes
+ * something, and the latencies are those until each watcher has been notified.
+ *
+ * Standard input has the bytes to send, each item behind its length (u32, big-endian): a greeting that begins each
+ * connection, the change that watchers wait for, a farewell that ends each connection, then the requests, which the
+ * connections send in turn.
+ *
+ * Responses of a connection are taken to come in the order of its requests. A server that responds in another order gets
+ * the same mean latency, and higher percentiles that are slightly too good.
+ * The program has one thread: pin it to a core of its own.
  */
 #define _GNU_SOURCE /* memmem */
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +36,83 @@
 #include <time.h>
 #include <unistd.h>
 
-/* -------------------------------------------------------------------------------------------------- the machine */
-
 enum {
+    EVENTS = 256,
+    FRAME_LIMIT = 1 << 18,
+    READ_AT_ONCE = 256 * 1024,
+    CONNECT_SECONDS = 5, /* a listener that is full for longer than this is a failure */
+    GRACE_SECONDS = 60,  /* for connecting and watching, in addition to the time of the measurement */
+    SETTLE_MS = 300,     /* until the watchers' requests have arrived, which have no response yet */
+    /* RocketMQ */
+    FIRST_OPAQUE = 1000000000, /* in all requests of standard input; each connection counts on from it */
+    OPAQUE_DIGITS = 10,
     TYPE_JSON = 0,
-    TYPE_NATIVE = 77,
-    PREFIX = 8,                /* length, type and header size */
-    HEADER_LIMIT = 8192,       /* no header of a benchmark comes near it */
-    READ_AT_ONCE = 256 * 1024, /* a read that fills this is rare at any depth */
+    ROCKETMQ_PREFIX = 8, /* length, serialize type and header size */
+    /* HTTP/2 */
+    DATA = 0,
+    HEADERS = 1,
+    RST_STREAM = 3,
+    SETTINGS = 4,
+    PING = 6,
+    GOAWAY = 7,
+    END_STREAM = 1,
+    ACK = 1,
+    H2_PREFIX = 9, /* length of the payload (3 bytes), type, flags, stream */
+    PREFACE = 24,  /* of the greeting, before its first frame */
 };
+
+/* How a stream of bytes is cut into frames, and what is a good response. */
+enum framing {
+    ROCKETMQ, /* a length and so many bytes; the response code must be 0 */
+    LENGTH,   /* a length and so many bytes; a response has --least bytes */
+    HTTP2,    /* gRPC, one request in flight; a response has --least bytes */
+};
+
+typedef struct {
+    uint8_t *bytes;
+    size_t size;
+    size_t opaque_at; /* ROCKETMQ: where the opaque is */
+} Item;
+
+typedef struct {
+    int fd;
+    uint8_t *partial; /* the beginning of a frame that is not complete */
+    size_t partial_size;
+    uint64_t *sent_ns; /* ring of `depth` times at which the requests in flight were sent, */
+    long oldest;       /* the oldest of them at this index */
+    long in_flight;
+    long acks_left;     /* frames that still have to come before the connection counts */
+    uint32_t opaque;    /* ROCKETMQ: of the next request */
+    uint32_t stream;    /* HTTP2: the last one that was opened */
+    size_t stream_size; /* HTTP2: bytes of data that came on it */
+    bool was_notified;  /* --watch: a response has come after the change, */
+    bool is_done;       /* and the watcher knows what has changed */
+} Peer;
+
+static struct {
+    enum framing framing;
+    long port;
+    long connections;
+    long depth;
+    long seconds;
+    long warmup; /* seconds of load before the measurement */
+    long rate;   /* requests a second of all connections together; 0: as many as get a response */
+    long acks;   /* frames that the server sends on each connection before it counts */
+    long least;  /* bytes of a good response */
+    bool own;    /* each connection repeats the request of its number, instead of taking the next one */
+    bool watch;
+} options = {.connections = 200, .depth = 1, .seconds = 3};
+
+static Item greeting, change, farewell, *requests;
+static long request_count;
+static Peer *peers;
+static Peer changer; /* --watch: the connection that sends the change */
+static int epoll;
+static bool is_unary;            /* HTTP2: each request opens a stream and ends it */
+static uint32_t greeting_stream; /* HTTP2: the stream that the greeting opens; 0: none */
+static long sent_count, ready_count, done_count;
+static uint64_t changed_ns;
+static uint64_t failed_count;
 
 __attribute__((noreturn, format(printf, 2, 3))) static void quit(int status, const char *format, ...) {
     va_list arguments;
@@ -55,50 +130,9 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Raises the limit of open descriptors as far as it goes; ends when so many connections are not allowed. */
-static void allow_connections(long count) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit)) quit(1, "getrlimit: %s", strerror(errno));
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit)) quit(1, "setrlimit: %s", strerror(errno));
-    if (limit.rlim_cur < (unsigned long long)count + 16)
-        quit(1, "%ld connections: %llu descriptors allowed (ulimit -Hn)", count, (unsigned long long)limit.rlim_cur);
-}
-
-static struct sockaddr_in loopback(long port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return address;
-}
-
-static int tcp_socket(int flags) {
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    if (fd < 0) quit(1, "socket: %s", strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
-}
-
-/* A connection that does not block from now on; ends when it is not accepted in so many seconds. */
-static int connected(long port, long seconds) {
-    struct sockaddr_in to = loopback(port);
-    struct timeval patience = {.tv_sec = seconds};
-    int fd = tcp_socket(0);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to))
-        quit(1, "cannot connect to 127.0.0.1:%ld: %s", port,
-             errno == EINPROGRESS ? "not accepted in time" : strerror(errno));
-    if (fcntl(fd, F_SETFL, O_NONBLOCK)) quit(1, "fcntl: %s", strerror(errno));
-    return fd;
-}
-
 static void *allocated(void *memory) {
     if (!memory) quit(1, "out of memory");
     return memory;
-}
-
-static void watch(int epoll, int operation, int fd, void *whose, uint32_t events) {
-    struct epoll_event wanted = {.events = events, .data.ptr = whose};
-    if (epoll_ctl(epoll, operation, fd, &wanted)) quit(1, "epoll_ctl: %s", strerror(errno));
 }
 
 static uint32_t read_u32(const uint8_t *at) {
@@ -109,157 +143,15 @@ static void write_u32(uint8_t *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-/* ---------------------------------------------------------------------------------------------- what a header says */
+/* ------------------------------------------------------------------------------------------------------- latencies */
 
-typedef struct {
-    uint8_t type;
-    int64_t code;
-    int64_t opaque;
-} Head;
-
-/* The integer after `member` (with its quotes and colon); false when it is missing. A quote inside of a JSON string has
- * a backslash before it, so a remark cannot be taken for a member. */
-static bool json_integer(const uint8_t *header, size_t size, const char *member, int64_t *value) {
-    const size_t member_size = strlen(member);
-    const uint8_t *at = memmem(header, size, member, member_size), *end = header + size;
-    if (!at) return false;
-    at += member_size;
-    bool negative = at < end && *at == '-';
-    at += negative;
-    const uint8_t *digits = at;
-    int64_t sum = 0;
-    while (at < end && *at >= '0' && *at <= '9' && at - digits < 18) sum = sum * 10 + (*at++ - '0');
-    *value = negative ? -sum : sum;
-    return at > digits;
-}
-
-/* One msgpack integer of at most 32 bits; the position behind it, or NULL. */
-static const uint8_t *msgpack_integer(const uint8_t *at, const uint8_t *end, int64_t *value) {
-    if (at >= end) return NULL;
-    uint8_t mark = *at++;
-    if (mark <= 0x7f || mark >= 0xe0) return *value = (int8_t)mark, at;
-    bool is_unsigned = mark >= 0xcc && mark <= 0xce;
-    if (!is_unsigned && (mark < 0xd0 || mark > 0xd2)) return NULL;
-    int width = 1 << (mark - (is_unsigned ? 0xcc : 0xd0));
-    if (end - at < width) return NULL;
-    uint32_t bits = 0;
-    for (int i = 0; i < width; i++) bits = bits << 8 | at[i];
-    *value = is_unsigned ? (int64_t)bits : width == 1 ? (int8_t)bits : width == 2 ? (int16_t)bits : (int32_t)bits;
-    return at + width;
-}
-
-/* NULL, or what is wrong with the header. */
-static const char *read_header(const uint8_t *header, size_t size, Head *head) {
-    if (head->type == TYPE_JSON) {
-        if (!json_integer(header, size, "\"code\":", &head->code)) return "header without a code";
-        if (!json_integer(header, size, "\"opaque\":", &head->opaque)) return "header without an opaque";
-        return NULL;
-    }
-    if (head->type != TYPE_NATIVE) return "serialize type neither 0 nor 77";
-    const uint8_t *end = header + size, *at = header + 1;
-    if (!size || header[0] != 0x96) return "native header is not an array of 6";
-    if (!(at = msgpack_integer(at, end, &head->code))) return "native header without a code";
-    if (!msgpack_integer(at, end, &head->opaque)) return "native header without an opaque";
-    return NULL;
-}
-
-/* ------------------------------------------------------------------------------------------------- bytes coming in */
-
-/* Where one connection's input stands: in a body, or in the held first bytes of a frame. */
-typedef struct {
-    Head head;           /* of the frame whose body is coming */
-    uint32_t body_left;  /* bytes of that body still to come */
-    uint32_t held;       /* bytes in `start` */
-    uint8_t start[PREFIX + HEADER_LIMIT]; /* the beginning of a frame whose header is not complete */
-} Inflow;
-
-typedef void OnFrame(void *whose, const Head *head);
-
-/* Reads once, and calls on_frame for each frame whose last byte has arrived.
- * NULL, or why nothing more can come from this peer. */
-static const char *receive(int fd, Inflow *in, uint64_t *bytes, OnFrame *on_frame, void *whose) {
-    static uint8_t buffer[PREFIX + HEADER_LIMIT + READ_AT_ONCE];
-    memcpy(buffer, in->start, in->held);
-    ssize_t got = recv(fd, buffer + in->held, sizeof buffer - in->held, 0);
-    if (got < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
-    if (got == 0) return "closed by the peer";
-    *bytes += (uint64_t)got;
-    const uint8_t *at = buffer, *end = buffer + in->held + got;
-    in->held = 0;
-    if (in->body_left) {
-        if ((size_t)(end - at) < in->body_left) return in->body_left -= (uint32_t)got, NULL;
-        at += in->body_left;
-        in->body_left = 0;
-        on_frame(whose, &in->head);
-    }
-    while (end - at >= PREFIX) {
-        uint32_t length = read_u32(at), header_size = read_u32(at + 4) & 0xffffff;
-        if (length < 4 || header_size > length - 4) return "frame shorter than its header";
-        if (header_size > HEADER_LIMIT) return "header of more than 8192 bytes";
-        if ((size_t)(end - at) < PREFIX + header_size) break;
-        in->head.type = at[4];
-        const char *wrong = read_header(at + PREFIX, header_size, &in->head);
-        if (wrong) return wrong;
-        at += PREFIX + header_size;
-        uint32_t body = length - 4 - header_size;
-        if ((size_t)(end - at) < body) return in->body_left = body - (uint32_t)(end - at), NULL;
-        at += body;
-        on_frame(whose, &in->head);
-    }
-    in->held = (uint32_t)(end - at);
-    memcpy(in->start, at, in->held);
-    return NULL;
-}
-
-/* ------------------------------------------------------------------------------------------------- bytes going out */
-
-/* What the socket would not take yet: bytes[sent] to bytes[size]; empty when sent == size. */
-typedef struct {
-    uint8_t *bytes;
-    size_t sent, size, room;
-} Outflow;
-
-static bool is_waiting(const Outflow *out) { return out->sent < out->size; }
-
-/* How many bytes the socket took; exactly 0 when it is full, -1 when it is broken. */
-static ssize_t offer(int fd, const uint8_t *bytes, size_t size) {
-    ssize_t took = send(fd, bytes, size, MSG_NOSIGNAL);
-    return took < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : took;
-}
-
-/* Sends, behind what is waiting already; what does not go out now waits. NULL, or why the socket is broken. */
-static const char *send_or_keep(int fd, Outflow *out, const uint8_t *bytes, size_t size) {
-    ssize_t took = is_waiting(out) ? 0 : offer(fd, bytes, size);
-    if (took < 0) return strerror(errno);
-    size_t left = size - (size_t)took;
-    if (!left) return NULL;
-    if (!is_waiting(out)) out->sent = out->size = 0;
-    if (out->size + left > out->room) {
-        out->room = 2 * (out->size + left);
-        out->bytes = allocated(realloc(out->bytes, out->room));
-    }
-    memcpy(out->bytes + out->size, bytes + took, left);
-    out->size += left;
-    return NULL;
-}
-
-/* Sends of what waits as much as the socket takes. NULL, or why the socket is broken. */
-static const char *send_kept(int fd, Outflow *out) {
-    ssize_t took = offer(fd, out->bytes + out->sent, out->size - out->sent);
-    if (took < 0) return strerror(errno);
-    out->sent += (size_t)took;
-    return NULL;
-}
-
-/* ------------------------------------------------------------------------------------------------------ latencies */
-
-/* Buckets of 1 ns up to 256 ns, then 128 to each doubling: none is wider than 0.8 % of what is in it. */
+/* Buckets of 1 ns up to 256 ns, then 128 to each doubling: the width of a bucket is at most 0.8 % of its values. */
 enum { BUCKETS = 7424 };
 
-typedef struct {
+static struct {
     uint64_t count, largest_ns;
     uint64_t buckets[BUCKETS];
-} Latencies;
+} latencies;
 
 static size_t bucket_of(uint64_t ns) {
     if (ns < 256) return ns;
@@ -273,119 +165,277 @@ static uint64_t largest_in(size_t bucket) {
     return ((bucket - ((size_t)shift << 7) + 1) << shift) - 1;
 }
 
-static void add_latency(Latencies *all, uint64_t ns) {
-    all->count++;
-    all->buckets[bucket_of(ns)]++;
-    if (ns > all->largest_ns) all->largest_ns = ns;
+static void add_latency(uint64_t ns) {
+    latencies.count++;
+    latencies.buckets[bucket_of(ns)]++;
+    if (ns > latencies.largest_ns) latencies.largest_ns = ns;
 }
 
-/* The upper edge of the bucket, in microseconds: a figure that no rounding makes better. */
-static double percentile_us(const Latencies *all, double share) {
-    uint64_t seen = 0, enough = (uint64_t)((double)all->count * share);
+/* The upper edge of the percentile's bucket, in microseconds: rounding never makes the figure better. */
+static double percentile_us(double share) {
+    uint64_t seen = 0, enough = (uint64_t)((double)latencies.count * share);
     size_t bucket = 0;
-    while (bucket < BUCKETS - 1 && (seen += all->buckets[bucket]) <= enough && seen < all->count) bucket++;
+    while (bucket < BUCKETS - 1 && (seen += latencies.buckets[bucket]) <= enough && seen < latencies.count) bucket++;
     uint64_t ns = largest_in(bucket);
-    return (double)(ns < all->largest_ns ? ns : all->largest_ns) / 1e3;
+    return (double)(ns < latencies.largest_ns ? ns : latencies.largest_ns) / 1e3;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- load */
+/* --------------------------------------------------------------------------------------------------------- sending */
 
-
-enum {
-    EVENTS = 256,
-    DEPTH_LIMIT = 1024,
-    FRAME_LIMIT = 1 << 18,
-    CONNECT_SECONDS = 5, /* a listener that is full for longer than this is a failure */
-    GRACE_SECONDS = 60,  /* for connecting and watching, above the time of the measurement */
-    SETTLE_MS = 300,     /* for requests to arrive whose responses wait for a change */
-    FIRST_OPAQUE = 1000000000,
-    OPAQUE_DIGITS = 10,
-    /* of HTTP/2 */
-    DATA = 0,
-    HEADERS = 1,
-    RST_STREAM = 3,
-    SETTINGS = 4,
-    PING = 6,
-    GOAWAY = 7,
-    END_STREAM = 1,
-    ACK = 1,
-    H2_PREFIX = 9,
-    PREFACE = 24,
-};
-
-/* Sends requests to 127.0.0.1:PORT and prints one line of JSON: responses a second, latency percentiles in microseconds,
- * failed responses (such as RocketMQ's with another code than 0), and the age of the oldest request without a response.
- * Items come on standard input, each behind its length (u32, big-endian): the greeting of each connection, the change
- * that watchers wait for, the farewell of each connection, then the requests, which are sent in turn.
- */
-enum framing { ROCKETMQ, LENGTH, HTTP2 };
-
-typedef struct {
-    const uint8_t *bytes;
-    size_t size, opaque_at;
-} Item;
-
-/* One connection. Slot s of its `depth` sends the opaque FIRST_OPAQUE + s + k * depth in its k-th request. */
-typedef struct {
-    int fd;
-    Inflow in;
-    Outflow out;
-    uint32_t *opaques; /* in flight in each slot */
-    uint64_t *sent_ns; /* and since when; 0: nothing is */
-    /* of other framings */
-    uint8_t *held; /* the beginning of a frame */
-    size_t held_size, data; /* bytes that came on the stream */
-    uint32_t stream;        /* of HTTP/2, the last one opened */
-    long acks_left;
-    bool has_asked_again, knows;
-} Peer;
-
-static struct {
-    enum framing framing;
-    long port;
-    long connections;
-    long depth;   /* rocketmq: requests in flight on each connection */
-    long seconds; /* of the measurement */
-    long warmup;  /* seconds in which requests are sent before that */
-    long rate;    /* rocketmq: requests a second from all connections, one in flight on each; 0: as many as are answered */
-    long acks;    /* frames that come on each connection before it counts */
-    long least;   /* length, http2: a response of fewer bytes is a failure */
-    bool own;     /* each connection sends the request of its number again and again */
-    bool watch;   /* length, http2: send each connection's first request, then the change, until all have a response */
-} wanted = {.connections = 200, .depth = 1, .seconds = 3};
-
-/* What is counted while measuring. */
-static struct {
-    uint64_t bytes, failed;
-    Latencies latencies;
-} tally;
-
-static Item greeting, change, farewell, *requests;
-static long request_count;
-static uint32_t greeting_stream; /* of HTTP/2, that the greeting opens */
-static Peer *peers, changer;
-static int epoll;
-static bool is_repeating = true; /* the next request after each response */
-static bool is_unary;
-static long sent_count, ready_count, knowing_count;
-static uint64_t changed_ns;
-
-/* The requests of the current step, sent with one call. */
+/* The requests of one step of a connection, which are sent with one call. */
 static uint8_t *stage;
-static size_t staged;
-static long staged_slots[DEPTH_LIMIT], staged_count;
-static uint64_t read_at_ns;
+static size_t stage_size;
+static long staged_requests;
 
-/* ---------------------------------------------------------------------------------------------------- what is sent */
-
-/* Where the opaque of a RocketMQ request is. */
-static size_t opaque_of(const Item *item) {
-    const char *mark = item->bytes[4] == TYPE_JSON ? "\"opaque\":1000000000" : "\xce\x3b\x9a\xca";
-    size_t size = item->bytes[4] == TYPE_JSON ? 19 : 5; /* the last byte of FIRST_OPAQUE is 0 */
-    const uint8_t *at = memmem(item->bytes, item->size, mark, size);
-    if (!at) quit(2, "a request without the opaque %d", FIRST_OPAQUE);
-    return (size_t)(at - item->bytes) + (item->bytes[4] == TYPE_JSON ? 9 : 1);
+/* Sends the stage. All requests in flight fit into a socket's buffer, so that the socket takes them at once. */
+static void send_stage(Peer *peer) {
+    if (!stage_size) return;
+    uint64_t now = now_ns();
+    for (long i = 1; i <= staged_requests; i++)
+        peer->sent_ns[(peer->oldest + peer->in_flight - i) % options.depth] = now;
+    ssize_t sent = send(peer->fd, stage, stage_size, MSG_NOSIGNAL);
+    if (sent < 0) quit(1, "cannot send: %s", strerror(errno));
+    if ((size_t)sent < stage_size) quit(1, "cannot send %zu bytes: the socket is full", stage_size);
+    stage_size = 0, staged_requests = 0;
 }
+
+/* Copies an item to the stage, with the connection's next opaque or, if it opens an HTTP/2 stream, its next stream. */
+static void put_item(Peer *peer, const Item *item) {
+    uint8_t *at = stage + stage_size;
+    memcpy(at, item->bytes, item->size);
+    stage_size += item->size;
+    if (item->opaque_at) {
+        uint32_t opaque = peer->opaque++;
+        if (at[4] != TYPE_JSON) write_u32(at + item->opaque_at, opaque);
+        else
+            for (int digit = OPAQUE_DIGITS; digit--; opaque /= 10)
+                at[item->opaque_at + (size_t)digit] = (uint8_t)('0' + opaque % 10);
+    }
+    if (options.framing == HTTP2 && item->size > H2_PREFIX && at[3] == HEADERS) {
+        peer->stream += peer->stream ? 2 : 1;
+        peer->stream_size = 0;
+        for (size_t frame = 0; frame < item->size; frame += H2_PREFIX + (read_u32(at + frame) >> 8))
+            write_u32(at + frame + 5, peer->stream);
+    }
+}
+
+/* Puts the next request of the load, or the connection's own, on the stage, and counts it as in flight. */
+static void put_request(Peer *peer) {
+    put_item(peer, &requests[(options.own ? peer - peers : sent_count) % request_count]);
+    sent_count++;
+    staged_requests++;
+    peer->in_flight++;
+}
+
+static void send_item(Peer *peer, const Item *item) {
+    put_item(peer, item);
+    send_stage(peer);
+}
+
+/* ------------------------------------------------------------------------------------------------------- receiving */
+
+static void take_notification(Peer *peer, bool is_good) {
+    /* ZooKeeper's notification does not contain the change: the watcher has to read it with the second request */
+    if (request_count > 1 && !peer->was_notified) {
+        peer->was_notified = true;
+        put_item(peer, &requests[1]);
+        return;
+    }
+    if (peer->is_done) return;
+    peer->is_done = true;
+    done_count++;
+    failed_count += !is_good;
+    add_latency(now_ns() - changed_ns);
+}
+
+static void take_response(Peer *peer, bool is_good, uint64_t now) {
+    if (peer == &changer) return;
+    if (peer->acks_left) {
+        if (--peer->acks_left) return;
+        ready_count++;
+        if (!options.watch && !options.rate) put_request(peer);
+    } else if (options.watch) {
+        take_notification(peer, is_good);
+    } else {
+        if (!peer->in_flight) quit(1, "a response without a request");
+        add_latency(now - peer->sent_ns[peer->oldest]);
+        failed_count += !is_good;
+        peer->oldest = (peer->oldest + 1) % options.depth;
+        peer->in_flight--;
+        if (!options.rate) put_request(peer);
+    }
+}
+
+/* Whether the response code is 0. In JSON, quotes in a string have a backslash before them: a remark is no member. */
+static bool is_success(const uint8_t *frame, size_t size) {
+    const uint8_t *header = frame + ROCKETMQ_PREFIX;
+    if (size < ROCKETMQ_PREFIX + 2) return false;
+    if (frame[4] != TYPE_JSON) return header[0] == 0x96 && header[1] == 0;
+    size_t header_size = read_u32(frame + 4) & 0xffffff;
+    if (header_size > size - ROCKETMQ_PREFIX) return false;
+    const uint8_t *code = memmem(header, header_size, "\"code\":0", 8);
+    return code && !isdigit(code[8]);
+}
+
+/* The response to a request that ends its stream ends the stream, too. On longer streams each DATA frame is one. */
+static void take_http2_frame(Peer *peer, uint8_t *frame, size_t size, uint64_t now) {
+    uint8_t type = frame[3], flags = frame[4];
+    if (type == RST_STREAM || type == GOAWAY) quit(1, "HTTP/2 frame of type %d: refused", type);
+    if ((type == SETTINGS || type == PING) && !(flags & ACK)) {
+        if (type == SETTINGS) memset(frame, 0, 3), size = H2_PREFIX; /* its acknowledgement is empty */
+        frame[4] = ACK;
+        if (send(peer->fd, frame, size, MSG_NOSIGNAL) != (ssize_t)size) quit(1, "cannot send: %s", strerror(errno));
+        return;
+    }
+    if (type == DATA) peer->stream_size += size - H2_PREFIX;
+    bool is_end = type == HEADERS && flags & END_STREAM;
+    if (is_end && !peer->stream_size && peer != &changer) quit(1, "a response without data: a gRPC error");
+    if (is_unary ? is_end : type == DATA) {
+        bool is_good = peer->stream_size >= (size_t)options.least;
+        if (!is_unary) peer->stream_size = 0;
+        take_response(peer, is_good, now);
+    }
+}
+
+static void take_frame(Peer *peer, uint8_t *frame, size_t size, uint64_t now) {
+    if (options.framing == HTTP2) take_http2_frame(peer, frame, size, now);
+    else take_response(peer, options.framing == ROCKETMQ ? is_success(frame, size) : size - 4 >= (size_t)options.least, now);
+}
+
+/* Reads once, takes all frames that are complete, and sends the requests that follow from them. */
+static void receive(Peer *peer) {
+    static uint8_t buffer[FRAME_LIMIT + READ_AT_ONCE];
+    if (peer->partial_size) memcpy(buffer, peer->partial, peer->partial_size);
+    ssize_t got = recv(peer->fd, buffer + peer->partial_size, READ_AT_ONCE, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) quit(1, "one of %ld connections: %s", options.connections, got ? strerror(errno) : "closed by the peer");
+    uint64_t now = now_ns();
+    uint8_t *at = buffer, *end = buffer + peer->partial_size + got;
+    size_t prefix = options.framing == HTTP2 ? H2_PREFIX : 4;
+    while ((size_t)(end - at) >= prefix) {
+        uint32_t first = read_u32(at);
+        size_t size = prefix + (options.framing == HTTP2 ? first >> 8 : first);
+        if (size > FRAME_LIMIT) quit(1, "frame of %zu bytes, limit %d", size, FRAME_LIMIT);
+        if ((size_t)(end - at) < size) break;
+        take_frame(peer, at, size, now);
+        at += size;
+    }
+    peer->partial_size = (size_t)(end - at);
+    if (peer->partial_size) {
+        peer->partial = allocated(realloc(peer->partial, peer->partial_size));
+        memcpy(peer->partial, at, peer->partial_size);
+    }
+    send_stage(peer);
+}
+
+/* ------------------------------------------------------------------------------------------------------ event loop */
+
+static void receive_ready(int timeout_ms) {
+    struct epoll_event ready[EVENTS];
+    int count = epoll_wait(epoll, ready, EVENTS, timeout_ms);
+    for (int i = 0; i < count; i++) receive(ready[i].data.ptr);
+}
+
+/* Sends the requests that are due, and returns when the next one is. */
+static uint64_t send_due(uint64_t began, uint64_t now) {
+    for (;;) {
+        uint64_t due = began + (uint64_t)((double)sent_count * 1e9 / (double)options.rate);
+        Peer *peer = &peers[sent_count % options.connections];
+        if (due > now || peer->in_flight) return due;
+        put_request(peer);
+        send_stage(peer);
+        peer->sent_ns[peer->oldest] = due;
+    }
+}
+
+/* Sends and receives until a time, and returns the time at the end; the first request of --rate was due at `began`. */
+static uint64_t run_until(uint64_t began, uint64_t until) {
+    uint64_t now;
+    while ((now = now_ns()) < until) {
+        uint64_t next = options.rate ? send_due(began, now) : until;
+        /* the last millisecond is not slept through: a request would be late */
+        receive_ready(next > now ? (int)((next - now) / 1000000) : 0);
+    }
+    return now;
+}
+
+static void connect_peer(Peer *peer) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
+    struct timeval patience = {.tv_sec = CONNECT_SECONDS};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
+    int one = 1;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    peer->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (peer->fd < 0) quit(1, "socket: %s", strerror(errno));
+    setsockopt(peer->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(peer->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(peer->fd, (struct sockaddr *)&to, sizeof to))
+        quit(1, "cannot connect to 127.0.0.1:%ld: %s", options.port,
+             errno == EINPROGRESS ? "not accepted in time" : strerror(errno));
+    if (fcntl(peer->fd, F_SETFL, O_NONBLOCK)) quit(1, "fcntl: %s", strerror(errno));
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, peer->fd, &event)) quit(1, "epoll_ctl: %s", strerror(errno));
+    peer->sent_ns = allocated(calloc((size_t)options.depth, sizeof *peer->sent_ns));
+    peer->acks_left = options.acks;
+    peer->opaque = FIRST_OPAQUE;
+    send_item(peer, &greeting);
+    peer->stream = greeting_stream;
+}
+
+/* Sends the first requests, and waits until every connection counts. */
+static void begin(void) {
+    for (long i = 0; i < options.connections; i++) {
+        if (options.watch) put_item(&peers[i], &requests[0]);
+        for (long slot = 0; !options.watch && !options.acks && !options.rate && slot < options.depth; slot++)
+            put_request(&peers[i]);
+        send_stage(&peers[i]);
+    }
+    while (options.acks && ready_count < options.connections) receive_ready(-1);
+}
+
+/* --------------------------------------------------------------------------------------------------------- results */
+
+static double oldest_in_flight_us(uint64_t now) {
+    uint64_t oldest = now;
+    for (long i = 0; i < options.connections; i++) {
+        const Peer *peer = &peers[i];
+        if (peer->in_flight && peer->sent_ns[peer->oldest] < oldest) oldest = peer->sent_ns[peer->oldest];
+    }
+    return (double)(now - oldest) / 1e3;
+}
+
+static void print_result(double took, double oldest_us) {
+    if (!latencies.count) quit(1, "no response in %.1f s", took);
+    printf("{\"responses\":%llu,\"responses_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
+           "\"max_us\":%.1f,\"oldest_in_flight_us\":%.1f,\"failed\":%llu}\n",
+           (unsigned long long)latencies.count, (double)latencies.count / took, percentile_us(.5), percentile_us(.99),
+           percentile_us(.999), (double)latencies.largest_ns / 1e3, oldest_us, (unsigned long long)failed_count);
+}
+
+static void measure_load(void) {
+    uint64_t began = now_ns();
+    begin();
+    run_until(began, began + (uint64_t)options.warmup * 1000000000u);
+    memset(&latencies, 0, sizeof latencies);
+    failed_count = 0;
+    uint64_t from = now_ns();
+    uint64_t now = run_until(began, from + (uint64_t)options.seconds * 1000000000u);
+    print_result((double)(now - from) / 1e9, oldest_in_flight_us(now));
+}
+
+static void measure_watches(void) {
+    begin();
+    connect_peer(&changer);
+    uint64_t now = now_ns();
+    run_until(now, now + SETTLE_MS * 1000000u);
+    if (done_count) quit(1, "%ld were notified before anything changed", done_count);
+    changed_ns = now_ns();
+    send_item(&changer, &change);
+    while (done_count < options.connections) receive_ready(-1);
+    print_result((double)(now_ns() - changed_ns) / 1e9, 0);
+    send_item(&changer, &farewell);
+}
+
+/* --------------------------------------------------------------------------------------------------------- options */
 
 static Item read_item(void) {
     uint8_t prefix[4];
@@ -396,277 +446,38 @@ static Item read_item(void) {
     return (Item){bytes, size, 0};
 }
 
+/* Where the opaque of a RocketMQ request is. */
+static size_t opaque_of(const Item *item) {
+    bool is_json = item->bytes[4] == TYPE_JSON;
+    const char *mark = is_json ? "\"opaque\":1000000000" : "\xce\x3b\x9a\xca"; /* the last byte of FIRST_OPAQUE is 0 */
+    const uint8_t *at = memmem(item->bytes, item->size, mark, is_json ? 19 : 5);
+    if (!at) quit(2, "a request without the opaque %d", FIRST_OPAQUE);
+    return (size_t)(at - item->bytes) + (is_json ? 9 : 1);
+}
+
 static void read_items(void) {
     long room = 0;
-    size_t largest = 0;
     greeting = read_item(), change = read_item(), farewell = read_item();
+    size_t largest = greeting.size > change.size ? greeting.size : change.size;
+    if (farewell.size > largest) largest = farewell.size;
     for (Item item; (item = read_item()).bytes;) {
-        if (wanted.framing == ROCKETMQ) item.opaque_at = opaque_of(&item);
+        if (options.framing == ROCKETMQ) item.opaque_at = opaque_of(&item);
         if (item.size > largest) largest = item.size;
         if (request_count == room) requests = allocated(realloc(requests, (size_t)(room = 2 * room + 16) * sizeof item));
         requests[request_count++] = item;
     }
     if (!request_count) quit(2, "no request on standard input");
-    if (change.size > largest) largest = change.size;
-    stage = allocated(malloc((size_t)wanted.depth * largest));
+    stage = allocated(malloc((size_t)options.depth * largest));
 }
 
-/* Writes the next request, or the one of the connection, onto the stage. */
-static void put_request(Peer *peer, long slot) {
-    const Item *item = &requests[(wanted.own ? peer - peers : sent_count) % request_count];
-    uint8_t *at = stage + staged + item->opaque_at;
-    uint32_t opaque = peer->opaques[slot];
-    memcpy(stage + staged, item->bytes, item->size);
-    if (item->bytes[4] != TYPE_JSON) write_u32(at, opaque);
-    else
-        for (int digit = OPAQUE_DIGITS; digit--; opaque /= 10) at[digit] = (uint8_t)('0' + opaque % 10);
-    staged += item->size;
-    sent_count++;
-    staged_slots[staged_count++] = slot;
+/* The HTTP/2 stream of the greeting's last frame, and whether the last frame of the first request ends its stream. */
+static void read_streams(void) {
+    for (size_t at = PREFACE; at + H2_PREFIX <= greeting.size; at += H2_PREFIX + (read_u32(greeting.bytes + at) >> 8))
+        greeting_stream = read_u32(greeting.bytes + at + 5);
+    const Item *first = &requests[0];
+    for (size_t at = 0; at + H2_PREFIX <= first->size; at += H2_PREFIX + (read_u32(first->bytes + at) >> 8))
+        is_unary = first->bytes[at + 4] & END_STREAM;
 }
-
-static void send_stage(Peer *peer) {
-    bool was_waiting = is_waiting(&peer->out);
-    uint64_t now = now_ns();
-    for (long i = 0; i < staged_count; i++) peer->sent_ns[staged_slots[i]] = now;
-    const char *wrong = staged ? send_or_keep(peer->fd, &peer->out, stage, staged) : NULL;
-    if (wrong) quit(1, "cannot send: %s", wrong);
-    staged = 0, staged_count = 0;
-    if (is_waiting(&peer->out) && !was_waiting) watch(epoll, EPOLL_CTL_MOD, peer->fd, peer, EPOLLIN | EPOLLOUT);
-}
-
-static void put_out(Peer *peer, const uint8_t *bytes, size_t size) {
-    const char *wrong = size ? send_or_keep(peer->fd, &peer->out, bytes, size) : NULL;
-    if (!wrong && is_waiting(&peer->out)) wrong = "the socket is full";
-    if (wrong) quit(1, "cannot send: %s", wrong);
-}
-
-/* Sends an item of another framing. A request of HTTP/2 that begins with HEADERS opens the connection's next stream. */
-static void send_item(Peer *peer, const Item *item) {
-    memcpy(stage, item->bytes, item->size);
-    if (wanted.framing == HTTP2 && item->size > H2_PREFIX && stage[3] == HEADERS) {
-        peer->stream += peer->stream ? 2 : 1;
-        for (size_t at = 0; at < item->size; at += H2_PREFIX + (read_u32(stage + at) >> 8))
-            write_u32(stage + at + 5, peer->stream);
-    }
-    peer->data = 0;
-    peer->sent_ns[0] = now_ns();
-    put_out(peer, stage, item->size);
-}
-
-static void send_next(Peer *peer) { send_item(peer, &requests[sent_count++ % request_count]); }
-
-/* ------------------------------------------------------------------------------------------------- RocketMQ comes in */
-
-static void rocketmq_answered(void *whose, const Head *head) {
-    Peer *peer = whose;
-    long slot = (long)((head->opaque - FIRST_OPAQUE) % wanted.depth);
-    if (slot < 0 || !peer->sent_ns[slot] || head->opaque != peer->opaques[slot])
-        quit(1, "response to opaque %lld, which is not in flight", (long long)head->opaque);
-    if (!read_at_ns) read_at_ns = now_ns();
-    add_latency(&tally.latencies, read_at_ns - peer->sent_ns[slot]);
-    tally.failed += head->code != 0;
-    peer->sent_ns[slot] = 0;
-    peer->opaques[slot] += (uint32_t)wanted.depth;
-    if (is_repeating) put_request(peer, slot);
-}
-
-/* ---------------------------------------------------------------------------------------------- other frames come in */
-
-static void was_notified(Peer *peer, size_t size) {
-    if (request_count > 1 && !peer->has_asked_again) {
-        /* the notification does not say what is new */
-        peer->has_asked_again = true;
-        send_item(peer, &requests[1]);
-        return;
-    }
-    if (peer->knows) return;
-    tally.failed += size < (size_t)wanted.least;
-    peer->knows = true;
-    knowing_count++;
-    add_latency(&tally.latencies, now_ns() - changed_ns);
-}
-
-/* A response of `size` bytes is complete. */
-static void answered(Peer *peer, size_t size) {
-    if (peer == &changer) return;
-    if (peer->acks_left) {
-        if (--peer->acks_left) return;
-        ready_count++;
-        if (!wanted.watch) send_next(peer);
-    } else if (wanted.watch) {
-        was_notified(peer, size);
-    } else {
-        tally.failed += size < (size_t)wanted.least;
-        add_latency(&tally.latencies, now_ns() - peer->sent_ns[0]);
-        send_next(peer);
-    }
-}
-
-/* The one response to a request that ends its stream ends it, too; on others each DATA frame is a response. */
-static void take_http2(Peer *peer, uint8_t *frame, size_t size) {
-    uint8_t type = frame[3], flags = frame[4];
-    if (type == RST_STREAM || type == GOAWAY) quit(1, "HTTP/2 frame of type %d: refused", type);
-    if ((type == SETTINGS || type == PING) && !(flags & ACK)) {
-        if (type == SETTINGS) memset(frame, 0, 3), size = H2_PREFIX;
-        frame[4] = ACK;
-        put_out(peer, frame, size);
-    } else if (type == DATA) {
-        peer->data += size - H2_PREFIX;
-        if (!is_unary) answered(peer, peer->data), peer->data = 0;
-    } else if (type == HEADERS && flags & END_STREAM) {
-        if (!peer->data && peer != &changer) quit(1, "a response without data: a gRPC error");
-        if (is_unary) answered(peer, peer->data);
-    }
-}
-
-/* NULL, or why nothing more can come from this peer. */
-static const char *receive_others(Peer *peer) {
-    static uint8_t buffer[FRAME_LIMIT + READ_AT_ONCE];
-    if (peer->held_size) memcpy(buffer, peer->held, peer->held_size);
-    ssize_t got = recv(peer->fd, buffer + peer->held_size, READ_AT_ONCE, 0);
-    if (got < 0) return errno == EAGAIN || errno == EINTR ? NULL : strerror(errno);
-    if (got == 0) return "closed by the peer";
-    uint8_t *at = buffer, *end = buffer + peer->held_size + got;
-    bool is_http2 = wanted.framing == HTTP2;
-    while (end - at >= (is_http2 ? H2_PREFIX : 4)) {
-        size_t size = is_http2 ? H2_PREFIX + (read_u32(at) >> 8) : 4 + (size_t)read_u32(at);
-        if (size > FRAME_LIMIT) quit(1, "frame of %zu bytes, limit %d", size, FRAME_LIMIT);
-        if ((size_t)(end - at) < size) break;
-        if (is_http2) take_http2(peer, at, size);
-        else answered(peer, size - 4);
-        at += size;
-    }
-    peer->held_size = (size_t)(end - at);
-    if (peer->held_size) {
-        peer->held = allocated(realloc(peer->held, peer->held_size));
-        memcpy(peer->held, at, peer->held_size);
-    }
-    return NULL;
-}
-
-/* -------------------------------------------------------------------------------------------------------- event loop */
-
-static void step(Peer *peer, uint32_t events) {
-    if (events & EPOLLOUT && is_waiting(&peer->out)) {
-        const char *wrong = send_kept(peer->fd, &peer->out);
-        if (wrong) quit(1, "cannot send: %s", wrong);
-        if (!is_waiting(&peer->out)) watch(epoll, EPOLL_CTL_MOD, peer->fd, peer, EPOLLIN);
-    }
-    if (!(events & ~(uint32_t)EPOLLOUT)) return;
-    read_at_ns = 0;
-    const char *wrong = wanted.framing == ROCKETMQ
-                            ? receive(peer->fd, &peer->in, &tally.bytes, rocketmq_answered, peer)
-                            : receive_others(peer);
-    if (wrong) quit(1, "one of %ld connections: %s", wanted.connections, wrong);
-    if (staged_count) send_stage(peer);
-}
-
-static void wait_and_step(int timeout_ms) {
-    struct epoll_event ready[EVENTS];
-    int count = epoll_wait(epoll, ready, EVENTS, timeout_ms);
-    for (int i = 0; i < count; i++) step(ready[i].data.ptr, ready[i].events);
-}
-
-/* Sends what is due, and returns when the next request is. */
-static uint64_t send_due(uint64_t from, uint64_t now) {
-    for (;;) {
-        uint64_t due = from + (uint64_t)((double)sent_count * 1e9 / (double)wanted.rate);
-        Peer *peer = &peers[sent_count % wanted.connections];
-        if (due > now || peer->sent_ns[0]) return due;
-        put_request(peer, 0);
-        send_stage(peer);
-        peer->sent_ns[0] = due;
-    }
-}
-
-/* Goes on until then, and returns when that was; `began` is when the first request was due. */
-static uint64_t go_on_until(uint64_t began, uint64_t until) {
-    uint64_t now;
-    while ((now = now_ns()) < until) {
-        uint64_t next = wanted.rate ? send_due(began, now) : until;
-        /* the last millisecond is not slept through: a request would be late */
-        wait_and_step(next > now ? (int)((next - now) / 1000000) : 0);
-    }
-    return now;
-}
-
-static void connect_peer(Peer *peer) {
-    /* the rest is zero already, and most of it is never touched */
-    peer->fd = connected(wanted.port, CONNECT_SECONDS);
-    peer->acks_left = wanted.acks;
-    peer->stream = greeting_stream;
-    peer->opaques = allocated(calloc((size_t)wanted.depth, sizeof *peer->opaques));
-    peer->sent_ns = allocated(calloc((size_t)wanted.depth, sizeof *peer->sent_ns));
-    for (long slot = 0; slot < wanted.depth; slot++) peer->opaques[slot] = (uint32_t)(FIRST_OPAQUE + slot);
-    watch(epoll, EPOLL_CTL_ADD, peer->fd, peer, EPOLLIN);
-    put_out(peer, greeting.bytes, greeting.size);
-}
-
-static void begin_others(void) {
-    for (long i = 0; i < wanted.connections; i++) {
-        if (wanted.watch) send_item(&peers[i], &requests[0]);
-        else if (!wanted.acks) send_next(&peers[i]);
-    }
-    while (wanted.acks && ready_count < wanted.connections) wait_and_step(-1);
-}
-
-static void begin(void) {
-    if (wanted.framing != ROCKETMQ || wanted.watch) {
-        begin_others();
-        return;
-    }
-    is_repeating = !wanted.rate;
-    for (long i = 0; is_repeating && i < wanted.connections; i++) {
-        for (long slot = 0; slot < wanted.depth; slot++) put_request(&peers[i], slot);
-        send_stage(&peers[i]);
-    }
-}
-
-/* ----------------------------------------------------------------------------------------------------------- results */
-
-static double oldest_request_us(uint64_t now) {
-    uint64_t oldest = now;
-    for (long i = 0; i < wanted.connections; i++)
-        for (long slot = 0; slot < wanted.depth; slot++)
-            if (peers[i].sent_ns[slot] && peers[i].sent_ns[slot] < oldest) oldest = peers[i].sent_ns[slot];
-    return (double)(now - oldest) / 1e3;
-}
-
-static void print_result(double took, double oldest_us) {
-    const Latencies *latencies = &tally.latencies;
-    if (!latencies->count) quit(1, "no response in %.1f s", took);
-    printf("{\"responses\":%llu,\"responses_per_second\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f,"
-           "\"max_us\":%.1f,\"oldest_unanswered_us\":%.1f,\"failed\":%llu}\n",
-           (unsigned long long)latencies->count, (double)latencies->count / took, percentile_us(latencies, .5),
-           percentile_us(latencies, .99), percentile_us(latencies, .999), (double)latencies->largest_ns / 1e3,
-           oldest_us, (unsigned long long)tally.failed);
-}
-
-static void measure_rate(void) {
-    uint64_t began = now_ns();
-    begin();
-    go_on_until(began, began + (uint64_t)wanted.warmup * 1000000000u);
-    memset(&tally, 0, sizeof tally);
-    uint64_t from = now_ns();
-    uint64_t now = go_on_until(began, from + (uint64_t)wanted.seconds * 1000000000u);
-    print_result((double)(now - from) / 1e9, oldest_request_us(now));
-}
-
-static void measure_watches(void) {
-    begin();
-    connect_peer(&changer);
-    uint64_t now = now_ns();
-    go_on_until(now, now + SETTLE_MS * 1000000u);
-    if (knowing_count) quit(1, "%ld were notified before anything changed", knowing_count);
-    changed_ns = now_ns();
-    send_item(&changer, &change);
-    while (knowing_count < wanted.connections) wait_and_step(-1);
-    print_result((double)(now_ns() - changed_ns) / 1e9, 0);
-    put_out(&changer, farewell.bytes, farewell.size);
-}
-
-/* ----------------------------------------------------------------------------------------------------------- options */
 
 static enum framing framing_named(const char *name) {
     static const char *const names[] = {"rocketmq", "length", "http2"};
@@ -675,57 +486,41 @@ static enum framing framing_named(const char *name) {
     quit(2, "--framing %s: not rocketmq, length or http2", name);
 }
 
-/* Whether the last frame of the first request ends its stream. */
-static bool ends_its_stream(const Item *item) {
-    uint8_t flags = 0;
-    for (size_t at = 0; at + H2_PREFIX <= item->size; at += H2_PREFIX + (read_u32(item->bytes + at) >> 8))
-        flags = item->bytes[at + 4];
-    return flags & END_STREAM;
-}
-
-/* The stream of the greeting's last frame; 0 when it is about the connection. */
-static uint32_t stream_of(const Item *item) {
-    uint32_t stream = 0;
-    for (size_t at = PREFACE; at + H2_PREFIX <= item->size; at += H2_PREFIX + (read_u32(item->bytes + at) >> 8))
-        stream = read_u32(item->bytes + at + 5);
-    return stream;
-}
-
 int main(int argc, char **argv) {
-    static const struct option options[] = {
-        {"port", required_argument, NULL, 'p'},    {"framing", required_argument, NULL, 'f'},
+    static const struct option known[] = {
+        {"port", required_argument, NULL, 'p'},        {"framing", required_argument, NULL, 'f'},
         {"connections", required_argument, NULL, 'c'}, {"depth", required_argument, NULL, 'd'},
-        {"seconds", required_argument, NULL, 's'}, {"warmup", required_argument, NULL, 'w'},
-        {"rate", required_argument, NULL, 'r'},    {"own", no_argument, NULL, 'o'},
-        {"watch", no_argument, NULL, 'W'},         {"acks", required_argument, NULL, 'a'},
-        {"least", required_argument, NULL, 'l'},           {NULL, 0, NULL, 0}};
+        {"seconds", required_argument, NULL, 's'},     {"warmup", required_argument, NULL, 'w'},
+        {"rate", required_argument, NULL, 'r'},        {"own", no_argument, NULL, 'o'},
+        {"watch", no_argument, NULL, 'W'},             {"acks", required_argument, NULL, 'a'},
+        {"least", required_argument, NULL, 'l'},       {NULL, 0, NULL, 0}};
     int option;
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) switch (option) {
-            case 'p': wanted.port = atol(optarg); break;
-            case 'f': wanted.framing = framing_named(optarg); break;
-            case 'c': wanted.connections = atol(optarg); break;
-            case 'd': wanted.depth = atol(optarg); break;
-            case 's': wanted.seconds = atol(optarg); break;
-            case 'w': wanted.warmup = atol(optarg); break;
-            case 'r': wanted.rate = atol(optarg); break;
-            case 'o': wanted.own = true; break;
-            case 'W': wanted.watch = true; break;
-            case 'a': wanted.acks = atol(optarg); break;
-            case 'l': wanted.least = atol(optarg); break;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) switch (option) {
+            case 'p': options.port = atol(optarg); break;
+            case 'f': options.framing = framing_named(optarg); break;
+            case 'c': options.connections = atol(optarg); break;
+            case 'd': options.depth = atol(optarg); break;
+            case 's': options.seconds = atol(optarg); break;
+            case 'w': options.warmup = atol(optarg); break;
+            case 'r': options.rate = atol(optarg); break;
+            case 'o': options.own = true; break;
+            case 'W': options.watch = true; break;
+            case 'a': options.acks = atol(optarg); break;
+            case 'l': options.least = atol(optarg); break;
             default: return 2;
         }
-    alarm((unsigned)(GRACE_SECONDS + wanted.warmup + wanted.seconds));
+    alarm((unsigned)(GRACE_SECONDS + options.warmup + options.seconds));
     read_items();
-    if (wanted.framing == HTTP2) {
-        greeting_stream = stream_of(&greeting);
-        is_unary = ends_its_stream(&requests[0]);
-    }
-    allow_connections(wanted.connections);
+    if (options.framing == HTTP2) read_streams();
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files)) quit(1, "getrlimit: %s", strerror(errno));
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files)) quit(1, "setrlimit: %s", strerror(errno));
     epoll = epoll_create1(EPOLL_CLOEXEC);
-    peers = allocated(calloc((size_t)wanted.connections, sizeof *peers));
-    for (long i = 0; i < wanted.connections; i++) connect_peer(&peers[i]);
-    if (wanted.watch) measure_watches();
-    else measure_rate();
-    for (long i = 0; farewell.size && i < wanted.connections; i++) put_out(&peers[i], farewell.bytes, farewell.size);
+    peers = allocated(calloc((size_t)options.connections, sizeof *peers));
+    for (long i = 0; i < options.connections; i++) connect_peer(&peers[i]);
+    if (options.watch) measure_watches();
+    else measure_load();
+    for (long i = 0; farewell.size && i < options.connections; i++) send_item(&peers[i], &farewell);
     return 0;
 }
