@@ -3,7 +3,6 @@
 import base64
 import http.client
 import json
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from benchmarks.harness.wire import PULLED_BODY_BYTES, PULLED_TOPICS
 from benchmarks.peers.fetching import go_program
 from benchmarks.peers.registry import ROUTE, Registry, responding
 
-_GO_MOD: Final = Path(__file__).resolve().parent / "etcd" / "go.mod"
+VERSION: Final = "3.7.3"
+_PACKAGE: Final = "go.etcd.io/etcd/server/v3"
 _LEASES: Final = 1_000
 # longer than any run
 _LEASE_SECONDS: Final = 3600
@@ -94,18 +94,9 @@ def field(number: int, value: bytes | int) -> bytes:
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
-def version() -> str:
-    """Which etcd is built. Raises BenchError."""
-    text = _GO_MOD.read_text(encoding="utf-8")
-    found = re.search(r"^require go\.etcd\.io/etcd/server/v3 v(\S+)$", text, re.MULTILINE)
-    if found is None:
-        raise BenchError(f"no go.etcd.io/etcd/server/v3 in {_GO_MOD}")
-    return found[1]
-
-
 def program(bench: Bench) -> Path:
-    """The server's. Raises AbsentError."""
-    return go_program(bench, "etcd", version())
+    """The server's program. Raises AbsentError."""
+    return go_program(bench, "etcd", _PACKAGE, VERSION)
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def _zookeeper(bench: Bench) -> Peer:
 
 def _etcd(bench: Bench) -> Peer:
     start = partial(etcd.etcd, program=etcd.program(bench))
-    return Peer("etcd", f"etcd {etcd.version()}", start, is_name_server=False)
+    return Peer("etcd", f"etcd {etcd.VERSION}", start, is_name_server=False)
 
 
 # name -> fetches each peer; in the order of the report

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.rounds import Bench
-from benchmarks.peers.etcd import field, h2_frame, version
+from benchmarks.peers.etcd import VERSION, field, h2_frame
 from benchmarks.peers.fetching import AbsentError, fetched
 from benchmarks.peers.peers import OURS, Peer, Peers, against
 
@@ -50,7 +50,7 @@ def test_missing_peer_is_reported_once_and_left_out(
     assert capsys.readouterr().err.splitlines() == [
         "bench: left out: apache-5.3.3: no java on PATH",
         "bench: left out: apache-5.5.0: no java on PATH",
-        f"bench: left out: etcd-{version()}: no go on PATH",
+        f"bench: left out: etcd-{VERSION}: no go on PATH",
     ]
 
 
